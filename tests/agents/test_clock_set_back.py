@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from application import Clock, call_tool, make_app
-from deepwork.agents.models import CLOCK_TOLERANCE_MS
+from deepwork.agents.lease_conditions import CLOCK_TOLERANCE_MS
 from deepwork.overview.activity_store import ActivityStore
 from deepwork.overview.agent_activity_store import AgentActivityStore
 from deepwork.overview.attention_store import AttentionStore

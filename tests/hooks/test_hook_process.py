@@ -312,6 +312,8 @@ def test_hooks_import_nothing_heavy(file_project: Project, root: Path):
         "psycopg",
         "rich",
         "asyncio",
+        "hashlib",
+        "deepwork.database.tables",
     }
     script = (
         "import os, sys\n"
@@ -332,6 +334,15 @@ def test_hooks_import_nothing_heavy(file_project: Project, root: Path):
     assert b"You hold task" in done.stdout
     assert found == "[]"
     assert int(modules) < 200
+
+
+@pytest.mark.parametrize("event", ["session_start", "stop"])
+def test_a_hook_without_a_held_task_imports_no_agents(event: str):
+    script = f"import sys, deepwork.hooks.{event}; print('deepwork.agents.models' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"
 
 
 def test_the_failure_log_is_bounded_and_keeps_the_newest_lines(tmp_path: Path):

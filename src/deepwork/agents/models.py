@@ -82,8 +82,6 @@ class Agent:
     updated_at: int
 
 
-CLOCK_TOLERANCE_MS = 10_000
-"""How far in the future a heartbeat may be; one further ahead was stored before the clock was set back."""
 TAKEN_AWAY = -1
 """The `until` of a lease that was released, or ended by someone else: its holder may still be at work.
 After an expiry, or a result that the holder reported itself, it is 0: then the holder may come back."""

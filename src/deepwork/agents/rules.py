@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deepwork.agents.models import CLOCK_TOLERANCE_MS, Agent, AgentStatus
+from deepwork.agents.lease_conditions import CLOCK_TOLERANCE_MS
+from deepwork.agents.models import Agent, AgentStatus
 from deepwork.call import is_person
 from deepwork.errors import NotAllowed
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from deepwork.agents.models import CLOCK_TOLERANCE_MS, Agent, AgentStatus, Role, Runtime
+from deepwork.agents.lease_conditions import CLOCK_TOLERANCE_MS
+from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
 from deepwork.call import PERSON_PREFIX
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where

@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from deepwork.database.fulltext import FullText
 from deepwork.database.json_texts import JsonTexts
 from deepwork.database.statements import Placeholder
-from deepwork.database.store_key import StoreKey
-from deepwork.database.tables import TableStore
 from deepwork.errors import StorageError
+
+if TYPE_CHECKING:
+    # Hooks copy no tables.
+    from deepwork.database.store_key import StoreKey
+    from deepwork.database.tables import TableStore
 
 Row = dict[str, Any]
 Model = TypeVar("Model")

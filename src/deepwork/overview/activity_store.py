@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepwork.agents.leases import IS_VALID
-from deepwork.agents.models import CLOCK_TOLERANCE_MS
+from deepwork.agents.lease_conditions import CLOCK_TOLERANCE_MS, IS_VALID
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deepwork.agents.leases import IS_VALID
+from deepwork.agents.lease_conditions import IS_VALID
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.agents.leases import HAS_RUN_OUT
+from deepwork.agents.lease_conditions import HAS_RUN_OUT
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from deepwork.agents.leases import IS_VALID
+from deepwork.agents.lease_conditions import IS_VALID
 from deepwork.database.engine import Row
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deepwork.agents.leases import HAS_RUN_OUT
+from deepwork.agents.lease_conditions import HAS_RUN_OUT
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 

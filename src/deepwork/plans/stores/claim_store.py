@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.agents.leases import VALID_UNTIL
+from deepwork.agents.lease_conditions import VALID_UNTIL
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 

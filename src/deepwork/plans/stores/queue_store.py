@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from deepwork.agents.leases import HAS_RUN_OUT
+from deepwork.agents.lease_conditions import HAS_RUN_OUT
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.json_texts import JsonTexts
 from deepwork.database.transaction import Transaction

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from deepwork.agents.leases import IS_VALID, VALID_UNTIL
+from deepwork.agents.lease_conditions import IS_VALID, VALID_UNTIL
 from deepwork.agents.models import Lease
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where

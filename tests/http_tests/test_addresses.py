@@ -102,11 +102,12 @@ def test_a_token_file_of_another_user_is_replaced(tmp_path: Path):
     assert load_token("", file) != token
 
 
-def test_a_token_file_that_git_tracks_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_a_token_file_that_git_tracks_is_refused(tmp_path: Path, version: str):
     """With a strict umask, git gives the file of a clone the same mode as we do."""
     file = tmp_path / ".deepwork" / "token"
     token = load_token("", file)
-    for words in (["init", "-q"], ["add", "-f", ".deepwork/token"]):
+    for words in (["init", "-q"], ["config", "index.version", version], ["add", "-f", ".deepwork/token"]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,7 @@ def find_tracking_problem(path: Path, *, asks_git: bool = True) -> StoreNotAdopt
 
     `asks_git`: run git if its index has a format that we do not read.
     """
-    tracked = is_tracked(path, SUFFIXES)
-    if tracked is None and asks_git:
-        tracked = _ask_git(path)
+    tracked = check_tracking(path, SUFFIXES) if asks_git else is_tracked(path, SUFFIXES)
     if not tracked:
         return None
     name = "/".join(path.parts[-2:])
@@ -93,10 +92,16 @@ def write_key(connection: Any, key: StoreKey) -> None:
     connection.execute(_INSERT_SQL, vars(seal_key(key, get_or_create_user_key())))
 
 
-def _ask_git(path: Path) -> bool:
+def check_tracking(path: Path, suffixes: Sequence[str] = ("",)) -> bool:
+    """Return whether git tracks the path with one of these suffixes; runs git only if it has to."""
+    tracked = is_tracked(path, suffixes)
+    return _ask_git(path, suffixes) if tracked is None else tracked
+
+
+def _ask_git(path: Path, suffixes: Sequence[str]) -> bool:
     from deepwork.git.command import Git  # noqa: PLC0415 - hardly any index needs it
 
-    names = [path.name + suffix for suffix in SUFFIXES]
+    names = [path.name + suffix for suffix in suffixes]
     git = Git(path.parent, environment=build_child_environment())
     try:
         return bool(git.run("ls-files", "-z", "--", *names, env={"GIT_LITERAL_PATHSPECS": "1"}))

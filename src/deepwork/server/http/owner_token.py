@@ -8,10 +8,10 @@ import secrets
 import stat
 from pathlib import Path
 
+from deepwork.database.adoption import check_tracking
 from deepwork.environment import find_secret_problem
 from deepwork.errors import StorageError
 from deepwork.files.atomic import write_atomically
-from deepwork.files.git_index import is_tracked
 
 MIN_LENGTH = 16
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -35,7 +35,7 @@ def load_token(configured: str, file: Path) -> str:
 
 def find_tracked_token_problem(file: Path) -> StorageError | None:
     """Return the error of a token file that git tracks: others know that token, and would know a new one."""
-    if not is_tracked(file):
+    if not check_tracking(file):
         return None
     return StorageError(
         f"git tracks {file.parent.name}/{file.name}: a token from a repository is known to others.",

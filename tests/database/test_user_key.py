@@ -95,6 +95,18 @@ def test_a_link_is_not_followed(environment: dict[str, str], file: Path, tmp_pat
         get_or_create_user_key(environment)
 
 
+def test_a_folder_that_is_a_link_is_refused_as_such(environment: dict[str, str], file: Path, tmp_path: Path):
+    """Such as one in a repository of settings; its mode is not the reason."""
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    file.parent.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(StorageError, match="in a folder that is a link") as refused:
+        get_or_create_user_key(environment)
+
+    assert "DEEPWORK_STORE_KEY" in refused.value.suggestion
+
+
 def test_what_is_not_a_file_or_too_short_is_refused(environment: dict[str, str], file: Path):
     file.parent.mkdir(parents=True, mode=0o700)
     os.mkfifo(file, 0o600)

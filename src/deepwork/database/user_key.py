@@ -119,6 +119,12 @@ def _require_private(path: Path, folder: os.stat_result, file: os.stat_result) -
         )
     if stat.S_IMODE(file.st_mode) & 0o077:
         raise _build_error(path, "is open to other users", f"Close it: chmod 600 {shown}")
+    if stat.S_ISLNK(folder.st_mode):
+        raise _build_error(
+            path,
+            "is in a folder that is a link",
+            f"Replace the link by a folder: {shown.rpartition('/')[0]}, or set {STORE_KEY_VARIABLE}",
+        )
     if folder.st_uid not in {os.getuid(), 0} or stat.S_IMODE(folder.st_mode) & 0o022:
         raise _build_error(
             path,

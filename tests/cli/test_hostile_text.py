@@ -30,6 +30,7 @@ from hooks.foreign_text import MARK, PAYLOAD, fill_store
 from hooks.make import Project
 
 ESCAPES = f"\x1b]0;{MARK}\x07\x1b[2J\x9b31m\x90{MARK}\x9c\x1bP{MARK}\x1b\\\u2066\u2069{PAYLOAD}"
+OWN_SEQUENCES = f"\x1b[31m{MARK}\x1b[H\x1b[2J\x1b[3J{MARK}"
 IN_FILES = f"\x1b]0;{MARK}\x07\x9b31m\u202e{MARK}"
 NOT_COMMANDS = {(), ("serve",), ("dashboard",), ("hook",)}
 """Servers, whose log is tested below, and hooks, which print JSON in ASCII."""
@@ -218,6 +219,22 @@ def test_in_a_terminal_only_our_own_colours_are_printed(store: tuple[Path, dict[
             plain = plain.replace(f"\x1b[{style}m", "")
         assert not find_controls(plain), (words, plain)
         assert MARK in plain
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [OWN_SEQUENCES], ["plans", OWN_SEQUENCES], ["plans", "create", "--file", OWN_SEQUENCES],
+        ["plans", "list", "--limit", OWN_SEQUENCES], ["tasks", "get", OWN_SEQUENCES],
+    ],
+)  # fmt: skip
+def test_in_a_terminal_an_argument_cannot_use_our_own_sequences(
+    store: tuple[Path, dict[str, str]], words: list[str]
+):
+    text = run_in_terminal(store[0], *words).out
+
+    assert MARK in text
+    assert not find_controls(text)
 
 
 def test_colours_are_kept_for_a_terminal_and_nothing_else(monkeypatch: pytest.MonkeyPatch):

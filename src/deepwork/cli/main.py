@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import json
 import os
 import sys
@@ -223,7 +224,9 @@ def print_error(error: DeepworkError) -> None:
 def _print_usage_error(error: click.ClickException) -> None:
     """Print click's error about the arguments, and where to find help."""
     if "--json" not in sys.argv:
-        error.show()
+        text = io.StringIO()
+        error.show(text)  # has no colours of ours, so whatever looks like one came with an argument
+        sys.stderr.write(escape_controls(text.getvalue()))
         return
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "deepwork"
     print_error(InvalidInput(error.format_message(), suggestion=f"See `{path} --help`."))

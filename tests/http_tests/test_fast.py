@@ -138,6 +138,18 @@ def test_a_request_with_two_lengths_is_refused_and_the_connection_closed(
     assert answer.count(b"HTTP/1.1") == 1, "nothing after it is read as another request"
 
 
+@pytest.mark.parametrize(
+    "header", [b"Transfer-Encoding: gzip, chunked\r\n", b"Transfer-Encoding: chunked\r\nHost: elsewhere\r\n"]
+)
+def test_a_request_that_servers_read_differently_is_refused_and_the_connection_closed(
+    protocol: type[asyncio.Protocol], header: bytes
+):
+    answer = send_bytes(protocol, POST + header + b"\r\n2\r\n{}\r\n0\r\n\r\n" + HEALTH + b"\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1, "nothing after it is read as another request"
+
+
 def test_a_server_refuses_long_headers_and_stays_available(served: HttpServer):
     assert served.get("/health", X_Long="x" * MAX_HEADERS).json["code"] == "TOO_LARGE"
     assert served.get("/health").status == 200

@@ -189,7 +189,7 @@ async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refu
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refused.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="deepwork"'))
-    if refused in {HEADERS_TOO_LONG, AMBIGUOUS_LENGTH}:  # where the next request begins is not certain
+    if refused in _CLOSING:
         headers.append((b"connection", b"close"))
     if refused.needs is not None:
         challenge = f'Bearer realm="deepwork", error="insufficient_scope", scope="{refused.needs}"'
@@ -230,6 +230,10 @@ def _check_format(scope: Scope, request: RequestInfo) -> Refused | None:
         return HEADERS_TOO_LONG
     if "transfer-encoding" in request.headers and "content-length" in request.headers:
         return AMBIGUOUS_LENGTH
+    if request.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+        return UNKNOWN_CODING
+    if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+        return AMBIGUOUS_HOST
     return TOO_LARGE if _get_declared_size(request) > MAX_BODY else None
 
 
@@ -246,6 +250,11 @@ HEADERS_TOO_LONG = Refused(
 AMBIGUOUS_LENGTH = Refused(
     400, "The request has both Content-Length and Transfer-Encoding.", "Send only one of them."
 )
+
+UNKNOWN_CODING = Refused(400, "Of the transfer codings only `chunked` is supported.", "Send no other.")
+AMBIGUOUS_HOST = Refused(400, "The request has several Host headers.", "Send one.")
+_CLOSING = frozenset({HEADERS_TOO_LONG, AMBIGUOUS_LENGTH, UNKNOWN_CODING, AMBIGUOUS_HOST})
+"""After these it is not certain where the next request begins, or for whom it is."""
 
 
 def _limit_body(receive: Receive, scope: Scope) -> Receive:

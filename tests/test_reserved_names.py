@@ -12,13 +12,13 @@ LOOK_ALIKES = [
     "\u202ehuman:anna", "ｈｕｍａｎ：ａｎｎａ", "humаn:anna", "hυman:anna", "һuman:anna", "ΗUMAN:anna", "𝐡𝐮𝐦𝐚𝐧:anna",
     "ⓗⓤⓜⓐⓝ:anna", "🅷🆄🅼🅰🅽:anna", "hümán:anna", "human꞉anna", "human∶anna", "hurnan:anna", "ʜᴜᴍᴀɴ:anna",
     "h\ufe0fuman:anna", "hu\U000e0041man:anna", "@human:anna", "(human:anna)", "humaո:anna", "human\n:anna",
-    "ⲎUMAN:anna", "ᕼᑌᗰᗅᑎ:anna",
-    "owner", "Owner", "OWNER ", "оwner", "0wner", "ownеr", "ovvner", "owner.", "[owner]", "ｏｗｎｅｒ",
+    "ⲎUMAN:anna", "ᕼᑌᗰᗅᑎ:anna", "human\u2800:anna", "human⦂anna", "human︰anna", "hµman:anna",
+    "owner", "Owner", "OWNER ", "оwner", "0wner", "ownеr", "ovvner", "owner.", "owner\u2800", "[owner]", "ｏｗｎｅｒ",
     "deepwork", "DeepWork", "dееpwork", "deepwоrk", "deepworκ", "deepwork:", "ᴅᴇᴇᴘᴡᴏʀᴋ",
 ]  # fmt: skip
 ORDINARY = [
     "Ada", "builder-1", "Human resources", "humane", "owner-bot", "code owner", "deepworker", "Анна", "Ελένη",
-    "名前", "Jürgen: Berlin", "superhuman", "agent:human", "агент: 5", "", None, 3, "client:human",
+    "名前", "Jürgen: Berlin", "superhuman", "agent:human", "агент: 5", "Μάνος", "Deepwork helper", "humanist", "", None, 3, "client:human",
 ]  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def _is_harmless(character: str) -> bool:
 def _to_visible(character: str) -> str:
     if character in "\n\t":
         return character
-    if character.isspace():
+    if character.isspace() or character == _BLANK_BRAILLE:
         return " "
     return character if character.isprintable() and character not in _INVISIBLE else ""
 
@@ -141,4 +141,5 @@ def _build_invisible() -> frozenset[str]:
 
 
 _INVISIBLE = _build_invisible()
+_BLANK_BRAILLE = "\u2800"  # a pattern without dots, which Unicode does not count as a space
 _SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"

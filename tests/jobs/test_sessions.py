@@ -96,6 +96,26 @@ def test_w1_after_a_restart_the_only_orphan_is_taken_over(root: Path, app: Appli
     assert finish_step(app, "b.md")["taken_over"] is None
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_a_session_that_came_with_a_repository_is_not_used(root: Path, app: Application, version: str):
+    """It could say what a person decided, and the only orphan would be taken over."""
+    id = start_in_dead_process(root)
+    for words in (["init", "-q"], ["config", "index.version", version], ["add", "-f", ".deepwork/tmp"]):
+        subprocess.run(["git", *words], cwd=root, check=True)
+    before = get_session_file(root, id).read_bytes()
+
+    with pytest.raises(StateError, match=r"git tracks \.deepwork/tmp/session_") as refused:
+        get_session(app, id)
+    assert f"git rm -f .deepwork/tmp/session_{id}.json" in refused.value.suggestion
+    with pytest.raises(DeepworkError) as unknown:
+        finish_step(app, "a.md")
+    assert unknown.value.code == "NO_ACTIVE_SESSION"
+    assert get_session_file(root, id).read_bytes() == before
+
+    subprocess.run(["git", "rm", "-q", "-f", f".deepwork/tmp/session_{id}.json"], cwd=root, check=True)
+    assert get_session(app, start_job(app))
+
+
 def test_a_takeover_is_reported_even_if_the_step_needs_work(root: Path, app: Application):
     start_in_dead_process(root, "reviewed")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.call import current_call
+from deepwork.database.adoption import check_tracking
 from deepwork.errors import Code, DeepworkError, NotFound, StateError, StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import FileLock
@@ -56,6 +57,8 @@ class SessionFiles:
         self._locks: dict[str, FileLock] = {}
         self._users: Counter[str] = Counter()
         self._known: dict[str, tuple[bytes, Session]] = {}
+        self._untracked: set[str] = set()
+        """Names of session files that git did not track when this process first saw them."""
         self._changing = threading.Lock()
 
     @contextmanager
@@ -101,6 +104,8 @@ class SessionFiles:
             raise self._build_missing_error(session_id) from None
         except OSError as error:
             raise StorageError(f"The session file {path.name} cannot be read: {error.strerror}.") from error
+        if self._is_tracked(path):
+            raise _build_tracked_error(path)
         try:
             return self._parse_cached(session_id, content)
         except _DAMAGE_ERRORS:
@@ -108,10 +113,12 @@ class SessionFiles:
 
     def peek(self, session_id: str) -> Session | None:
         """Load the session, or return None if its file is unreadable; `load` handles damaged files."""
+        path = self._build_path(session_id)
         try:
-            return self._parse_cached(session_id, self._build_path(session_id).read_bytes())
+            session = self._parse_cached(session_id, path.read_bytes())
         except (OSError, *_DAMAGE_ERRORS):
             return None
+        return None if self._is_tracked(path) else session
 
     def save(self, session: Session) -> Session:
         """Save the session as the next generation; the previous file remains as `.prev`."""
@@ -124,19 +131,34 @@ class SessionFiles:
         return saved
 
     def list_all(self) -> list[Session]:
-        """List every readable session, oldest first; damaged files are skipped."""
-        found = filter(None, map(_load_if_readable, self.folder.glob("session_????????.json")))
+        """List every readable session, oldest first; damaged and tracked files are skipped."""
+        found = filter(None, map(_load_if_readable, self._list_paths()))
         return sorted(found, key=_get_creation_order)
 
     def find_by_key(self, tool: str, key: str) -> str | None:
         """Find the id of the session in which this tool was called with this idempotency key."""
         encoded_key = _to_json(key).encode()
-        for path in self.folder.glob("session_????????.json"):
+        for path in self._list_paths():
             with suppress(OSError):
                 session = _load_if_readable(path) if encoded_key in path.read_bytes() else None
                 if session and tool in session.last_answers and session.last_answers[tool].has(key):
                     return session.session_id
         return None
+
+    def _list_paths(self) -> list[Path]:
+        return [path for path in self.folder.glob("session_????????.json") if not self._is_tracked(path)]
+
+    def _is_tracked(self, path: Path) -> bool:
+        """Return whether git tracks the file: then a clone brought it, with decisions that nobody here made.
+
+        Asked until the answer is no: git overwrites no file that it does not track.
+        """
+        if path.name in self._untracked:
+            return False
+        if check_tracking(path):
+            return True
+        self._untracked.add(path.name)
+        return False
 
     def _parse_cached(self, session_id: str, content: bytes) -> Session:
         """Parse the session, or return the cached one if the bytes are the same."""
@@ -193,6 +215,15 @@ class SessionFiles:
         except OSError as error:
             return to_storage_error("move aside the damaged", path, error)
         return _build_damaged_error(path, aside)
+
+
+def _build_tracked_error(path: Path) -> StateError:
+    name = "/".join(path.parts[-3:])
+    return StateError(
+        f"git tracks {name}: a session from a repository is not used, because others can change it.",
+        code=Code.STORE_NOT_ADOPTED,
+        suggestion=f"Run `git rm -f {name}`, commit that, and start the workflow again.",
+    )
 
 
 def _build_damaged_error(path: Path, aside: Path) -> StateError:

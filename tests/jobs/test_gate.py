@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -475,6 +476,25 @@ def test_w14_a_server_that_is_killed_leaves_no_process_of_its_reviewer(
 
         wire.process.send_signal(number)
 
+        assert reviewer.has_exited()
+
+
+def test_ctrl_c_at_a_shell_ends_the_reviewer_and_the_command(root: Path, reviewer: Reviewer):
+    reviewer.set_plan("hang")
+    (root / ".deepwork" / "config.yml").write_text("quality_gate: {external_runner: claude}\n")
+    environment = {**os.environ, **reviewer.environment}
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*quick.build_command(), *words], cwd=root, env=environment)
+
+    for words in (["trust", "--yes"], ["sessions", "start", "x", "one", "main"]):
+        assert start(*words).wait(60) == 0
+    with start("sessions", "finish", "a.md=a.md") as finishing:
+        reviewer.wait_for_a_call()
+
+        finishing.send_signal(signal.SIGINT)
+
+        assert finishing.wait(20) == 130
         assert reviewer.has_exited()
 
 

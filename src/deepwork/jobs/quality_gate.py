@@ -185,20 +185,25 @@ class QualityGate:
     ) -> list[ReviewResult]:
         """Run reviews in parallel; return their results in order. The first error stops the others."""
         failures: list[ReviewerError] = []
+        interrupted = threading.Event()
+
+        def can_continue() -> bool:
+            return is_wanted() and not failures and not interrupted.is_set()
 
         def run(task: ReviewTask) -> ReviewResult | None:
             try:
-                with (
-                    self._acquire_slot(lambda: is_wanted() and not failures) as still_wanted,
-                    counter.count(),
-                ):
+                with self._acquire_slot(can_continue) as still_wanted, counter.count():
                     return self._run_review(submission, task, still_wanted)
             except ReviewerError as error:
                 failures.append(error)
                 return None
 
         with ThreadPoolExecutor(self._max_parallel) as reviewers:
-            results = list(reviewers.map(run, pending))
+            try:
+                results = list(reviewers.map(run, pending))
+            except BaseException:  # Ctrl-C at a shell; leaving the block waits for the reviewers
+                interrupted.set()
+                raise
         if failures:
             raise failures[0]
         return [result for result in results if result is not None]

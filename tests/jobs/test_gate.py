@@ -494,7 +494,10 @@ def test_ctrl_c_at_a_shell_ends_the_reviewer_and_the_command(root: Path, reviewe
 
         finishing.send_signal(signal.SIGINT)
 
-        assert finishing.wait(20) == 130
+        try:
+            assert finishing.wait(20) == 130
+        finally:
+            finishing.kill()
         assert reviewer.has_exited()
 
 

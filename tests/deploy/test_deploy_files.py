@@ -178,7 +178,8 @@ def test_the_unit_restarts_the_server(tmp_path: Path):
 
 
 def test_the_command_of_the_unit_serves_requests_of_the_proxy(role_url: str, tmp_path: Path):
-    port, given = reserve_port(), parse_environment()
+    port = reserve_port()
+    given = {**parse_environment(), "DEEPWORK_TOKEN": "t0-of-the-team-behind-the-proxy"}
     places = {"/srv/deepwork": str(tmp_path), "8000": str(port)}
     arguments = [places.get(argument, argument) for argument in parse_start_arguments()]
     server = subprocess.Popen(

@@ -46,11 +46,15 @@ def flood(_: Path) -> None:
 
 
 def respawn(folder: Path) -> None:
-    """Start a process that is replaced by a child of its own again and again."""
+    """Start a process that is replaced by a child of its own again and again.
+
+    It ends by itself after a minute: if supervision fails, nothing else could catch it.
+    """
     if os.fork() == 0:
         os.setsid()
         _record(folder, "respawning")
-        while True:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
             if os.fork() != 0:
                 os._exit(0)
             time.sleep(0.001)

@@ -58,6 +58,7 @@ def respawn(folder: Path) -> None:
             if os.fork() != 0:
                 os._exit(0)
             time.sleep(0.001)
+        os._exit(0)
 
 
 def ignore_term(_: Path) -> None:

@@ -232,7 +232,22 @@ class Supervisor:
             return self._end_group()
         left = end_processes(lambda: list_tree(os.getpid(), self._marker), self._grace, self._reap)
         self._reap()
-        return left
+        return left or self._end_children()
+
+    def _end_children(self) -> int:
+        """End what a list of processes misses: one that is replaced by its own child again and again.
+
+        All that is left below us is our child, or becomes it. Until we reap a child, neither its number nor
+        that of its group belongs to another process, and a group is killed at once.
+        """
+        deadline = time.monotonic() + _MAX_KILL_SECONDS
+        while _has_children():
+            if time.monotonic() > deadline:
+                return 1
+            for child in _list_children():
+                _kill_group_of(child)
+            self._reap()
+        return 0
 
     def _end_group(self) -> int:
         """End the process group; the program has not been reaped, so its group still has its number."""
@@ -283,6 +298,32 @@ def _become(program: list[str], parent: int, problems: int) -> None:
         os.write(problems, str(error.errno or errno.EIO).encode())
     finally:
         os._exit(127)
+
+
+def _has_children() -> bool:
+    """Return whether this process has children, running or not reaped."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _list_children() -> list[int]:
+    """List the children of this process, also those that are not reaped."""
+    listed = _read_file(f"{_PROC}/self/task/{os.getpid()}/children")
+    if listed:
+        return [int(pid) for pid in listed.split()]
+    return [pid for pid, parent, _ in _list_processes() if parent == os.getpid()]
+
+
+def _kill_group_of(child: int) -> None:
+    try:
+        group = os.getpgid(child)
+    except ProcessLookupError:
+        return
+    if group != os.getpgrp():
+        _signal_group(group, signal.SIGKILL)
 
 
 def _signal_group(group: int, number: int) -> None:

@@ -118,10 +118,12 @@ def test_what_is_not_a_file_or_too_short_is_refused(environment: dict[str, str],
         get_or_create_user_key(environment)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_is_refused(environment: dict[str, str], file: Path):
+def test_a_file_of_another_user_is_refused(
+    environment: dict[str, str], file: Path, monkeypatch: pytest.MonkeyPatch
+):
     get_or_create_user_key(environment)
-    os.chown(file, 12345, -1)
+    another = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: another)
 
     with pytest.raises(StorageError, match="belongs to another user"):
         find_user_key(environment)

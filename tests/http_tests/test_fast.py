@@ -13,6 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from application import skip_or_fail
 from deepwork.server.http import fast
 from deepwork.server.http.guard import Guard
 from deepwork.server.http.limits import MAX_HEADERS
@@ -28,7 +29,7 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if request.param == "h11":
         monkeypatch.setattr(fast, "find_spec", lambda name: None)
     elif find_spec("httptools") is None:
-        pytest.skip("httptools is not installed")
+        skip_or_fail("httptools is not installed")
     return fast.choose_http_protocol()
 
 

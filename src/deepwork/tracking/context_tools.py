@@ -17,12 +17,13 @@ from deepwork.tracking.context import (
     build_session_context,
     build_tracked_context,
 )
+from deepwork.tracking.diff_responses import TaskDiff
 from deepwork.tracking.diffs import DiffService
 from deepwork.tracking.inputs import ContextSection, Filter
 from deepwork.tracking.interfaces import JobSessionFinder
 from deepwork.tracking.models import TrackedWorkflowStatus
 from deepwork.tracking.note_store import NoteStore
-from deepwork.tracking.responses import Context, TaskDiff, TrackedWorkflows, TrackedWorkflowView
+from deepwork.tracking.responses import Context, TrackedWorkflows, TrackedWorkflowView
 from deepwork.tracking.rules import get_visible_status
 from deepwork.tracking.store import TrackStore
 

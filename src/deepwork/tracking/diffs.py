@@ -9,8 +9,8 @@ from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.text_budget.list_cutting import cut_list, measure_json
+from deepwork.tracking.diff_responses import FileDiff, TaskDiff
 from deepwork.tracking.models import AttributedChange
-from deepwork.tracking.responses import FileDiff, TaskDiff
 from deepwork.tracking.snapshots import NO_START, SnapshotService
 from deepwork.tracking.store import TrackStore
 from deepwork.tracking.watch_store import Watch, WatchStore

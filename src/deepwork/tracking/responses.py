@@ -430,25 +430,3 @@ class Context(Answer):
     cursor: str | None = None
     filters_applied: dict[str, Any] | None = None
     warning: str | None = None
-
-
-class FileDiff(Answer):
-    path: str
-    status: str
-    attribution: str
-    added: int | None = None
-    removed: int | None = None
-    is_binary: bool | None = None
-    renamed_from: str | None = None
-    shared_with: list[str] | None = None
-    diff: str | None = None
-    truncated: bool | None = None
-
-
-class TaskDiff(Answer):
-    task_id: str
-    files: list[FileDiff]
-    files_count: int
-    truncated: bool | None = None
-    """Whether files are missing from the list."""
-    warning: str | None = None

@@ -49,7 +49,7 @@ def find_tracking_problem(path: Path, *, asks_git: bool = True) -> StoreNotAdopt
 def has_plain_table(connection: Any, name: str) -> bool:
     """Return whether the file has this table, with nothing in it that is computed when it is read.
 
-    A view, a virtual table or a computed column of that name could make whoever opens the file wait for ever.
+    Reading a view, a virtual table or a computed column of that name might never end.
     """
     return connection.execute(_HAS_TABLE_SQL, {"name": name}).fetchone() is not None
 

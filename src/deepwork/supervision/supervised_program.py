@@ -188,7 +188,7 @@ def end_marked_processes(tree: str) -> int:
     """End the processes that a killed supervisor left; return how many could not be ended."""
     if not supervisor.has_proc():
         return 0
-    return supervisor.end_processes(lambda: supervisor.list_marked(tree), 0, lambda: None)
+    return supervisor.end_processes(lambda: supervisor.list_marked(tree), lambda: None)
 
 
 def _name_tree() -> str:

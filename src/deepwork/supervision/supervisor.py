@@ -72,14 +72,18 @@ def list_tree(root: int, marker: str) -> list[Process]:
     ]
 
 
-def end_processes(find: Callable[[], list[Process]], grace: float, reap: Callable[[], None]) -> int:
-    """End all processes that `find` finds, also those that start meanwhile; return how many are left.
-
-    With a grace they are asked first. Then each is stopped, so that none can start another, and killed.
-    """
+def ask_processes(find: Callable[[], list[Process]], grace: float, reap: Callable[[], None]) -> None:
+    """Ask all processes that `find` finds to end, and give them that many seconds."""
     if grace > 0:
         _signal_all(find(), signal.SIGTERM)
         _wait_until(lambda: not find(), grace, reap)
+
+
+def end_processes(find: Callable[[], list[Process]], reap: Callable[[], None]) -> int:
+    """End all processes that `find` finds, also those that start meanwhile; return how many are left.
+
+    Each is stopped first, so that none can start another, and then killed.
+    """
     deadline = time.monotonic() + _MAX_KILL_SECONDS
     while left := find():
         if time.monotonic() > deadline:  # of another user, or stuck in the kernel
@@ -230,24 +234,28 @@ class Supervisor:
     def _end_tree(self) -> int:
         if not has_proc():
             return self._end_group()
-        left = end_processes(lambda: list_tree(os.getpid(), self._marker), self._grace, self._reap)
+
+        def find() -> list[Process]:
+            return list_tree(os.getpid(), self._marker)
+
+        ask_processes(find, self._grace, self._reap)
+        self._end_children()
+        left = end_processes(find, self._reap)
         self._reap()
-        return left or self._end_children()
+        return left or int(_has_children())
 
-    def _end_children(self) -> int:
-        """End what a list of processes misses: one that is replaced by its own child again and again.
+    def _end_children(self) -> None:
+        """End our children until there are none: all that is left below us becomes our child.
 
-        All that is left below us is our child, or becomes it. Until we reap a child, neither its number nor
-        that of its group belongs to another process, and a group is killed at once.
+        A list of processes misses one that is replaced by its own child again and again. A group is killed at
+        once; and until we reap a child, neither its number nor that of its group belongs to another process.
         """
         deadline = time.monotonic() + _MAX_KILL_SECONDS
-        while _has_children():
-            if time.monotonic() > deadline:
-                return 1
+        while _has_children() and time.monotonic() < deadline:
             for child in _list_children():
                 _kill_group_of(child)
             self._reap()
-        return 0
+            time.sleep(_POLL_SECONDS / 20)
 
     def _end_group(self) -> int:
         """End the process group; the program has not been reaped, so its group still has its number."""

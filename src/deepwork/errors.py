@@ -4,6 +4,7 @@ DeepworkError
 ├── ToolError            the call cannot be carried out as asked
 │   ├── NotFound         no such thing
 │   ├── NotAllowed       it exists, but its state forbids this
+│   ├── GateClosed       work does not count as done yet: a check or a person has to agree
 │   ├── InvalidInput     a parameter is missing, unknown or malformed
 │   │   ├── InvalidArguments  the arguments of a tool do not fit its signature
 │   │   └── HttpError    a malformed HTTP request; carries its own status
@@ -24,9 +25,9 @@ A suggestion writes tools as `{tool:task_claim}`: agents read the tool's name, p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 MAX_ECHOED = 200
 """How many characters of a caller's input an error message repeats."""
@@ -77,6 +78,13 @@ class Code(StrEnum):
     UNKNOWN_DEPENDENCY = "UNKNOWN_DEPENDENCY"
     WORKFLOW_MISMATCH = "WORKFLOW_MISMATCH"
 
+    # work is not done yet, whatever its agent says
+    CHECKS_FAILED = "CHECKS_FAILED"
+    CHECKS_GUARDED = "CHECKS_GUARDED"
+    CHECKS_NOT_TRUSTED = "CHECKS_NOT_TRUSTED"
+    CHECKS_RUNNING = "CHECKS_RUNNING"
+    NEEDS_APPROVAL = "NEEDS_APPROVAL"
+
     # a dependency failed
     GIT_ERROR = "GIT_ERROR"
     INTERNAL_ERROR = "INTERNAL_ERROR"
@@ -113,7 +121,7 @@ class DeepworkError(Exception):
         """Return the suggestion with each tool named as `name_tool` says."""
         return _TOOL_PATTERN.sub(lambda found: name_tool(found[1]), self._suggestion_template)
 
-    def to_dict(self) -> dict[str, str | bool]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the error as every client receives it."""
         return {
             "code": self.code.value,
@@ -145,6 +153,23 @@ class NotAllowed(ToolError):
     """It exists, but its state forbids this."""
 
     code = Code.INVALID_STATE
+
+
+class GateClosed(ToolError):
+    """The work does not count as done yet: a check or a person has to agree first.
+
+    `evidence` is added to what clients receive: `checks` with verdicts, or `approval` with its id.
+    """
+
+    recoverable = True
+
+    def __init__(self, message: str, *, code: Code, suggestion: str, evidence: Mapping[str, Any]) -> None:
+        super().__init__(message, code=code, suggestion=suggestion)
+        self.evidence = evidence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error with its evidence."""
+        return {**super().to_dict(), **self.evidence}
 
 
 class InvalidInput(ToolError):

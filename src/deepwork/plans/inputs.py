@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from deepwork.budgets.models import Budget
 from deepwork.plans.models import Complexity, Outline
+from deepwork.plans.requirements import ApprovalTime, PlanRequirements, TaskRequirements
 from deepwork.tool_types import MAX_NAME, Name
 
 Sequence = Annotated[int, Field(ge=0, le=1_000_000)]
 Attempts = Annotated[int, Field(ge=1, le=1000)]
 
 
+ApprovalTimes = Annotated[
+    list[ApprovalTime], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+]
+"""One word, or a list of them."""
+
+
 class _Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BudgetInput(_Input):
+    """What work may cost."""
+
+    usd: Annotated[float | None, Field(gt=0)] = None
+    tokens: Annotated[int | None, Field(gt=0)] = None
+    minutes: Annotated[float | None, Field(gt=0)] = None
+
+    def to_budget(self) -> Budget:
+        return Budget(self.usd, self.tokens, self.minutes)
 
 
 class PlannedTask(_Input):
@@ -31,6 +50,10 @@ class PlannedTask(_Input):
     files_likely_affected: Annotated[list[str] | None, Field(description="Globs")] = None
     required_capabilities: list[Name] | None = None
     max_attempts: Attempts | None = None
+    checks: list[Name] | None = None
+    approval: ApprovalTimes | None = None
+    budget: BudgetInput | None = None
+    changes: Literal["none"] | None = None
 
     def to_outline(self, after: list[str] | None = None) -> Outline:
         """Convert to an outline; `after` adds further tasks that it waits for."""
@@ -45,7 +68,17 @@ class PlannedTask(_Input):
             tuple(self.files_likely_affected or ()),
             tuple(self.required_capabilities or ()),
             self.max_attempts,
+            self._to_requirements(),
         )
+
+    def _to_requirements(self) -> TaskRequirements | None:
+        required = TaskRequirements(
+            tuple(self.checks or ()),
+            _to_times(self.approval),
+            self.budget.to_budget() if self.budget else None,
+            self.changes,
+        )
+        return None if required == TaskRequirements() else required
 
 
 class Plan(_Input):
@@ -58,6 +91,22 @@ class Plan(_Input):
     assumptions: list[str] | None = None
     max_attempts: Annotated[Attempts, Field(description="Failures before a task waits for a person")] = 3
     commit: Annotated[bool, Field(description="Commit what completed tasks left")] = False
+    checks: Annotated[list[Name] | None, Field(description="Of .deepwork/checks.yml")] = None
+    approve_plan: bool = False
+    approval: ApprovalTimes | None = None
+    budget: BudgetInput | None = None
+    max_unreviewed: Annotated[int | None, Field(ge=1)] = None
+
+    def to_requirements(self) -> PlanRequirements | None:
+        """Return what the plan requires; None if nothing."""
+        required = PlanRequirements(
+            tuple(self.checks or ()),
+            _to_times(self.approval),
+            self.budget.to_budget() if self.budget else None,
+            self.approve_plan,
+            self.max_unreviewed,
+        )
+        return None if required == PlanRequirements() else required
 
 
 class TaskPlan(_Input):
@@ -81,3 +130,8 @@ class ContextParts(_Input):
     dependency_outcomes: bool = True
     all_checkpoints: bool = False
     recent_checkpoints: Annotated[int, Field(ge=0, le=1000)] = 5
+
+
+def _to_times(given: list[ApprovalTime] | None) -> tuple[ApprovalTime, ...]:
+    """Return the times in a fixed order."""
+    return tuple(time for time in ApprovalTime if time in (given or ()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from deepwork.names import CaseInsensitiveEnum
+from deepwork.plans.requirements import PlanRequirements, TaskRequirements
 
 DEFAULT_MAX_ATTEMPTS = 3
 """How often a task may fail, if neither it nor its plan says otherwise."""
@@ -129,6 +130,9 @@ class Workflow:
     completed_tasks: int = 0
     completed_ms: int = 0
     """The total time spent on completed tasks."""
+    requirements: PlanRequirements | None = None
+    base_commit: str | None = None
+    """The commit that HEAD had when the workflow was created; None without a git repository."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,9 @@ class Task:
     """How often it failed since a person last let it be tried again."""
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     """How often it may fail before it waits for a person."""
+    requirements: TaskRequirements | None = None
+    waits_for: str | None = None
+    """`approval` while its work is done and a person has not decided about it."""
 
     @property
     def waits_for_person(self) -> bool:
@@ -253,6 +260,7 @@ class Outline(NamedTuple):
     files_likely_affected: tuple[str, ...] = ()
     required_capabilities: tuple[str, ...] = ()
     max_attempts: int | None = None
+    requirements: TaskRequirements | None = None
 
 
 @dataclass(frozen=True)

@@ -38,15 +38,14 @@ from deepwork.plans.rules.graph import warn_of_missing_commits, warn_of_sequenti
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.rules.transitions import check_workflow_transition
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
-from deepwork.plans.search_answers import SearchHit, SearchResults, Summary
-from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.search_answers import SearchResults, Summary
+from deepwork.plans.search_results import load_results
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.plans.waiting import MAX_WAIT_SECONDS, wait_for_tasks
 from deepwork.text_budget import tokens
-from deepwork.text_budget.lines import truncate_to_line
 from deepwork.tool_declarations import Traits, WhenFalse, tool
 from deepwork.tool_types import Field, Id, Limit200, Limit1000, Name, Text
 
@@ -177,7 +176,9 @@ class PlanTools:
             details = plan.model_dump(include={"approach", "risks", "assumptions"}, exclude_none=True)
             details |= plan.model_dump(include={"max_attempts", "commit"}, exclude_defaults=True)
             outlines = [task.to_outline() for task in plan.tasks]
-            workflow = Planner(tx).set_plan(PlanStore(tx).get_for_update(id), plan.summary, outlines, details)
+            workflow = Planner(tx).set_plan(
+                PlanStore(tx).get_for_update(id), plan.summary, outlines, details, plan.to_requirements()
+            )
             groups = {outline.parallel_group for outline in outlines} - {None}
             sequential = warn_of_sequential_plan(outlines, workflow.max_parallel_tasks)
             return PlanSet(
@@ -328,7 +329,7 @@ class PlanTools:
             if workflow_id is not None:
                 PlanStore(tx).get(workflow_id)
             ids, total = SearchStore(tx).find(query, workflow_id, limit)
-            return SearchResults(results=_load_results(tx, ids, query), total=total)
+            return SearchResults(results=load_results(tx, ids, query), total=total)
 
     def _resolve_repository_filter(self, repository_path: str | None) -> str | None:
         """Return the repository whose plans a list shows; None for all."""
@@ -402,49 +403,3 @@ def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOve
         failed=store.list_by_status(workflow.id, failed, most) if counts[TaskStatus.FAILED] else [],
         done=store.list_by_status(workflow.id, done, most, newest_first=True) if levels.any_done else [],
     )
-
-
-def _load_results(tx: Transaction, ids: Sequence[str], query: str) -> list[SearchHit]:
-    """Load what these ids refer to, in the same order; ids that no longer exist are left out."""
-    tasks = TaskStore(tx).find_by_ids([id for id in ids if id.startswith("tk_")])
-    checkpoints = CheckpointStore(tx).find_by_ids([id for id in ids if id.startswith("cp_")])
-    checkpoint_tasks = TaskStore(tx).find_by_ids([checkpoint.task_id for checkpoint in checkpoints.values()])
-    workflows = PlanStore(tx).find_by_ids([id for id in ids if id.startswith("wf_")])
-    found: list[SearchHit] = []
-    for id in ids:
-        if id in tasks:
-            task = tasks[id]
-            text = "\n".join(filter(None, [task.outcome, task.error, task.description]))
-            found.append(
-                _build_result("task", id, task.workflow_id, task.name, _extract_snippet(text, query))
-            )
-        elif id in checkpoints and checkpoints[id].task_id in checkpoint_tasks:
-            task = checkpoint_tasks[checkpoints[id].task_id]
-            snippet = _extract_snippet(checkpoints[id].summary, query)
-            found.append(
-                _build_result("checkpoint", id, task.workflow_id, task.name, snippet, task_id=task.id)
-            )
-        elif id in workflows:
-            workflow = workflows[id]
-            text = "\n".join(filter(None, [workflow.plan_summary, workflow.source_content]))
-            found.append(_build_result("workflow", id, id, workflow.name, _extract_snippet(text, query)))
-    return found
-
-
-def _build_result(
-    kind: Literal["workflow", "task", "checkpoint"],
-    id: str,
-    workflow_id: str,
-    name: str,
-    snippet: str,
-    task_id: str | None = None,
-) -> SearchHit:
-    return SearchHit(kind=kind, id=id, workflow_id=workflow_id, task_id=task_id, name=name, snippet=snippet)
-
-
-def _extract_snippet(text: str, query: str) -> str:
-    """Return the text around the first word of the query that occurs in it."""
-    folded = text.casefold()
-    places = [place for word in query.casefold().split() if (place := folded.find(word)) >= 0]
-    start = max(0, min(places, default=0) - 60)
-    return ("…" if start else "") + (truncate_to_line(text[start:]) or "")

@@ -12,6 +12,7 @@ from deepwork.errors import NotAllowed
 from deepwork.names import new_ids
 from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Node, Outline, PlanEvent, PlanStatus, Task, Workflow
 from deepwork.plans.recorder import PlanRecorder
+from deepwork.plans.requirements import PlanRequirements
 from deepwork.plans.rules import graph
 from deepwork.plans.rules.attempts import get_max_attempts
 from deepwork.plans.rules.graph import Graph
@@ -43,7 +44,12 @@ class Planner:
         return workflow
 
     def set_plan(
-        self, workflow: Workflow, summary: str, outlines: Sequence[Outline], details: Mapping[str, Any]
+        self,
+        workflow: Workflow,
+        summary: str,
+        outlines: Sequence[Outline],
+        details: Mapping[str, Any],
+        requirements: PlanRequirements | None = None,
     ) -> Workflow:
         """Store the plan of a workflow, which becomes ready."""
         require_open(workflow)
@@ -56,7 +62,13 @@ class Planner:
         graph.validate_outlines(outlines)
         self._add_tasks(replace(workflow, initial_plan=details), outlines, [])
         self._index_workflow(workflow, summary, details.get("approach"))
-        planned = replace(workflow, status=PlanStatus.READY, plan_summary=summary, initial_plan=dict(details))
+        planned = replace(
+            workflow,
+            status=PlanStatus.READY,
+            plan_summary=summary,
+            initial_plan=dict(details),
+            requirements=requirements,
+        )
         return self._recorder.save_workflow(workflow, planned, f"{len(outlines)} tasks were planned")
 
     def add_task(self, workflow: Workflow, outline: Outline, *, has_sequence: bool = True) -> Task:

@@ -184,7 +184,7 @@ def _to_json(answer: Any) -> Any:
     return answer if type(answer) is dict else to_json_value(answer)
 
 
-def error_to_dict(error: Exception, doing: str) -> dict[str, str | bool]:
+def error_to_dict(error: Exception, doing: str) -> dict[str, Any]:
     """Convert an error to the dictionary callers see; internal errors show only an id to find in the log."""
     if isinstance(error, DeepworkError):
         return error.to_dict()

@@ -90,6 +90,8 @@ def _shorten_node(node: Any) -> Any:
 def _is_obvious(key: str, value: Any, type: Any) -> bool:
     if key == "default":
         return value in _OBVIOUS_DEFAULTS and value is not True
+    if key == "exclusiveMinimum":
+        return bool(value == 0)
     if key in ("minimum", "minItems"):
         return bool(value <= 1) and type != "number"
     return key in ("maximum", "maxItems") and bool(value >= _LOWEST_OBVIOUS_LIMIT)

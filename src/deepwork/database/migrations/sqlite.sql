@@ -126,7 +126,7 @@ CREATE TABLE plans (
 	completed_tasks BIGINT NOT NULL, 
 	completed_ms BIGINT NOT NULL, 
 	created_at BIGINT NOT NULL, 
-	updated_at BIGINT NOT NULL, created_seq BIGINT, 
+	updated_at BIGINT NOT NULL, created_seq BIGINT, requirements TEXT, base_commit TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX plans_by_status ON plans (status, created_at);
@@ -153,7 +153,7 @@ CREATE TABLE plan_tasks (
 	created_at BIGINT NOT NULL, 
 	started_at BIGINT, 
 	finished_at BIGINT, 
-	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, 
+	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, requirements TEXT, waits_for TEXT, 
 	PRIMARY KEY (id), 
 	CONSTRAINT plan_tasks_by_name UNIQUE (workflow_id, name), 
 	FOREIGN KEY(workflow_id) REFERENCES plans (id)
@@ -299,7 +299,7 @@ CREATE TABLE tracked_workflows (
 	created_by TEXT NOT NULL, 
 	created_at BIGINT NOT NULL, 
 	updated_at BIGINT NOT NULL, 
-	completed_at BIGINT, created_seq BIGINT, 
+	completed_at BIGINT, created_seq BIGINT, requirements TEXT, base_commit TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX tracked_workflows_by_status ON tracked_workflows (status, updated_at);
@@ -499,6 +499,103 @@ CREATE TABLE store_identity (
 	keyed_from BIGINT NOT NULL, 
 	mark TEXT NOT NULL
 );
-INSERT INTO "alembic_version" VALUES('0011');
+CREATE TABLE proofs (
+	id TEXT NOT NULL, 
+	check_name TEXT NOT NULL, 
+	verdict TEXT NOT NULL, 
+	inputs_digest TEXT NOT NULL, 
+	definition_digest TEXT NOT NULL, 
+	exit_code BIGINT, 
+	tests_run BIGINT, 
+	tests_skipped BIGINT, 
+	duration_ms BIGINT NOT NULL, 
+	host TEXT NOT NULL, 
+	project TEXT NOT NULL, 
+	tree TEXT NOT NULL, 
+	head TEXT, 
+	output_file TEXT, 
+	output_digest TEXT, 
+	created_at BIGINT NOT NULL, 
+	waived_by TEXT, 
+	waived_at BIGINT, 
+	waive_reason TEXT, 
+	PRIMARY KEY (id)
+);
+CREATE INDEX proofs_by_inputs ON proofs (inputs_digest, definition_digest);
+CREATE INDEX proofs_by_age ON proofs (created_at);
+CREATE TABLE proof_uses (
+	subject_kind TEXT NOT NULL, 
+	subject_id TEXT NOT NULL, 
+	proof_id TEXT NOT NULL, 
+	used_at BIGINT NOT NULL, 
+	PRIMARY KEY (subject_kind, subject_id, proof_id), 
+	FOREIGN KEY(proof_id) REFERENCES proofs (id)
+);
+CREATE INDEX proof_uses_by_proof ON proof_uses (proof_id);
+CREATE TABLE approvals (
+	id TEXT NOT NULL, 
+	subject_kind TEXT NOT NULL, 
+	subject_id TEXT NOT NULL, 
+	workflow_id TEXT, 
+	digest TEXT NOT NULL, 
+	shown TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	asked_by TEXT NOT NULL, 
+	asked_at BIGINT NOT NULL, 
+	decided_by TEXT, 
+	decided_at BIGINT, 
+	method TEXT, 
+	comment TEXT, 
+	lasts_ms BIGINT, 
+	used_at BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE INDEX approvals_by_subject ON approvals (subject_kind, subject_id, asked_at);
+CREATE INDEX approvals_by_workflow ON approvals (workflow_id);
+CREATE INDEX approvals_by_status ON approvals (status, asked_at);
+CREATE UNIQUE INDEX approvals_pending ON approvals (subject_kind, subject_id) WHERE status = 'pending';
+CREATE TABLE person_credentials (
+	id TEXT NOT NULL, 
+	method TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	data TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	removed_at BIGINT, 
+	failed_tries BIGINT DEFAULT '0' NOT NULL, 
+	locked_until BIGINT, 
+	sign_count BIGINT DEFAULT '0' NOT NULL, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE review_rounds (
+	subject_kind TEXT NOT NULL, 
+	subject_id TEXT NOT NULL, 
+	rule TEXT NOT NULL, 
+	number BIGINT NOT NULL, 
+	tree TEXT, 
+	reviewer TEXT, 
+	passed BOOLEAN NOT NULL, 
+	findings TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	PRIMARY KEY (subject_kind, subject_id, rule, number)
+);
+CREATE TABLE spending (
+	id TEXT NOT NULL, 
+	stream TEXT NOT NULL, 
+	number BIGINT NOT NULL, 
+	workflow_id TEXT, 
+	task_id TEXT, 
+	agent_id TEXT, 
+	vendor TEXT, 
+	model TEXT, 
+	tokens BIGINT DEFAULT '0' NOT NULL, 
+	usd_micros BIGINT DEFAULT '0' NOT NULL, 
+	source TEXT NOT NULL, 
+	at BIGINT NOT NULL, 
+	PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX spending_once ON spending (stream, number);
+CREATE INDEX spending_by_workflow ON spending (workflow_id, task_id);
+CREATE INDEX spending_by_time ON spending (at);
+INSERT INTO "alembic_version" VALUES('0012');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

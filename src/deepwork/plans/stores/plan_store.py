@@ -10,6 +10,7 @@ from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.plans.models import FileConflicts, PlanChange, PlanStatus, SourceType, Workflow
+from deepwork.plans.requirements import parse_plan_requirements, serialize_requirements
 from deepwork.plans.stores.task_rows import build_not_found
 from deepwork.records import build_record
 
@@ -115,8 +116,12 @@ def _to_row(workflow: Workflow) -> Row:
 
 
 def _serialize(values: Row) -> Row:
-    plan = values.get("initial_plan")
-    return values if plan is None else values | {"initial_plan": json.dumps(plan)}
+    serialized = dict(values)
+    if serialized.get("initial_plan") is not None:
+        serialized["initial_plan"] = json.dumps(serialized["initial_plan"])
+    if serialized.get("requirements") is not None:
+        serialized["requirements"] = serialize_requirements(serialized["requirements"])
+    return serialized
 
 
 @row_parser
@@ -127,4 +132,5 @@ def _read_workflow(row: Row) -> Workflow:
     row["file_conflicts"] = FileConflicts(row["file_conflicts"])
     row["auto_create_workspaces"] = bool(row["auto_create_workspaces"])
     row["initial_plan"] = None if plan is None else json.loads(plan)
+    row["requirements"] = parse_plan_requirements(row["requirements"])
     return build_record(Workflow, row)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Outline, Task, TaskStatus
+from deepwork.plans.requirements import serialize_requirements
 from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capability_rows, read_task
 
 _HAS_NOTES_CONDITION = (  # recovery checkpoints do not count: deepwork adds them itself
@@ -109,7 +110,7 @@ class PlanningStore:
 _NEW_COLUMNS = (
     *("id", "workflow_id", "position", "name", "description", "sequence", "parallel_group", "is_explicit"),
     *("open_dependencies", "context", "status", "attempts", "checkpoints", "created_at", "updated_at"),
-    "max_attempts",
+    *("max_attempts", "requirements"),
 )
 """The columns of a new task, without those that start empty."""
 
@@ -133,6 +134,7 @@ def _to_values(workflow_id: str, task: NewTask, now: int, max_attempts: int) -> 
         now,
         now,
         outline.max_attempts or max_attempts,
+        serialize_requirements(outline.requirements) if outline.requirements else None,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from deepwork.database.engine import Row, row_parser
 from deepwork.errors import NotFound
 from deepwork.plans.models import RelatedTask, Task, TaskStatus
+from deepwork.plans.requirements import parse_task_requirements, serialize_requirements
 from deepwork.records import build_record
 
 COLUMNS = ", ".join(Task.__dataclass_fields__)
@@ -38,6 +39,7 @@ def read_task(row: Row) -> Task:
     row["context"] = json.loads(row["context"])
     row["plan"] = json.loads(plan) if plan else None
     row["outcome_detail"] = json.loads(detail) if detail else None
+    row["requirements"] = parse_task_requirements(row["requirements"])
     return build_record(Task, row)
 
 
@@ -61,6 +63,8 @@ def diff_columns(before: Task, after: Task) -> Row:
     """Return the columns in which the two differ, serialized."""
     old = vars(before)
     changed = {name: value for name, value in vars(after).items() if value != old[name]}
+    if "requirements" in changed:
+        changed["requirements"] = serialize_requirements(changed["requirements"])
     return changed | {name: _serialize(changed[name]) for name in _JSON_COLUMNS if name in changed}
 
 

@@ -1,0 +1,1 @@
+"""Approvals: decisions of people, bound to exactly what they were shown."""

@@ -1,0 +1,1 @@
+"""Budgets: what work may cost, and a ledger of what it has cost."""

@@ -1,0 +1,1 @@
+"""Checks: commands of the repository that prove that work is done."""

@@ -1,0 +1,144 @@
+"""What must be true before a task counts as done: checks, approvals, reviews that end, budgets."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+
+
+def upgrade() -> None:
+    _add_requirements()
+    _create_proofs()
+    _create_approvals()
+    _create_review_rounds()
+    _create_spending()
+
+
+def _add_requirements() -> None:
+    # What a plan and a task require, as JSON: it is read with them and never searched.
+    op.add_column("plans", sa.Column("requirements", sa.Text))
+    op.add_column("plans", sa.Column("base_commit", sa.Text))
+    op.add_column("plan_tasks", sa.Column("requirements", sa.Text))
+    op.add_column("plan_tasks", sa.Column("waits_for", sa.Text))  # 'approval': its work is done
+    op.add_column("tracked_workflows", sa.Column("requirements", sa.Text))
+    op.add_column("tracked_workflows", sa.Column("base_commit", sa.Text))
+
+
+def _create_proofs() -> None:
+    op.create_table(
+        "proofs",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("check_name", sa.Text, nullable=False),
+        sa.Column("verdict", sa.Text, nullable=False),
+        sa.Column("inputs_digest", sa.Text, nullable=False),
+        sa.Column("definition_digest", sa.Text, nullable=False),
+        sa.Column("exit_code", sa.BigInteger),
+        sa.Column("tests_run", sa.BigInteger),
+        sa.Column("tests_skipped", sa.BigInteger),
+        sa.Column("duration_ms", sa.BigInteger, nullable=False),
+        sa.Column("host", sa.Text, nullable=False),
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("tree", sa.Text, nullable=False),
+        sa.Column("head", sa.Text),
+        sa.Column("output_file", sa.Text),
+        sa.Column("output_digest", sa.Text),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("waived_by", sa.Text),
+        sa.Column("waived_at", sa.BigInteger),
+        sa.Column("waive_reason", sa.Text),
+    )
+    op.create_index("proofs_by_inputs", "proofs", ["inputs_digest", "definition_digest"])
+    op.create_index("proofs_by_age", "proofs", ["created_at"])
+    op.create_table(
+        "proof_uses",
+        sa.Column("subject_kind", sa.Text, primary_key=True),  # task, tracked_task, step
+        sa.Column("subject_id", sa.Text, primary_key=True),
+        sa.Column("proof_id", sa.Text, sa.ForeignKey("proofs.id"), primary_key=True),
+        sa.Column("used_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("proof_uses_by_proof", "proof_uses", ["proof_id"])
+
+
+def _create_approvals() -> None:
+    op.create_table(
+        "approvals",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("subject_kind", sa.Text, nullable=False),  # plan, task, step, guarded, budget, tracked_task
+        sa.Column("subject_id", sa.Text, nullable=False),
+        sa.Column("workflow_id", sa.Text),  # the plan, tracked workflow or job session it belongs to
+        sa.Column("digest", sa.Text, nullable=False),
+        sa.Column("shown", sa.Text, nullable=False),  # what the digest covers, as JSON
+        sa.Column("status", sa.Text, nullable=False),
+        sa.Column("asked_by", sa.Text, nullable=False),
+        sa.Column("asked_at", sa.BigInteger, nullable=False),
+        sa.Column("decided_by", sa.Text),
+        sa.Column("decided_at", sa.BigInteger),
+        sa.Column("method", sa.Text),  # token, passphrase, passkey
+        sa.Column("comment", sa.Text),
+        sa.Column("lasts_ms", sa.BigInteger),  # from the decision; NULL: for ever
+        sa.Column("used_at", sa.BigInteger),
+    )
+    op.create_index("approvals_by_subject", "approvals", ["subject_kind", "subject_id", "asked_at"])
+    op.create_index("approvals_by_workflow", "approvals", ["workflow_id"])
+    op.create_index("approvals_by_status", "approvals", ["status", "asked_at"])
+    op.create_index(
+        "approvals_pending",
+        "approvals",
+        ["subject_kind", "subject_id"],
+        unique=True,
+        sqlite_where=sa.text("status = 'pending'"),
+        postgresql_where=sa.text("status = 'pending'"),
+    )
+    op.create_table(
+        "person_credentials",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("method", sa.Text, nullable=False),  # passphrase, passkey
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("data", sa.Text, nullable=False),  # salt and hash, or a public key, as JSON
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("removed_at", sa.BigInteger),
+        sa.Column("failed_tries", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("locked_until", sa.BigInteger),
+        sa.Column("sign_count", sa.BigInteger, nullable=False, server_default="0"),
+    )
+
+
+def _create_review_rounds() -> None:
+    op.create_table(
+        "review_rounds",
+        sa.Column("subject_kind", sa.Text, primary_key=True),  # step, rule
+        sa.Column("subject_id", sa.Text, primary_key=True),
+        sa.Column("rule", sa.Text, primary_key=True),
+        sa.Column("number", sa.BigInteger, primary_key=True),
+        sa.Column("tree", sa.Text),
+        sa.Column("reviewer", sa.Text),
+        sa.Column("passed", sa.Boolean, nullable=False),
+        sa.Column("findings", sa.Text, nullable=False),  # as JSON
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
+
+
+def _create_spending() -> None:
+    op.create_table(
+        "spending",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column(
+            "stream", sa.Text, nullable=False
+        ),  # with the number: a repeated report counts once
+        sa.Column("number", sa.BigInteger, nullable=False),
+        sa.Column("workflow_id", sa.Text),
+        sa.Column("task_id", sa.Text),
+        sa.Column("agent_id", sa.Text),
+        sa.Column("vendor", sa.Text),
+        sa.Column("model", sa.Text),
+        sa.Column("tokens", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("usd_micros", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("source", sa.Text, nullable=False),  # reported, priced, estimated, unverified
+        sa.Column("at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("spending_once", "spending", ["stream", "number"], unique=True)
+    op.create_index("spending_by_workflow", "spending", ["workflow_id", "task_id"])
+    op.create_index("spending_by_time", "spending", ["at"])

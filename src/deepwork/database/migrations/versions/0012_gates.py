@@ -125,9 +125,7 @@ def _create_spending() -> None:
     op.create_table(
         "spending",
         sa.Column("id", sa.Text, primary_key=True),
-        sa.Column(
-            "stream", sa.Text, nullable=False
-        ),  # with the number: a repeated report counts once
+        sa.Column("stream", sa.Text, nullable=False),  # with the number: a repeated report counts once
         sa.Column("number", sa.BigInteger, nullable=False),
         sa.Column("workflow_id", sa.Text),
         sa.Column("task_id", sa.Text),

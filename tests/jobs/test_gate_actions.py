@@ -217,7 +217,7 @@ class FailingReview:
 
 def test_a_granted_round_allows_one_more_failure(root: Path):
     app = open_app(root)
-    app.jobs.tools._step_review = FailingReview()  # type: ignore[assignment]
+    app.jobs.tools._gate._service = FailingReview()  # type: ignore[assignment]
     id = start_job(app)
     for _ in range(2):
         finish_step(app, "a.md")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.call import current_call
 from deepwork.database.transaction import Database
-from deepwork.errors import DeepworkError
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
 from deepwork.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
-from deepwork.jobs.failed_reviews import cut_failed_reviews, cut_feedback
+from deepwork.jobs.failed_reviews import cut_feedback
 from deepwork.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
-from deepwork.jobs.quality_gate import Outcome, Passed, SentBack, Submission, list_review_tasks
+from deepwork.jobs.quality_gate import SentBack
 from deepwork.jobs.responses import (
     Aborted,
     FinishedStep,
@@ -38,11 +36,12 @@ from deepwork.jobs.rules import (
     select_workflow,
     was_ended_by_unseen_decision,
 )
-from deepwork.jobs.self_review import complete_verdicts, decide_outcome, to_result
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import PersonDecision, PinnedEntry, Session, SessionEvent, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
-from deepwork.jobs.step_outputs import StepOutputs, complete_steps, find_problems, split_outputs
+from deepwork.jobs.step_answers import StepAnswers
+from deepwork.jobs.step_gate import StepGate, Submitted
+from deepwork.jobs.step_outputs import complete_steps, find_problems, split_outputs
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Name, Text
@@ -50,7 +49,6 @@ from deepwork.tool_types import Field, Name, Text
 if TYPE_CHECKING:
     from deepwork.jobs.inputs import ReviewVerdict
 
-ReviewKind = Literal["reviewer", "self_review", "override", "person"]
 SessionId = Annotated[str | None, Field(description="Default: top of your stack")]
 SubmittedOutputs = Annotated[
     dict[str, Any], Field(description="Output name to file path, or to a list of paths for type 'files'")
@@ -65,16 +63,6 @@ class JobSettings:
     git_branch: str = "switch"
     max_quality_attempts: int = 3
     is_read_only: bool = False
-
-
-@dataclass(frozen=True)
-class Submitted:
-    """What an agent submits with a step, beside its identity."""
-
-    outputs: list[StepOutputs]
-    notes: str | None
-    override: str | None
-    verdicts: Sequence[ReviewVerdict]
 
 
 class WorkflowTools:
@@ -96,7 +84,9 @@ class WorkflowTools:
         self._database = database
         self._find_reason_to_stay = find_reason_to_stay
         self._settings, self._catalog, self._state = settings, catalog, state
-        self._step_review, self._git = step_review, git
+        self._git = git
+        self._gate = StepGate(step_review, state)
+        self._answers = StepAnswers(catalog, state, git)
         self._last_infos: tuple[list[Job], list[JobInfo]] | None = None
         self._shown: dict[str, int] = {}
         """How many decisions `get_session` has shown to the agent of a session, which it cannot store."""
@@ -169,12 +159,12 @@ class WorkflowTools:
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
             session = state.submit_outputs(state.mark_decisions_seen(session), outputs, notes)
             submitted = Submitted(step_outputs, notes, quality_review_override_reason, review_results or [])
-            session, outcome = self._review(session, submitted)
+            session, outcome = self._gate.review(session, submitted)
             if isinstance(outcome, SentBack):
                 return self._send_back(session, outcome, news, taken_over)
             session = complete_steps(session, step_outputs, notes, format_now())
             moved = state.advance(session, format_now())
-            return self._report_progress(moved, news, taken_over, review=outcome.how)
+            return self._answers.report_progress(moved, news, taken_over, review=outcome.how)
 
         answer = self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
         settle_decisions(self._database, shown[-1])
@@ -290,55 +280,6 @@ class WorkflowTools:
         mode, reason = self._settings.git_branch, self._find_reason_to_stay
         return prepare_branch(self._git, name, mode, reason, self._state.list_all)
 
-    def _review(self, session: Session, submitted: Submitted) -> tuple[Session, Outcome]:
-        """Review the outputs, or accept the agent's own review of them."""
-        service = self._step_review
-        submission = (
-            service.build_submission(session, submitted.outputs, submitted.notes) if service else None
-        )
-        if submitted.verdicts:
-            session, own = self._record_self_review(session, submission, submitted)
-            if not submitted.override and (
-                isinstance(own, SentBack) or not (service and service.has_reviewer)
-            ):
-                return session, own
-        if submitted.override:
-            overridden = state.add_override(
-                session, session.current_step_id, submitted.override, format_now()
-            )
-            return overridden, Passed(how="override")
-        if service is None or submission is None:
-            return session, Passed()
-        return self._run_review(session, service, submission)
-
-    def _run_review(
-        self, session: Session, service: StepReviewService, submission: Submission
-    ) -> tuple[Session, Outcome]:
-        """Run the review; the attempt is saved before it, and taken back if the reviewer fails."""
-        step_id = session.current_step_id
-        attempted = self._state.save(state.add_attempt(session, step_id), SessionEvent.UPDATED)
-        try:
-            return attempted, service.review(attempted, submission)
-        except DeepworkError:
-            self._state.save(state.add_attempt(attempted, step_id, by=-1), SessionEvent.UPDATED)
-            raise
-
-    def _record_self_review(
-        self, session: Session, submission: Submission | None, submitted: Submitted
-    ) -> tuple[Session, Outcome]:
-        """Record the agent's own review; one that failed is saved at once, because the step does not end."""
-        tasks = list(list_review_tasks(submission)) if submission else []
-        verdicts = complete_verdicts(tasks, [to_result(each) for each in submitted.verdicts])
-        outcome = decide_outcome(verdicts)
-        results, passed = tuple(asdict(each) for each in verdicts), isinstance(outcome, Passed)
-        service = self._step_review
-        # With a reviewer that the server runs, only that one's reviews are attempts.
-        counts = service is None or not service.has_reviewer
-        session = state.add_self_review(session, results, format_now(), passed=passed, counts=counts)
-        if service:
-            service.record_self_review(session, verdicts)
-        return session if passed else self._state.save(session, SessionEvent.UPDATED), outcome
-
     def _record_shown(self, session: Session) -> None:
         """Remember the decisions that `get_session` showed, and settle their notices, if its agent called."""
         call = current_call()
@@ -361,12 +302,12 @@ class WorkflowTools:
         # An ended session has nothing to report on, even if `get_session` already showed why it ended.
         if not session.is_active or has_passed_meanwhile(session, step_id, news):
             seen = state.mark_decisions_seen(session)
-            overtaken = self._report_progress(seen, news, taken_over, review="person")
+            overtaken = self._answers.report_progress(seen, news, taken_over, review="person")
             return replace(overtaken, event=SessionEvent.UPDATED)
         if (sent_back := find_send_back(news)) is None:
             return None
         seen = state.mark_decisions_seen(session)
-        answer = self._build_needs_work(seen, SentBack(format_send_back(sent_back)), news, taken_over)
+        answer = self._answers.build_needs_work(seen, SentBack(format_send_back(sent_back)), news, taken_over)
         return SessionChange(seen, answer, SessionEvent.UPDATED)
 
     def _send_back(
@@ -377,50 +318,8 @@ class WorkflowTools:
         limit = self._settings.max_quality_attempts + progress.granted_attempts
         if outcome.failed and not outcome.is_self_review and progress.quality_attempts >= limit:
             raise build_gate_error(session, limit, cut_feedback(outcome.feedback))
-        answer = self._build_needs_work(session, outcome, news, taken_over)
+        answer = self._answers.build_needs_work(session, outcome, news, taken_over)
         return SessionChange(session, answer, event=None)
-
-    def _build_needs_work(
-        self, session: Session, outcome: SentBack, news: list[PersonDecision], taken_over: bool
-    ) -> FinishedStep:
-        shown = cut_failed_reviews(outcome.failed)
-        return FinishedStep(
-            status="needs_work",
-            feedback=cut_feedback(outcome.feedback),
-            failed_reviews=shown or None,
-            failed_reviews_count=len(outcome.failed) if len(shown) < len(outcome.failed) else None,
-            stack=self._state.get_stack(_get_caller(), session),
-            taken_over=taken_over or None,
-            decisions=to_infos(news),
-        )
-
-    def _report_progress(
-        self, moved: Session, news: list[PersonDecision], taken_over: bool, *, review: ReviewKind | None
-    ) -> SessionChange[FinishedStep]:
-        """Answer with the step that is current now, or with the end of the workflow."""
-        stack, taken = self._state.get_stack(_get_caller(), moved), taken_over or None
-        if moved.is_active:
-            begin = build_active_step(self._catalog.get(moved.job_name), moved)
-            answer = FinishedStep(
-                status="next_step",
-                begin_step=begin,
-                stack=stack,
-                taken_over=taken,
-                review=review,
-                decisions=to_infos(news),
-            )
-            return SessionChange(moved, answer, SessionEvent.UPDATED)
-        answer = FinishedStep(
-            status="workflow_complete",
-            summary=f"Workflow '{moved.workflow_name}' completed successfully.",
-            all_outputs=state.collect_outputs(moved),
-            branch_note=build_branch_note(self._git, moved, self._state.list_all),
-            stack=stack,
-            taken_over=taken,
-            review=review,
-            decisions=to_infos(news),
-        )
-        return SessionChange(moved, answer, SessionEvent.COMPLETED)
 
 
 def _to_info(job: Job) -> JobInfo:

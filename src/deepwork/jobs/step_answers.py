@@ -1,0 +1,70 @@
+"""Builds the answers of `finished_step`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from deepwork.call import current_call
+from deepwork.git.command import Git
+from deepwork.jobs.active_step import build_active_step
+from deepwork.jobs.branch import build_branch_note
+from deepwork.jobs.decisions import to_infos
+from deepwork.jobs.definitions.catalog import JobCatalog
+from deepwork.jobs.failed_reviews import cut_failed_reviews, cut_feedback
+from deepwork.jobs.quality_gate import SentBack
+from deepwork.jobs.responses import FinishedStep
+from deepwork.jobs.sessions import state
+from deepwork.jobs.sessions.state import PersonDecision, Session, SessionEvent
+from deepwork.jobs.sessions.state_manager import SessionChange, StateManager
+
+ReviewKind = Literal["reviewer", "self_review", "override", "person"]
+
+
+class StepAnswers:
+    """Builds what `finished_step` answers, with the stack as it will be."""
+
+    def __init__(self, catalog: JobCatalog, state: StateManager, git: Git) -> None:
+        self._catalog, self._state, self._git = catalog, state, git
+
+    def build_needs_work(
+        self, session: Session, outcome: SentBack, news: list[PersonDecision], taken_over: bool
+    ) -> FinishedStep:
+        """Answer that the work must be improved."""
+        shown = cut_failed_reviews(outcome.failed)
+        return FinishedStep(
+            status="needs_work",
+            feedback=cut_feedback(outcome.feedback),
+            failed_reviews=shown or None,
+            failed_reviews_count=len(outcome.failed) if len(shown) < len(outcome.failed) else None,
+            stack=self._state.get_stack(current_call().caller, session),
+            taken_over=taken_over or None,
+            decisions=to_infos(news),
+        )
+
+    def report_progress(
+        self, moved: Session, news: list[PersonDecision], taken_over: bool, *, review: ReviewKind | None
+    ) -> SessionChange[FinishedStep]:
+        """Answer with the step that is current now, or with the end of the workflow."""
+        stack, taken = self._state.get_stack(current_call().caller, moved), taken_over or None
+        if moved.is_active:
+            begin = build_active_step(self._catalog.get(moved.job_name), moved)
+            answer = FinishedStep(
+                status="next_step",
+                begin_step=begin,
+                stack=stack,
+                taken_over=taken,
+                review=review,
+                decisions=to_infos(news),
+            )
+            return SessionChange(moved, answer, SessionEvent.UPDATED)
+        answer = FinishedStep(
+            status="workflow_complete",
+            summary=f"Workflow '{moved.workflow_name}' completed successfully.",
+            all_outputs=state.collect_outputs(moved),
+            branch_note=build_branch_note(self._git, moved, self._state.list_all),
+            stack=stack,
+            taken_over=taken,
+            review=review,
+            decisions=to_infos(news),
+        )
+        return SessionChange(moved, answer, SessionEvent.COMPLETED)

@@ -51,9 +51,38 @@ class ToolDeclaration(NamedTuple):
     waits_with: str | None = None
     """The parameter with which a call waits for a change; such a call is treated as `long_running`."""
 
+    prepared_by: str | None = None
+    """The method of the same class that does, without a transaction, what a call must do before its own.
+
+    A tool that finds out in its transaction that it has to prove something raises `NotPrepared`. That undoes
+    the transaction; then this method gets the same arguments, and the tool is called again, with its result in
+    `current_call().prepared`. So a call that has nothing to prove costs nothing, and a repeated idempotency
+    key is answered first.
+    """
+    prepared_when: tuple[str, str] | None = None
+    """The argument and its value with which `prepared_by` may take long; such a call counts as slow."""
+    unlisted: tuple[str, ...] | None = None
+    """Keys inside the arguments that tools/list leaves out: the tool takes them, and another one lists them.
+
+    Unless it is None, descriptions and defaults of the other keys inside the arguments are left out, too.
+    """
+
     def may_take_long(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a call with these arguments, which are not validated yet, runs programs or waits."""
-        return self.long_running or bool(self.waits_with and arguments.get(self.waits_with))
+        return (
+            self.long_running
+            or bool(self.waits_with and arguments.get(self.waits_with))
+            or (self.prepared_when is not None and _has_word(arguments, *self.prepared_when))
+        )
+
+
+def _has_word(arguments: Mapping[str, Any], argument: str, word: str) -> bool:
+    given = arguments.get(argument)
+    return isinstance(given, str) and given.strip().lower() == word
+
+
+class NotPrepared(Exception):  # noqa: N818 - not an error: the call is prepared, then repeated
+    """Raised by a tool in its transaction if the call has to be prepared (`prepared_by`) and was not."""
 
 
 class InTransaction(Generic[Answer]):
@@ -114,6 +143,9 @@ def tool(
     long_running: bool = False,
     may_become_task: bool = False,
     waits_with: str | None = None,
+    prepared_by: str | None = None,
+    prepared_when: tuple[str, str] | None = None,
+    unlisted: tuple[str, ...] | None = None,
 ) -> Callable[[Method], Method]:
     """Declare a method as a tool. A tool with the scope `read` is read-only."""
     is_read_only = scope == "read" if read_only is None else read_only
@@ -129,6 +161,9 @@ def tool(
         long_running=long_running,
         may_become_task=may_become_task,
         waits_with=waits_with,
+        prepared_by=prepared_by,
+        prepared_when=prepared_when,
+        unlisted=unlisted,
     )
 
     def declare(method: Method) -> Method:

@@ -84,6 +84,37 @@ def test_a_listed_schema_leaves_out_what_a_model_assumes_anyway():
     }
 
 
+def test_a_tool_that_repeats_a_model_lists_its_keys_without_descriptions():
+    task = {
+        "properties": {
+            "name": {"type": "string"},
+            "sequence": {"default": 1, "description": "Equal ones run in parallel", "type": "integer"},
+            "checks": {"items": {"type": "string"}, "type": "array"},
+        },
+        "required": ["name"],
+    }
+    schema = {"properties": {"checks": {"type": "string"}, "tasks": {"description": "All", "items": task}}}
+
+    assert shorten_schema(schema, unlisted=["checks"])["properties"] == {
+        "checks": {"type": "string"},
+        "tasks": {
+            "description": "All",
+            "items": {
+                "properties": {"name": {"type": "string"}, "sequence": {"type": "integer"}},
+                "required": ["name"],
+            },
+        },
+    }
+
+
+def test_a_key_that_one_tool_leaves_out_is_listed_by_another(service: McpService):
+    listed = json.dumps(service.tools["workflow_set_plan"].listed_schema)
+
+    for spec in service.tools.values():
+        assert all(f'"{name}": ' in listed for name in spec.declaration.unlisted or ())
+        assert "unlisted" not in json.dumps(spec.listed_schema)
+
+
 def test_listed_schemas_name_the_same_parameters(service: McpService):
     for spec in service.tools.values():
         assert spec.listed_schema["properties"].keys() == spec.input_schema["properties"].keys()

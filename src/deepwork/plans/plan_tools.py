@@ -189,7 +189,7 @@ class PlanTools:
                 warning=" ".join(filter(None, [sequential, warn_of_missing_commits(workflow)])) or None,
             )
 
-    @tool("work")
+    @tool("work", unlisted=())
     def workflow_add_task(
         self,
         workflow_id: Id,
@@ -216,7 +216,7 @@ class PlanTools:
             notify_of_plan_change(tx, workflow, f"task {task.name!r} was removed")
             return TaskRemoved(rewired=[node.id for node in rewired[:100]])
 
-    @tool("work", destructive=True)
+    @tool("work", destructive=True, unlisted=("checks", "approval", "budget", "changes"))
     def workflow_replan(
         self, workflow_id: Id, reason: Text, tasks: list[PlannedTask], summary: str | None = None
     ) -> Replanned:

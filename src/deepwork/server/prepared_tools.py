@@ -19,6 +19,9 @@ PACKAGE = Path(__file__).parents[1]
 TOOLS_FILE = Path(__file__).with_name("prepared") / "tools.json"
 SCHEMAS_FILE = Path(__file__).with_name("prepared") / "schemas.json"
 
+_TUPLES = {"prepared_when", "unlisted"}
+"""The traits of a declaration that are tuples, which JSON stores as lists."""
+
 
 class PreparedTool:
     """The description of one tool. The schemas of all tools are loaded when the first one is needed."""
@@ -33,6 +36,8 @@ class PreparedTool:
         given = dict(self._data["declaration"])
         if "when_false" in given:
             given["when_false"] = WhenFalse(**given["when_false"])
+        for name in _TUPLES & given.keys():
+            given[name] = tuple(given[name])
         return ToolDeclaration(**given)
 
     @property

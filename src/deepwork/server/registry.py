@@ -84,7 +84,7 @@ class ToolSpec:
     @cached_property
     def listed_schema(self) -> dict[str, Any]:
         """The schema of the arguments as tools/list shows it, where every token counts."""
-        return shorten_schema(self.input_schema)
+        return shorten_schema(self.input_schema, self.declaration.unlisted)
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:

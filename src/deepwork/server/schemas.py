@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 _DROPPED_KEYS = {"title", "additionalProperties", "minLength", "maxLength"}
@@ -64,13 +65,36 @@ _OBVIOUS_DEFAULTS: tuple[Any, ...] = (False, "", [], 0)
 _LOWEST_OBVIOUS_LIMIT = 1000
 
 
-def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def shorten_schema(schema: dict[str, Any], unlisted: Collection[str] | None = None) -> dict[str, Any]:
     """Return the schema as tools/list shows it: without defaults and limits that a model assumes anyway.
 
-    The server checks them all the same, and its error names the limit.
+    The server checks them all the same, and its error names the limit. `unlisted` are keys inside the
+    arguments that another tool lists and describes: they are left out, and so is what is said of the others.
     """
     short: dict[str, Any] = _shorten_node(schema)
-    return short
+    if unlisted is None:
+        return short
+    arguments = {name: _drop_repeated(node, unlisted) for name, node in short["properties"].items()}
+    return {**short, "properties": arguments}
+
+
+def _drop_repeated(node: Any, unlisted: Collection[str], depth: int = 0) -> Any:
+    """Drop the unlisted keys of the models inside an argument, and what is said of their other keys."""
+    if isinstance(node, list):
+        return [_drop_repeated(item, unlisted, depth) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: {
+            name: _drop_repeated(inner, unlisted, depth + 1)
+            for name, inner in value.items()
+            if name not in unlisted
+        }
+        if key == "properties"
+        else _drop_repeated(value, unlisted, depth)
+        for key, value in node.items()
+        if not depth or key not in ("description", "default")
+    }
 
 
 def _shorten_node(node: Any) -> Any:
@@ -93,5 +117,5 @@ def _is_obvious(key: str, value: Any, type: Any) -> bool:
     if key == "exclusiveMinimum":
         return bool(value == 0)
     if key in ("minimum", "minItems"):
-        return bool(value <= 1) and type != "number"
+        return bool(value <= (0 if type == "number" else 1))
     return key in ("maximum", "maxItems") and bool(value >= _LOWEST_OBVIOUS_LIMIT)

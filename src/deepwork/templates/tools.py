@@ -41,7 +41,7 @@ class TemplateTools:
         self._plans = plans
         self._catalog = catalog
 
-    @tool("work")
+    @tool("work", unlisted=("checks", "approval", "budget", "changes"))
     def template_create(
         self,
         name: Name,

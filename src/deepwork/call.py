@@ -59,6 +59,8 @@ class Call:
     carries_notices: bool = True
     """Whether an answer that shows an agent's notices counts as carrying them. The answers of commands and
     resources do not: people read them too."""
+    prepared: Any = field(default=None, compare=False)
+    """What the tool's `prepared_by` method returned; None if it was not called."""
     outcomes: list[ActionOutcome] | None = field(default=None, compare=False)
     """Collects the outcomes of actions after commits; None if nothing waits for them."""
 

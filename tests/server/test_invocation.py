@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from application import call_tool
-from deepwork.call import Call
-from deepwork.errors import DeepworkError
+from application import call_tool, list_event_types
+from deepwork.answers import Done
+from deepwork.call import Call, current_call
+from deepwork.database.transaction import Database
+from deepwork.errors import Code, DeepworkError, GateClosed
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
+from deepwork.server.registry import index_by_name
+from deepwork.tool_declarations import NotPrepared, Traits, tool
 
 
 def call_as(
@@ -83,3 +87,84 @@ def test_no_long_running_tool_runs_in_one_transaction(app: Application):
     assert not [
         spec.name for spec in app.registry.values() if spec.declaration.long_running and spec.one_transaction
     ]
+
+
+class Doors:
+    """Tools of which one has to prove something, without a transaction, before it changes anything."""
+
+    traits: ClassVar = Traits(toolset="plans", one_transaction=True)
+
+    def __init__(self, database: Database, is_closed: bool = False) -> None:
+        self._database = database
+        self._is_closed = is_closed
+        self.proved: list[str] = []
+        self.opened = 0
+
+    @tool("work", prepared_by="_prove", prepared_when=("how", "slowly"))
+    def open_door(self, how: str) -> Done:
+        """Open the door."""
+        with self._database.transaction() as tx:
+            tx.emit("door:opened", {"how": how})
+            if how == "slowly" and current_call().prepared is None:
+                raise NotPrepared
+            self.opened += 1
+            return Done()
+
+    def _prove(self, how: str) -> str:
+        with self._database.transaction() as tx:  # none is open around it, so this one commits
+            tx.emit("door:proved", {"how": how})
+        self.proved.append(how)
+        if self._is_closed:
+            raise GateClosed("It is closed.", code=Code.CHECKS_FAILED, suggestion="Knock.", evidence={})
+        return "a proof"
+
+
+def open_door(app: Application, doors: Doors, how: str, key: str | None = None) -> Any:
+    spec = index_by_name([doors])["open_door"]
+    return invoke(app.database, spec, {"how": how}, Call("ci", "open_door", key, account="ci"))
+
+
+def list_outcomes(app: Application) -> list[str]:
+    with app.database.reading() as tx:
+        return [entry["outcome"] for entry in tx.fetch_all("SELECT outcome FROM audit ORDER BY seq")]
+
+
+def test_a_call_is_prepared_only_if_it_asks_for_that(app: Application):
+    doors = Doors(app.database)
+
+    open_door(app, doors, "quickly")
+    open_door(app, doors, "slowly")
+
+    assert (doors.proved, doors.opened) == (["slowly"], 2)
+    assert list_event_types(app) == ["door:opened", "door:proved", "door:opened"]
+    assert list_outcomes(app) == ["done", "done"]
+
+
+def test_a_repeated_key_is_answered_without_preparing_again(app: Application):
+    doors = Doors(app.database)
+
+    answers = [open_door(app, doors, "slowly", key="k") for _ in range(2)]
+
+    assert answers[0] == answers[1]
+    assert (doors.proved, doors.opened) == (["slowly"], 1)
+    assert list_outcomes(app) == ["done", "repeated"]
+
+
+def test_a_call_whose_preparation_fails_changes_nothing_and_keeps_no_key(app: Application):
+    doors = Doors(app.database, is_closed=True)
+
+    for _ in range(2):
+        with pytest.raises(GateClosed):
+            open_door(app, doors, "slowly", key="k")
+
+    assert (doors.proved, doors.opened) == (["slowly", "slowly"], 0)
+    assert "door:opened" not in list_event_types(app)
+    assert list_outcomes(app) == ["CHECKS_FAILED", "CHECKS_FAILED"]
+
+
+def test_only_a_call_that_may_be_prepared_counts_as_slow(app: Application):
+    declaration = index_by_name([Doors(app.database)])["open_door"].declaration
+
+    assert declaration.may_take_long({"how": " Slowly"})
+    assert not declaration.may_take_long({"how": "quickly"})
+    assert not declaration.may_take_long({"how": 1})

@@ -20,7 +20,7 @@ from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFoun
 from deepwork.observability.calls import CallRecorder
 from deepwork.records import copy_with
 from deepwork.server.registry import ToolSpec
-from deepwork.tool_declarations import InTransaction
+from deepwork.tool_declarations import InTransaction, NotPrepared
 
 log = logging.getLogger("deepwork")
 
@@ -119,12 +119,31 @@ def _invoke_changing(
         has_worked = True
         return _to_json(spec.method(**arguments))
 
-    if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
-        return run_once(database, call, work)
-    with database.transaction() as tx, join_transaction(tx):
-        answer = run_once(database, call, work)
-        record.outcome = classify_outcome(answer) if has_worked else REPEATED
-    return answer
+    def change() -> Any:
+        if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
+            return run_once(database, call, work)
+        with database.transaction() as tx, join_transaction(tx):
+            answer = run_once(database, call, work)
+            record.outcome = classify_outcome(answer) if has_worked else REPEATED
+        return answer
+
+    try:
+        return change()
+    except NotPrepared:
+        prepared = _prepare(spec, arguments, call)
+        with use_call(copy_with(call, prepared=prepared)):
+            return change()
+
+
+def _prepare(spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+    """Do what the tool needs before its transaction, by the method that it declares.
+
+    What that stores is no effect of the call, whose audit entry says how it ended.
+    """
+    tools = getattr(spec.method, "__self__", None)
+    prepare = getattr(tools, spec.declaration.prepared_by or "")
+    with use_call(copy_with(call, record=None)):
+        return prepare(**arguments)
 
 
 def _invoke_long_running(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:

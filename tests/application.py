@@ -68,7 +68,8 @@ def empty_database(url: str) -> None:
         "plans, plan_tasks, plan_dependencies, plan_capabilities, plan_claims, checkpoints, "
         "plan_history, plan_words, templates, "
         "repositories, workspaces, tokens, audit, tracked_workflows, phases, tracked_tasks, decisions, issues, "
-        "milestones, watches, changed_files, proofs, proof_uses, approvals, person_credentials, review_rounds, spending"
+        "milestones, watches, changed_files, proofs, proof_uses, approvals, person_credentials, review_rounds, "
+        "spending, spending_totals"
     )
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"TRUNCATE {tables}")

@@ -610,6 +610,9 @@ ALTER TABLE plans ADD COLUMN requirements TEXT;
 ALTER TABLE plans ADD COLUMN base_commit TEXT;
 ALTER TABLE plan_tasks ADD COLUMN requirements TEXT;
 ALTER TABLE plan_tasks ADD COLUMN waits_for TEXT;
+CREATE INDEX plan_tasks_waiting ON plan_tasks (workflow_id, waits_for) WHERE waits_for IS NOT NULL;
+ALTER TABLE plan_tasks ADD COLUMN active_ms BIGINT DEFAULT '0' NOT NULL;
+ALTER TABLE plan_tasks ADD COLUMN active_since BIGINT;
 ALTER TABLE tracked_workflows ADD COLUMN requirements TEXT;
 ALTER TABLE tracked_workflows ADD COLUMN base_commit TEXT;
 CREATE TABLE proofs (
@@ -709,4 +712,14 @@ CREATE TABLE spending (
 CREATE UNIQUE INDEX spending_once ON spending (stream, number);
 CREATE INDEX spending_by_workflow ON spending (workflow_id, task_id);
 CREATE INDEX spending_by_time ON spending (at);
+CREATE TABLE spending_totals (
+    subject_kind TEXT NOT NULL,
+    subject_id TEXT NOT NULL,
+    tokens BIGINT DEFAULT '0' NOT NULL,
+    usd_micros BIGINT DEFAULT '0' NOT NULL,
+    active_ms BIGINT DEFAULT '0' NOT NULL,
+    reached_at BIGINT,
+    PRIMARY KEY (subject_kind, subject_id)
+);
+CREATE INDEX spending_totals_reached ON spending_totals (reached_at) WHERE reached_at IS NOT NULL;
 UPDATE alembic_version SET version_num='0012' WHERE alembic_version.version_num = '0011';

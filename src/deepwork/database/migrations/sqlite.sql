@@ -153,7 +153,7 @@ CREATE TABLE plan_tasks (
 	created_at BIGINT NOT NULL, 
 	started_at BIGINT, 
 	finished_at BIGINT, 
-	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, requirements TEXT, waits_for TEXT, 
+	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, requirements TEXT, waits_for TEXT, active_ms BIGINT DEFAULT '0' NOT NULL, active_since BIGINT, 
 	PRIMARY KEY (id), 
 	CONSTRAINT plan_tasks_by_name UNIQUE (workflow_id, name), 
 	FOREIGN KEY(workflow_id) REFERENCES plans (id)
@@ -499,6 +499,7 @@ CREATE TABLE store_identity (
 	keyed_from BIGINT NOT NULL, 
 	mark TEXT NOT NULL
 );
+CREATE INDEX plan_tasks_waiting ON plan_tasks (workflow_id, waits_for) WHERE waits_for IS NOT NULL;
 CREATE TABLE proofs (
 	id TEXT NOT NULL, 
 	check_name TEXT NOT NULL, 
@@ -596,6 +597,16 @@ CREATE TABLE spending (
 CREATE UNIQUE INDEX spending_once ON spending (stream, number);
 CREATE INDEX spending_by_workflow ON spending (workflow_id, task_id);
 CREATE INDEX spending_by_time ON spending (at);
+CREATE TABLE spending_totals (
+	subject_kind TEXT NOT NULL, 
+	subject_id TEXT NOT NULL, 
+	tokens BIGINT DEFAULT '0' NOT NULL, 
+	usd_micros BIGINT DEFAULT '0' NOT NULL, 
+	active_ms BIGINT DEFAULT '0' NOT NULL, 
+	reached_at BIGINT, 
+	PRIMARY KEY (subject_kind, subject_id)
+);
+CREATE INDEX spending_totals_reached ON spending_totals (reached_at) WHERE reached_at IS NOT NULL;
 INSERT INTO "alembic_version" VALUES('0012');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

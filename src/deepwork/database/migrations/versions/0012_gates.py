@@ -23,6 +23,16 @@ def _add_requirements() -> None:
     op.add_column("plans", sa.Column("base_commit", sa.Text))
     op.add_column("plan_tasks", sa.Column("requirements", sa.Text))
     op.add_column("plan_tasks", sa.Column("waits_for", sa.Text))  # 'approval': its work is done
+    op.create_index(
+        "plan_tasks_waiting",
+        "plan_tasks",
+        ["workflow_id", "waits_for"],
+        sqlite_where=sa.text("waits_for IS NOT NULL"),
+        postgresql_where=sa.text("waits_for IS NOT NULL"),
+    )
+    # How long it was claimed or running, and since when it is: minutes bind without any report.
+    op.add_column("plan_tasks", sa.Column("active_ms", sa.BigInteger, nullable=False, server_default="0"))
+    op.add_column("plan_tasks", sa.Column("active_since", sa.BigInteger))
     op.add_column("tracked_workflows", sa.Column("requirements", sa.Text))
     op.add_column("tracked_workflows", sa.Column("base_commit", sa.Text))
 
@@ -140,3 +150,20 @@ def _create_spending() -> None:
     op.create_index("spending_once", "spending", ["stream", "number"], unique=True)
     op.create_index("spending_by_workflow", "spending", ["workflow_id", "task_id"])
     op.create_index("spending_by_time", "spending", ["at"])
+    # Running totals, so that what a claim costs does not grow with the ledger.
+    op.create_table(
+        "spending_totals",
+        sa.Column("subject_kind", sa.Text, primary_key=True),  # plan, task, day
+        sa.Column("subject_id", sa.Text, primary_key=True),  # a day is YYYY-MM-DD, in UTC
+        sa.Column("tokens", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("usd_micros", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("active_ms", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("reached_at", sa.BigInteger),  # when work was first refused, until the budget is raised
+    )
+    op.create_index(
+        "spending_totals_reached",
+        "spending_totals",
+        ["reached_at"],
+        sqlite_where=sa.text("reached_at IS NOT NULL"),
+        postgresql_where=sa.text("reached_at IS NOT NULL"),
+    )

@@ -664,11 +664,15 @@ CREATE TABLE approvals (
     comment TEXT,
     lasts_ms BIGINT,
     used_at BIGINT,
+    created_seq BIGINT,
     PRIMARY KEY (id)
 );
-CREATE INDEX approvals_by_subject ON approvals (subject_kind, subject_id, asked_at);
+CREATE UNIQUE INDEX approvals_by_creation ON approvals (created_seq);
+ALTER TABLE approvals ALTER COLUMN created_seq SET NOT NULL;
+ALTER TABLE approvals ALTER COLUMN created_seq SET DEFAULT nextval('creation_order');
+CREATE INDEX approvals_by_subject ON approvals (subject_kind, subject_id, created_seq);
 CREATE INDEX approvals_by_workflow ON approvals (workflow_id);
-CREATE INDEX approvals_by_status ON approvals (status, asked_at);
+CREATE INDEX approvals_by_status ON approvals (status, asked_at, created_seq);
 CREATE UNIQUE INDEX approvals_pending ON approvals (subject_kind, subject_id) WHERE status = 'pending';
 CREATE TABLE person_credentials (
     id TEXT NOT NULL,

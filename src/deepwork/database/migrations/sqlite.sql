@@ -549,11 +549,14 @@ CREATE TABLE approvals (
 	comment TEXT, 
 	lasts_ms BIGINT, 
 	used_at BIGINT, 
+	created_seq BIGINT, 
 	PRIMARY KEY (id)
 );
-CREATE INDEX approvals_by_subject ON approvals (subject_kind, subject_id, asked_at);
+CREATE UNIQUE INDEX approvals_by_creation ON approvals (created_seq);
+CREATE TRIGGER approvals_creation AFTER INSERT ON approvals WHEN NEW.created_seq IS NULL BEGIN UPDATE approvals SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM approvals)) WHERE rowid = NEW.rowid; END;
+CREATE INDEX approvals_by_subject ON approvals (subject_kind, subject_id, created_seq);
 CREATE INDEX approvals_by_workflow ON approvals (workflow_id);
-CREATE INDEX approvals_by_status ON approvals (status, asked_at);
+CREATE INDEX approvals_by_status ON approvals (status, asked_at, created_seq);
 CREATE UNIQUE INDEX approvals_pending ON approvals (subject_kind, subject_id) WHERE status = 'pending';
 CREATE TABLE person_credentials (
 	id TEXT NOT NULL, 

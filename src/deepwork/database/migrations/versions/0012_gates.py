@@ -90,10 +90,12 @@ def _create_approvals() -> None:
         sa.Column("comment", sa.Text),
         sa.Column("lasts_ms", sa.BigInteger),  # from the decision; NULL: for ever
         sa.Column("used_at", sa.BigInteger),
+        sa.Column("created_seq", sa.BigInteger),
     )
-    op.create_index("approvals_by_subject", "approvals", ["subject_kind", "subject_id", "asked_at"])
+    _number_by_creation("approvals")
+    op.create_index("approvals_by_subject", "approvals", ["subject_kind", "subject_id", "created_seq"])
     op.create_index("approvals_by_workflow", "approvals", ["workflow_id"])
-    op.create_index("approvals_by_status", "approvals", ["status", "asked_at"])
+    op.create_index("approvals_by_status", "approvals", ["status", "asked_at", "created_seq"])
     op.create_index(
         "approvals_pending",
         "approvals",
@@ -114,6 +116,22 @@ def _create_approvals() -> None:
         sa.Column("locked_until", sa.BigInteger),
         sa.Column("sign_count", sa.BigInteger, nullable=False, server_default="0"),
     )
+
+
+def _number_by_creation(table: str) -> None:
+    """Let the database fill `created_seq`, by which lists break ties: ids are random."""
+    op.create_index(f"{table}_by_creation", table, ["created_seq"], unique=True)
+    if op.get_context().dialect.name == "sqlite":
+        op.execute(
+            f"CREATE TRIGGER {table}_creation AFTER INSERT ON {table} WHEN NEW.created_seq IS NULL BEGIN"  # noqa: S608
+            f" UPDATE {table}"
+            f" SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM {table}))"
+            " WHERE rowid = NEW.rowid; END"
+        )
+    else:
+        op.alter_column(
+            table, "created_seq", nullable=False, server_default=sa.text("nextval('creation_order')")
+        )
 
 
 def _create_review_rounds() -> None:

@@ -17,7 +17,7 @@ _dump_sorted_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), defa
 
 MAX_IDS = 20
 DONE, REPEATED = "done", "repeated"
-_ENTITY_ID_PATTERN = re.compile(r"(wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv)_[0-9a-z]{12}")
+_ENTITY_ID_PATTERN = re.compile(r"(wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv|ap)_[0-9a-z]{12}")
 
 
 @dataclass(frozen=True)

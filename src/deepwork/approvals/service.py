@@ -1,0 +1,143 @@
+"""Asks people to approve content, records what they decide, and lets exactly that content pass.
+
+A gate calls `ask` before its transaction, because raising rolls back, and `use` inside it: the digest of what
+passes is computed there, from rows that are locked until the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deepwork.approvals.models import (
+    Approval,
+    ApprovalEvent,
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalStatus,
+    Verdict,
+)
+from deepwork.approvals.person_proof import require_person_proof
+from deepwork.approvals.responses import ApprovalSummary
+from deepwork.approvals.rules import (
+    build_closed_error,
+    check_decision,
+    find_current,
+    find_outdated,
+    is_expired,
+    may_pass,
+)
+from deepwork.approvals.store import ApprovalStore
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import Code, GateClosed
+from deepwork.records import copy_with
+
+_EVENT_OF_STATUS = {
+    ApprovalStatus.PENDING: ApprovalEvent.ASKED,
+    ApprovalStatus.GIVEN: ApprovalEvent.GIVEN,
+    ApprovalStatus.REFUSED: ApprovalEvent.REFUSED,
+    ApprovalStatus.STALE: ApprovalEvent.STALE,
+    ApprovalStatus.USED: ApprovalEvent.USED,
+    ApprovalStatus.EXPIRED: ApprovalEvent.EXPIRED,
+}
+
+
+def ask(database: Database, request: ApprovalRequest) -> Approval:
+    """Ask for an approval in a transaction of its own; return it, or what was decided about this content."""
+    with database.transaction() as tx:
+        return find_or_ask(tx, request)
+
+
+def find_or_ask(tx: Transaction, request: ApprovalRequest) -> Approval:
+    """Return the approval of this content that waits, allows or refuses; ask for it if there is none.
+
+    What waits for, or allows, other content of the same subject becomes stale.
+    """
+    store = ApprovalStore(tx)
+    known = store.list_of_subject(request.kind, request.subject_id, is_locked=True)
+    for each in known:
+        if is_expired(each, tx.now):
+            save_status(tx, each, ApprovalStatus.EXPIRED)
+    for each in find_outdated(known, request.digest):
+        if not is_expired(each, tx.now):
+            save_status(tx, each, ApprovalStatus.STALE)
+    if found := find_current(known, request.digest, tx.now):
+        return found
+    asked = store.add_pending(request, tx.caller)
+    if asked is None:  # another process asked at the same time, about other content or the same
+        return find_or_ask(tx, request)
+    _emit(tx, asked)
+    return asked
+
+
+def use(tx: Transaction, request: ApprovalRequest) -> Approval:
+    """Let this content pass, and use its approval up; raise if no person approved exactly this.
+
+    The approval of a plan stays `given`: it is good for its content however many tasks are handed out.
+    """
+    known = ApprovalStore(tx).list_of_subject(request.kind, request.subject_id, is_locked=True)
+    for approval in known:
+        if may_pass(approval, request.digest, tx.now):
+            return _mark_used(tx, approval)
+    found = find_current(known, request.digest, tx.now)
+    raise build_closed_error(found) if found else _build_changed_error(request)
+
+
+def decide(
+    tx: Transaction,
+    id: str,
+    verdict: Verdict,
+    comment: str | None = None,
+    proof: Mapping[str, str] | None = None,
+) -> Approval:
+    """Record what a person decides about exactly what this approval showed."""
+    approval = ApprovalStore(tx).get_for_update(id)
+    method = require_person_proof(tx, approval.digest, proof)
+    check_decision(approval, verdict, tx.now)
+    decided = copy_with(
+        approval,
+        status=verdict.status,
+        decided_by=tx.caller,
+        decided_at=tx.now,
+        method=method,
+        comment=comment,
+    )
+    ApprovalStore(tx).save(decided)
+    _emit(tx, decided)
+    return decided
+
+
+def withdraw(tx: Transaction, kind: ApprovalKind, subject_id: str) -> None:
+    """Stop asking about a subject whose work goes on: what waits becomes stale."""
+    for each in ApprovalStore(tx).list_of_subject(kind, subject_id, is_locked=True):
+        if each.status is ApprovalStatus.PENDING:
+            save_status(tx, each, ApprovalStatus.STALE)
+
+
+def save_status(tx: Transaction, approval: Approval, status: ApprovalStatus) -> Approval:
+    """Save a status that no person decided, and emit its event."""
+    changed = copy_with(approval, status=status)
+    ApprovalStore(tx).save(changed)
+    _emit(tx, changed)
+    return changed
+
+
+def _mark_used(tx: Transaction, approval: Approval) -> Approval:
+    if approval.status is ApprovalStatus.USED or approval.subject_kind is ApprovalKind.PLAN:
+        return approval
+    return save_status(tx, copy_with(approval, used_at=tx.now), ApprovalStatus.USED)
+
+
+def _emit(tx: Transaction, approval: Approval) -> None:
+    data = ApprovalSummary.from_approval(approval).model_dump()
+    tx.emit(_EVENT_OF_STATUS[approval.status], data, approval.workflow_id)
+
+
+def _build_changed_error(request: ApprovalRequest) -> GateClosed:
+    """Build the error for content that changed after it was asked about: nothing can be asked now."""
+    subject = f"{request.kind.value}:{request.subject_id}"
+    return GateClosed(
+        "A person has to approve this first, and what is to be approved changed while you called.",
+        code=Code.NEEDS_APPROVAL,
+        suggestion="Call again: it is asked about then.",
+        evidence={"approval": {"subject": subject, "status": ApprovalStatus.STALE.value}},
+    )

@@ -1,0 +1,44 @@
+"""Builders for tests of approvals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepwork.approvals import service
+from deepwork.approvals.models import Approval, ApprovalRequest, Verdict
+from deepwork.approvals.store import ApprovalStore
+from deepwork.call import Call, use_call
+from deepwork.server.application import Application
+
+PERSON = "human:anna"
+
+
+def make_request(kind: str = "step", subject: str = "s1/write", **shown: Any) -> ApprovalRequest:
+    """Make a request; without further arguments always the same one."""
+    return ApprovalRequest(kind, subject, "s1", shown or {"name": "write", "text": "one"})  # type: ignore[arg-type]
+
+
+def ask(app: Application, request: ApprovalRequest, caller: str = "local") -> Approval:
+    """Ask for an approval as this caller."""
+    with use_call(Call(caller)):
+        return service.ask(app.database, request)
+
+
+def use(app: Application, request: ApprovalRequest) -> Approval:
+    """Pass a gate with this content."""
+    with app.database.transaction() as tx:
+        return service.use(tx, request)
+
+
+def decide(
+    app: Application, id: str, verdict: str = "approve", comment: str | None = None, by: str = PERSON
+) -> Approval:
+    """Decide as a person, or as whatever `by` says."""
+    with use_call(Call(by)), app.database.transaction() as tx:
+        return service.decide(tx, id, Verdict(verdict), comment)
+
+
+def read(app: Application, id: str) -> Approval:
+    """Read an approval as it is stored."""
+    with app.database.reading() as tx:
+        return ApprovalStore(tx).get(id)

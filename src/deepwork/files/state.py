@@ -9,12 +9,13 @@ from pathlib import Path
 from deepwork.errors import StorageError
 
 _STATE_FOLDER = ".deepwork"
-_SUBFOLDERS = ("hooks", "snapshots", "tmp", "worktrees")
+_SUBFOLDERS = ("checks", "hooks", "snapshots", "tmp", "worktrees")
 """Folders in which deepwork itself writes and deletes files."""
 _GITIGNORE_TEXT = """\
 # Written by deepwork: definitions and settings belong to the project, everything else to this machine.
 *
 !.gitignore
+!checks.yml
 !config.yml
 !jobs/
 !jobs/**

@@ -16,6 +16,9 @@ from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
 _SETTINGS = {
     "core.splitIndex": "false",  # would write a shared part next to the user's index
     "core.ignoreStat": "false",  # would treat every file it has read as unchanged from then on
+    # Otherwise a file of the same size with its old timestamp would count as unchanged.
+    "core.trustctime": "true",
+    "core.checkStat": "default",
     "core.safecrlf": "false",  # would reject files because of their line endings
     # Makes git detect files that exist although they are marked as not checked out.
     "core.sparseCheckout": "true",
@@ -31,7 +34,8 @@ def _to_environment(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_ENVIRONMENT = _to_environment(_SETTINGS)
+# `git replace` could make a tree look like another one.
+_ENVIRONMENT = {**_to_environment(_SETTINGS), "GIT_NO_REPLACE_OBJECTS": "1"}
 DIFF_ENVIRONMENT = _to_environment({**_SETTINGS, "core.bigFileThreshold": "5m"})
 """For commands that compare contents: larger files are only reported as different."""
 

@@ -11,7 +11,15 @@ from deepwork.errors import NotAllowed
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.checksums import ChecksumSnapshotStore
 from deepwork.git.command import Git
-from deepwork.git.snapshot_types import FileChange, HeadProgress, Patch, Snapshot, SnapshotDiff, SnapshotKind
+from deepwork.git.snapshot_types import (
+    FileChange,
+    HeadProgress,
+    Patch,
+    Snapshot,
+    SnapshotDiff,
+    SnapshotKind,
+    TreeFile,
+)
 from deepwork.git.tree_snapshots import TreeSnapshotStore
 
 
@@ -57,6 +65,14 @@ class SnapshotStore:
         if SnapshotKind.CHECKSUM in (before.kind, after.kind):
             return HeadProgress()
         return self._require_trees().get_progress(before, after)
+
+    def list_files(self, tree: str) -> list[TreeFile]:
+        """List the files of a stored tree, or of a commit of the repository."""
+        return self._require_trees().list_files(tree)
+
+    def check_out(self, tree: str, folder: Path) -> None:
+        """Write the files of a stored tree, or of a commit of the repository, to an empty folder."""
+        self._require_trees().check_out(tree, folder)
 
     def list_uncommitted(self, snapshot: Snapshot) -> tuple[FileChange, ...]:
         """List the files that differed from HEAD when the snapshot was taken."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 LARGEST_UNTRACKED = 5 * 2**20
 """Untracked files above this size are listed without their content."""
@@ -69,6 +69,14 @@ class Snapshot:
             tuple(ListedFile(*each) for each in stored.get("listed", ())),
             tuple(stored.get("unreadable", ())),
         )
+
+
+class TreeFile(NamedTuple):
+    """A file in a stored tree, with git's mode of it; a submodule is one entry, with its commit."""
+
+    mode: str
+    blob: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from deepwork.errors import GitError
 from deepwork.files.atomic import write_atomically
@@ -30,6 +31,7 @@ from deepwork.git.snapshot_types import (
     Snapshot,
     SnapshotDiff,
     SnapshotKind,
+    TreeFile,
     add_listed_changes,
 )
 
@@ -118,6 +120,21 @@ class TreeSnapshotStore:
         listed = self._git.run("log", *flags, end, *known, "--").decode(errors="replace").split("\0")
         commits = tuple(Commit(*line.split(" ", 1)) for line in reversed(listed) if line)
         return HeadProgress(commits, is_switched, is_rewritten)
+
+    def list_files(self, tree: str) -> list[TreeFile]:
+        output = self._index.run("ls-tree", "-r", "-z", "--full-tree", check_hash(tree))
+        found = []
+        for entry in os.fsdecode(output).split("\0")[:-1]:
+            about, _, path = entry.partition("\t")
+            mode, _, blob = about.split(" ")
+            found.append(TreeFile(mode, blob, path))
+        return found
+
+    def check_out(self, tree: str, folder: Path) -> None:
+        with TemporaryDirectory(prefix="deepwork-index-") as temporary:
+            own_index = {"GIT_INDEX_FILE": f"{temporary}/index"}
+            self._index.run("read-tree", check_hash(tree), env=own_index)
+            self._index.run("checkout-index", "--all", f"--prefix={folder}/", env=own_index)
 
     def list_uncommitted(self, snapshot: Snapshot) -> tuple[FileChange, ...]:
         if snapshot.head is None:

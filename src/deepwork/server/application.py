@@ -19,6 +19,7 @@ from deepwork.server.registry import Tools, ToolSpec, describe_class, index_by_n
 if TYPE_CHECKING:
     from deepwork.agents.presence import Presence
     from deepwork.agents.tools import AgentTools
+    from deepwork.checks.service import CheckService
     from deepwork.database.transaction import Clock, Database
     from deepwork.events.feed import EventFeed
     from deepwork.git.snapshot import SnapshotStore
@@ -265,6 +266,15 @@ class Application:
         root = self.settings.repository_root
         snapshots = SnapshotService(self.database, self._host, root, self._open_snapshot_store)
         return AttributionService(self.database, snapshots)
+
+    @cached_property
+    def checks(self) -> CheckService:
+        """The checks of this project."""
+        from deepwork.checks.service import CheckService
+
+        root = self.settings.repository_root
+        folder = root / STATE_FOLDER / "checks"
+        return CheckService(self.database, root, self._host, folder, self._open_snapshot_store)
 
     def _open_snapshot_store(self, tree: Path) -> SnapshotStore:
         from hashlib import sha256

@@ -149,17 +149,19 @@ def start_supervised(
     stderr: Stream = subprocess.PIPE,
     seconds: float = NO_TIME_LIMIT,
     grace: float = 0,
+    held: Sequence[int] = (),
 ) -> SupervisedProgram:
     """Start a program with exactly this environment, in a session of its own, below a supervisor.
 
     It ends with all its descendants when it exits, after `seconds`, when `end` is called, and when this
-    process ends in any way. With `grace` they get SIGTERM first, and that many seconds.
+    process ends in any way. With `grace` they get SIGTERM first, and that many seconds. The supervisor holds
+    the descriptors in `held` open until all have ended: a lock stays locked although this process was killed.
     """
     tree = _name_tree()
     control_reading, control = os.pipe()
     status, status_writing = os.pipe()
     script = [sys.executable, "-I", "-S", supervisor.__file__]
-    limits = [str(seconds), str(grace)]
+    limits = [str(seconds), str(grace), ",".join(map(str, held)) or "-"]
     try:
         process = subprocess.Popen(  # noqa: S603 (argv is ours; never a shell)
             [*script, str(control_reading), str(status_writing), *limits, *argv],
@@ -169,7 +171,7 @@ def start_supervised(
             stdout=stdout,
             stderr=stderr,
             close_fds=True,
-            pass_fds=(control_reading, status_writing),
+            pass_fds=(control_reading, status_writing, *held),
             start_new_session=True,
         )
     except BaseException:

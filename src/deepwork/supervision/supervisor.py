@@ -4,7 +4,8 @@ It does so when the program has exited, at a deadline, on a signal, and when the
 closes the control pipe, which the kernel does for a process that was killed. Only then it reports the result.
 
 This file runs as a script, isolated and without site packages, so it imports only the standard library, and
-only small modules. Arguments: the descriptors of the control and of the status pipe, seconds, grace, program.
+only small modules. Arguments: the descriptors of the control and of the status pipe, seconds, grace, further
+descriptors to hold open until the end, such as those of locks, separated by commas, or `-`, and the program.
 Lines on the status pipe: `started PID`, or `failed ERRNO`; at the end `ended REASON CODE LEFT`.
 """
 
@@ -360,9 +361,10 @@ def _control_process(option: int, value: int) -> None:
 def main(arguments: list[str]) -> None:
     """Run a program as the arguments say."""
     control, status = int(arguments[0]), int(arguments[1])
-    for descriptor in (control, status):
+    held = [int(word) for word in arguments[4].split(",") if word != "-"]
+    for descriptor in (control, status, *held):
         os.set_inheritable(descriptor, False)  # the program must not hold them open
-    Supervisor(control, status, float(arguments[3])).run(arguments[4:], float(arguments[2]))
+    Supervisor(control, status, float(arguments[3])).run(arguments[5:], float(arguments[2]))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ class Kind(StrEnum):
 
     CONFIG = "config"
     """A setting in `.deepwork/config.yml`, by its key."""
+    CHECKS = "checks"
+    """A check in `.deepwork/checks.yml`, by its name and version."""
 
 
 class Proof(StrEnum):

@@ -46,14 +46,26 @@ class TrustStore:
         return trusted.digests.get(kind, {}) if trusted else {}
 
     def pin(
-        self, project: Path, kind: Kind, definitions: Mapping[str, Any], *, proof: str, trusted_at: str
+        self,
+        project: Path,
+        kind: Kind,
+        definitions: Mapping[str, Any],
+        *,
+        proof: str,
+        trusted_at: str,
+        keeps_others: bool = False,
     ) -> None:
-        """Trust exactly these definitions of a kind; what was pinned of this kind before counts no more."""
+        """Trust exactly these definitions of a kind.
+
+        What was pinned of this kind before counts no more, unless its names contain versions.
+        """
         pinned = {name: compute_digest(definition) for name, definition in definitions.items()}
 
         def add(projects: dict[str, TrustedProject]) -> None:
             before = projects.get(str(project), TrustedProject(trusted_at, proof))
-            projects[str(project)] = TrustedProject(trusted_at, proof, {**before.digests, kind: pinned})
+            kept = before.digests.get(kind, {}) if keeps_others else {}
+            digests = {**before.digests, kind: {**kept, **pinned}}
+            projects[str(project)] = TrustedProject(trusted_at, proof, digests)
 
         self._change(add)
 

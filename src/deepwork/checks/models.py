@@ -1,0 +1,134 @@
+"""Checks, the requests to prove them, and their proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+CHECKS_FILE = ".deepwork/checks.yml"
+ALWAYS_GUARDED = (CHECKS_FILE, ".deepwork/config.yml")
+DEFAULT_TIMEOUT_SECONDS = 600
+DEFAULT_WAIT_SECONDS = 45.0
+
+
+class Verdict(StrEnum):
+    """What a check says about its inputs."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    FLAKY = "flaky"
+    """Passed, but not the first time."""
+    GUARDED = "guarded"
+    """Passed, but the work changed what decides about that: a person has to look."""
+    TIMED_OUT = "timed_out"
+
+
+PROVING_VERDICTS = (Verdict.PASSED, Verdict.FLAKY)
+"""The verdicts that count as passed, and that another call with the same inputs need not repeat."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The definition of one check, as committed in the repository."""
+
+    name: str
+    run: tuple[str, ...]
+    timeout_seconds: int = DEFAULT_TIMEOUT_SECONDS
+    needs: tuple[str, ...] = ()
+    """Patterns of the files it depends on; empty: the whole tree."""
+    junit: str | None = None
+    not_fewer: bool = False
+    retries: int = 0
+    clean: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that changes what a proof of it means."""
+        return {
+            "name": self.name,
+            "run": list(self.run),
+            "timeout_seconds": self.timeout_seconds,
+            "needs": list(self.needs),
+            "junit": self.junit,
+            "not_fewer": self.not_fewer,
+            "retries": self.retries,
+            "clean": self.clean,
+        }
+
+
+@dataclass(frozen=True)
+class CheckFile:
+    """A parsed `.deepwork/checks.yml`."""
+
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    guarded: tuple[str, ...] = ALWAYS_GUARDED
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What counts as done with a proof: a `task`, a `tracked_task` or a `step`."""
+
+    kind: str
+    id: str
+
+
+@dataclass(frozen=True)
+class ProofRequest:
+    """A question whether these checks pass for a tree.
+
+    `changed_paths` are the files that the subject's work changed, relative to the root of the working tree;
+    None: unknown, so everything that differs from the base counts. `attempt` is shown as n of m.
+    With `wait_seconds` None, the call waits until every check has ended.
+    """
+
+    subject: Subject
+    tree: Path
+    base: str
+    names: tuple[str, ...]
+    changed_paths: tuple[str, ...] | None = None
+    attempt: tuple[int, int] | None = None
+    wait_seconds: float | None = DEFAULT_WAIT_SECONDS
+    workflow_id: str | None = None
+
+
+@dataclass(frozen=True)
+class GuardedChange:
+    """Changes of a subject that a person has to approve, exactly as they are shown."""
+
+    subject_id: str
+    workflow_id: str | None
+    shown: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The stored result of one run of a check."""
+
+    id: str
+    check_name: str
+    verdict: Verdict
+    inputs_digest: str
+    definition_digest: str
+    exit_code: int | None
+    tests_run: int | None
+    tests_skipped: int | None
+    duration_ms: int
+    host: str
+    project: str
+    tree: str
+    head: str | None
+    output_file: str | None
+    output_digest: str | None
+    created_at: int
+    waived_by: str | None = None
+    waived_at: int | None = None
+    waive_reason: str | None = None
+    guarded: GuardedChange | None = field(default=None, compare=False)
+    """What a person has to approve before this subject may use it; not stored."""
+
+    @property
+    def is_proving(self) -> bool:
+        """Whether it counts as passed: it did, or a person waived it."""
+        return self.verdict in PROVING_VERDICTS or self.waived_by is not None

@@ -1,0 +1,222 @@
+"""Proves that checks pass, or says why work does not count as done yet."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from deepwork.call import current_call
+from deepwork.checks.definitions import CheckDefinitions
+from deepwork.checks.evidence import build_entry, describe_failure, render_output
+from deepwork.checks.guarded_changes import ask_approval, use_approval
+from deepwork.checks.input_files import TreeState, take_tree_state
+from deepwork.checks.models import Check, CheckFile, GuardedChange, Proof, ProofRequest, Subject
+from deepwork.checks.output_files import OutputFiles
+from deepwork.checks.rules import build_trusted_definitions, find_guarded
+from deepwork.checks.run_table import Run, RunTable
+from deepwork.checks.runner import CheckRunner, InputsChanged, Place, Task
+from deepwork.checks.store import ProofStore
+from deepwork.database.transaction import Database, Transaction
+from deepwork.environment import build_child_environment
+from deepwork.errors import Code, GateClosed, NotARepository
+from deepwork.files.repositories import find_tree_root
+from deepwork.git.command import Git
+from deepwork.git.snapshot import SnapshotStore
+from deepwork.trust.models import Kind
+from deepwork.trust.policy import list_untrusted
+
+_MAX_RESTARTS = 5
+_PROGRESS_SECONDS = 1.0
+
+
+class CheckService:
+    """The checks of one project, for every working tree of its repository."""
+
+    def __init__(
+        self,
+        database: Database,
+        project: Path,
+        host: str,
+        folder: Path,
+        open_snapshots: Callable[[Path], SnapshotStore],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`project` is its folder in the main tree; `folder` gets locks and outputs."""
+        self._database, self._project = database, project
+        self._open_snapshots = open_snapshots
+        self._environment = environment
+        self._prefix = _find_prefix(project)
+        self._definitions = CheckDefinitions(self._prefix)
+        self._runner = CheckRunner(database, str(project), host, folder)
+        self._runs = RunTable()
+        self.outputs = OutputFiles(folder)
+
+    def require_defined(self, tree: Path, base: str | None, names: Iterable[str]) -> None:
+        """Raise InvalidInput if there is no base commit, or a check is not defined there."""
+        self._definitions.select(self._open_git(tree), base, tuple(names))
+
+    def load_definitions(self, tree: Path, base: str) -> CheckFile:
+        """Return all checks that are defined at a commit."""
+        return self._definitions.load(self._open_git(tree), base)
+
+    def prove(self, request: ProofRequest, *, clean: bool = False) -> tuple[Proof, ...]:
+        """Return a proof of each check; raises GateClosed as long as there is none.
+
+        Runs what no proof exists of. No transaction may be open: that takes minutes. With `clean`, every
+        check runs in a fresh copy of the tree.
+        """
+        if not request.names:
+            return ()
+        place = self._find_place(request.tree)
+        file, checks = self._definitions.select(self._open_git(place.top), request.base, request.names)
+        self._require_trust(request.base, file, checks)
+        if clean:
+            checks = [replace(check, clean=True) for check in checks]
+        deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds
+        state, proofs = self._obtain_proofs(place, request, checks, deadline)
+        self._require_green(request, checks, proofs)
+        return self._pass_guarded(place, request, file, state, proofs)
+
+    def record_uses(self, tx: Transaction, subject: Subject, proofs: Sequence[Proof]) -> None:
+        """Record, in the transaction that changes its status, that the subject is done with these proofs."""
+        for guarded in {id(proof.guarded): proof.guarded for proof in proofs if proof.guarded}.values():
+            use_approval(tx, guarded)
+        ProofStore(tx).add_uses(subject, [proof.id for proof in proofs])
+
+    # --- proofs
+
+    def _obtain_proofs(
+        self, place: Place, request: ProofRequest, checks: list[Check], deadline: float | None
+    ) -> tuple[TreeState, list[Proof]]:
+        """Find or make a proof of each check, all of the same state of the tree."""
+        for _ in range(_MAX_RESTARTS):
+            state = take_tree_state(place.store, place.top)
+            tasks = [
+                Task(place, request.base, check, state.read_inputs(check, place.prefix), state)
+                for check in checks
+            ]
+            try:
+                return state, [self._obtain_proof(task, deadline) for task in tasks]
+            except InputsChanged:
+                continue
+        raise _build_running_error(checks[0].name, "Files keep changing while it starts.")
+
+    def _obtain_proof(self, task: Task, deadline: float | None) -> Proof:
+        with self._database.reading() as tx:
+            found = ProofStore(tx).find_proving(task.inputs.digest, task.definition_digest)
+        if found:
+            return found
+        run = self._runs.join(task.key, lambda: self._runner.run(task))
+        _wait_for(run, task.check.name, deadline)
+        return run.get_proof()
+
+    def _require_green(self, request: ProofRequest, checks: Sequence[Check], proofs: Sequence[Proof]) -> None:
+        red = [(check, proof) for check, proof in zip(checks, proofs, strict=True) if not proof.is_proving]
+        if not red:
+            return
+        outputs = [self.outputs.read(proof.output_file) or b"" for _, proof in red]
+        lines = [describe_failure(proof, request.attempt, check.timeout_seconds) for check, proof in red]
+        entries = [
+            build_entry(proof.check_name, proof.verdict, render_output(output, len(red)))
+            for (_, proof), output in zip(red, outputs, strict=True)
+        ]
+        raise GateClosed(
+            " ".join(lines),
+            code=Code.CHECKS_FAILED,
+            suggestion="Correct the work, not the check, then call again.",
+            evidence={"checks": entries},
+        )
+
+    # --- people
+
+    def _require_trust(self, base: str, file: CheckFile, checks: Sequence[Check]) -> None:
+        """Raise GateClosed unless a person trusted exactly these definitions."""
+        untrusted = list_untrusted(
+            self._project, Kind.CHECKS, build_trusted_definitions(file), self._environment
+        )
+        names = {name.rpartition("@")[0] for name in untrusted}
+        if refused := [check.name for check in checks if check.name in names]:
+            raise GateClosed(
+                f"Nobody trusted the command of check {refused[0]} yet, so it does not run.",
+                code=Code.CHECKS_NOT_TRUSTED,
+                suggestion="Ask a person to read the commands and run "
+                f"`deepwork trust{self._name_commit(base, file)}` in the project, then call again.",
+                evidence={"checks": [build_entry(name, "not_trusted", "") for name in refused]},
+            )
+
+    def _name_commit(self, base: str, file: CheckFile) -> str:
+        """Return the option that names the base, if `deepwork trust` would show other definitions."""
+        head = self._definitions.load(self._open_git(self._project), "HEAD")
+        return "" if head == file else f" --commit {base[:12]}"
+
+    def _pass_guarded(
+        self, place: Place, request: ProofRequest, file: CheckFile, state: TreeState, proofs: list[Proof]
+    ) -> tuple[Proof, ...]:
+        """Ask a person if the work changed what decides about it; return the proofs with that request."""
+        before = {each.path: each for each in place.store.list_files(request.base)}
+        changed = request.changed_paths
+        if changed is None:
+            changed = _list_different(before, state)
+        guarded = find_guarded(file, place.prefix, changed)
+        if not guarded:
+            return tuple(proofs)
+        shown = {
+            "checks": {proof.check_name: proof.definition_digest for proof in proofs},
+            "paths": [
+                {"path": path, "before": _get_blob(before, path), "after": _get_blob(state.files, path)}
+                for path in guarded
+            ],
+        }
+        change = GuardedChange(request.subject.id, request.workflow_id, shown)
+        ask_approval(self._database, change, proofs)
+        return tuple(replace(proof, guarded=change) for proof in proofs)
+
+    # --- places
+
+    def _find_place(self, tree: Path) -> Place:
+        top = find_tree_root(tree)
+        if top is None:
+            raise NotARepository(f"{tree} is not in a git repository, so nothing can be proved about it.")
+        prefix = self._prefix.as_posix()
+        return Place(top, "" if prefix == "." else f"{prefix}/", self._open_snapshots(top))
+
+    def _open_git(self, tree: Path) -> Git:
+        return Git(tree, environment=build_child_environment(self._environment))
+
+
+def _wait_for(run: Run, name: str, deadline: float | None) -> None:
+    report = current_call().report_progress
+    while True:
+        remaining = _PROGRESS_SECONDS if deadline is None else deadline - time.monotonic()
+        if run.wait(max(0.0, min(remaining, _PROGRESS_SECONDS))):
+            return
+        if remaining <= 0 or not current_call().is_wanted():
+            raise _build_running_error(name, f"It has been running for {run.seconds} s.")
+        report(run.seconds, None, f"Check {name} has been running for {run.seconds} s")
+
+
+def _build_running_error(name: str, detail: str) -> GateClosed:
+    return GateClosed(
+        f"Check {name} has not ended yet. {detail}",
+        code=Code.CHECKS_RUNNING,
+        suggestion="Leave the files as they are and call again with the same arguments: that waits for it.",
+        evidence={"checks": [build_entry(name, "running", "")]},
+    )
+
+
+def _find_prefix(project: Path) -> Path:
+    top = find_tree_root(project)
+    return Path() if top is None else project.relative_to(top)
+
+
+def _list_different(before: Mapping[str, Any], state: TreeState) -> tuple[str, ...]:
+    paths = before.keys() | state.files.keys()
+    return tuple(path for path in paths if before.get(path) != state.files.get(path)) + tuple(state.unstored)
+
+
+def _get_blob(files: Mapping[str, Any], path: str) -> str | None:
+    return files[path].blob if path in files else None

@@ -1,0 +1,98 @@
+"""Storage of proofs and of what they were used for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from deepwork.checks.models import PROVING_VERDICTS, Proof, Subject, Verdict
+from deepwork.database.engine import Row, row_parser
+from deepwork.database.statements import build_where
+from deepwork.database.transaction import Transaction
+
+
+class ProofStore:
+    """Reads and writes proofs."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, proof: Proof) -> None:
+        """Insert a new proof."""
+        self._tx.insert("proofs", {name: getattr(proof, name) for name in _NAMES})
+
+    def find(self, id: str) -> Proof | None:
+        """Return the proof with this id."""
+        row = self._tx.fetch_one(f"SELECT {_COLUMNS} FROM proofs WHERE id = :id", id=id)
+        return _from_row(row) if row else None
+
+    def find_proving(self, inputs_digest: str, definition_digest: str) -> Proof | None:
+        """Return the newest proof of these inputs that counts as passed."""
+        sql = f"""
+            SELECT {_COLUMNS} FROM proofs
+             WHERE inputs_digest = :inputs AND definition_digest = :definition
+               AND (verdict IN :proving OR waived_by IS NOT NULL)
+             ORDER BY created_at DESC, id DESC LIMIT 1
+        """
+        row = self._tx.fetch_one(
+            sql, inputs=inputs_digest, definition=definition_digest, proving=list(PROVING_VERDICTS)
+        )
+        return _from_row(row) if row else None
+
+    def list_of_inputs(self, inputs_digest: str, definition_digest: str) -> list[Proof]:
+        """List all proofs of these inputs, whatever they say, the newest first."""
+        sql = f"""
+            SELECT {_COLUMNS} FROM proofs WHERE inputs_digest = :inputs AND definition_digest = :definition
+             ORDER BY created_at DESC, id DESC
+        """
+        rows = self._tx.fetch_all(sql, inputs=inputs_digest, definition=definition_digest)
+        return [_from_row(row) for row in rows]
+
+    def list_newest(
+        self, limit: int, check: str | None = None, verdict: Verdict | None = None
+    ) -> list[Proof]:
+        """List the newest proofs."""
+        conditions = build_where({"check_name = :check": check, "verdict = :verdict": verdict})
+        sql = f"SELECT {_COLUMNS} FROM proofs {conditions} ORDER BY created_at DESC, id DESC LIMIT :limit"
+        rows = self._tx.fetch_all(sql, limit=limit, check=check, verdict=verdict)
+        return [_from_row(row) for row in rows]
+
+    def list_used_by(self, subject: Subject) -> list[Proof]:
+        """List the proofs with which this subject counted as done."""
+        columns = ", ".join(f"proofs.{name}" for name in _NAMES)
+        sql = f"""
+            SELECT {columns} FROM proof_uses JOIN proofs ON proofs.id = proof_uses.proof_id
+             WHERE subject_kind = :kind AND subject_id = :id ORDER BY check_name, proofs.created_at
+        """
+        return [_from_row(row) for row in self._tx.fetch_all(sql, kind=subject.kind, id=subject.id)]
+
+    def list_uses(self, proof_id: str) -> list[Subject]:
+        """List what counted as done with this proof."""
+        sql = """
+            SELECT subject_kind, subject_id FROM proof_uses WHERE proof_id = :id
+             ORDER BY used_at, subject_kind, subject_id
+        """
+        rows = self._tx.fetch_all(sql, id=proof_id)
+        return [Subject(row["subject_kind"], row["subject_id"]) for row in rows]
+
+    def add_uses(self, subject: Subject, proof_ids: Iterable[str]) -> None:
+        """Record that the subject counts as done with these proofs."""
+        sql = """
+            INSERT INTO proof_uses (subject_kind, subject_id, proof_id, used_at)
+            VALUES (:kind, :id, :proof_id, :now) ON CONFLICT DO NOTHING
+        """
+        about = {"kind": subject.kind, "id": subject.id, "now": self._tx.now}
+        rows: Sequence[Row] = [{**about, "proof_id": proof_id} for proof_id in dict.fromkeys(proof_ids)]
+        self._tx.execute_many(sql, rows)
+
+    def waive(self, id: str, by: str, reason: str) -> None:
+        """Record that a person lets this proof count as passed."""
+        self._tx.update("proofs", id, {"waived_by": by, "waived_at": self._tx.now, "waive_reason": reason})
+
+
+_NAMES = tuple(name for name in Proof.__dataclass_fields__ if name != "guarded")
+_COLUMNS = ", ".join(_NAMES)
+
+
+@row_parser
+def _from_row(row: Row) -> Proof:
+    return Proof(**(row | {"verdict": Verdict(row["verdict"])}))

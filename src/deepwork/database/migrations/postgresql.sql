@@ -608,6 +608,7 @@ REVOKE ALL ON store_identity FROM PUBLIC;
 UPDATE alembic_version SET version_num='0011' WHERE alembic_version.version_num = '0010';
 ALTER TABLE plans ADD COLUMN requirements TEXT;
 ALTER TABLE plans ADD COLUMN base_commit TEXT;
+ALTER TABLE plans ADD COLUMN base_branch TEXT;
 ALTER TABLE plan_tasks ADD COLUMN requirements TEXT;
 ALTER TABLE plan_tasks ADD COLUMN waits_for TEXT;
 CREATE INDEX plan_tasks_waiting ON plan_tasks (workflow_id, waits_for) WHERE waits_for IS NOT NULL;
@@ -615,6 +616,7 @@ ALTER TABLE plan_tasks ADD COLUMN active_ms BIGINT DEFAULT '0' NOT NULL;
 ALTER TABLE plan_tasks ADD COLUMN active_since BIGINT;
 ALTER TABLE tracked_workflows ADD COLUMN requirements TEXT;
 ALTER TABLE tracked_workflows ADD COLUMN base_commit TEXT;
+ALTER TABLE tracked_workflows ADD COLUMN base_branch TEXT;
 CREATE TABLE proofs (
     id TEXT NOT NULL,
     check_name TEXT NOT NULL,

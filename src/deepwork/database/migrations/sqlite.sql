@@ -126,7 +126,7 @@ CREATE TABLE plans (
 	completed_tasks BIGINT NOT NULL, 
 	completed_ms BIGINT NOT NULL, 
 	created_at BIGINT NOT NULL, 
-	updated_at BIGINT NOT NULL, created_seq BIGINT, requirements TEXT, base_commit TEXT, 
+	updated_at BIGINT NOT NULL, created_seq BIGINT, requirements TEXT, base_commit TEXT, base_branch TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX plans_by_status ON plans (status, created_at);
@@ -299,7 +299,7 @@ CREATE TABLE tracked_workflows (
 	created_by TEXT NOT NULL, 
 	created_at BIGINT NOT NULL, 
 	updated_at BIGINT NOT NULL, 
-	completed_at BIGINT, created_seq BIGINT, requirements TEXT, base_commit TEXT, 
+	completed_at BIGINT, created_seq BIGINT, requirements TEXT, base_commit TEXT, base_branch TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX tracked_workflows_by_status ON tracked_workflows (status, updated_at);

@@ -21,6 +21,7 @@ def _add_requirements() -> None:
     # What a plan and a task require, as JSON: it is read with them and never searched.
     op.add_column("plans", sa.Column("requirements", sa.Text))
     op.add_column("plans", sa.Column("base_commit", sa.Text))
+    op.add_column("plans", sa.Column("base_branch", sa.Text))
     op.add_column("plan_tasks", sa.Column("requirements", sa.Text))
     op.add_column("plan_tasks", sa.Column("waits_for", sa.Text))  # 'approval': its work is done
     op.create_index(
@@ -35,6 +36,7 @@ def _add_requirements() -> None:
     op.add_column("plan_tasks", sa.Column("active_since", sa.BigInteger))
     op.add_column("tracked_workflows", sa.Column("requirements", sa.Text))
     op.add_column("tracked_workflows", sa.Column("base_commit", sa.Text))
+    op.add_column("tracked_workflows", sa.Column("base_branch", sa.Text))
 
 
 def _create_proofs() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,6 +18,17 @@ ANONYMOUS = "anonymous"
 
 CANCELLED = "CANCELLED"
 """The code of a cancelled call. No error uses it, since no client would receive it."""
+
+
+@dataclass(frozen=True)
+class GivenProof:
+    """What a person sends along with a decision, to prove that it is a person's."""
+
+    passphrase: str = field(default="", repr=False)
+    assertion: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The answer of a passkey, as browsers serialize it."""
+    origin: str = ""
+    """The origin of the page that asked the passkey."""
 
 
 class ReportProgress(Protocol):
@@ -61,6 +72,8 @@ class Call:
     resources do not: people read them too."""
     prepared: Any = field(default=None, compare=False)
     """What the tool's `prepared_by` method returned; None if it was not called."""
+    proof: GivenProof | None = field(default=None, repr=False, compare=False)
+    """Not an argument, so that no digest, log or stored answer contains a passphrase."""
     outcomes: list[ActionOutcome] | None = field(default=None, compare=False)
     """Collects the outcomes of actions after commits; None if nothing waits for them."""
 

@@ -6,8 +6,6 @@ passes is computed there, from rows that are locked until the commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from deepwork.approvals.models import (
     Approval,
     ApprovalEvent,
@@ -16,7 +14,12 @@ from deepwork.approvals.models import (
     ApprovalStatus,
     Verdict,
 )
-from deepwork.approvals.person_proof import require_person_proof
+from deepwork.approvals.person_proof import (
+    CheckedProof,
+    PersonProofs,
+    build_decision_challenge,
+    require_person_proof,
+)
 from deepwork.approvals.responses import ApprovalSummary
 from deepwork.approvals.rules import (
     build_closed_error,
@@ -27,6 +30,7 @@ from deepwork.approvals.rules import (
     may_pass,
 )
 from deepwork.approvals.store import ApprovalStore
+from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, GateClosed
 from deepwork.records import copy_with
@@ -83,15 +87,14 @@ def use(tx: Transaction, request: ApprovalRequest) -> Approval:
 
 
 def decide(
-    tx: Transaction,
-    id: str,
-    verdict: Verdict,
-    comment: str | None = None,
-    proof: Mapping[str, str] | None = None,
+    tx: Transaction, id: str, verdict: Verdict, comment: str | None = None, proof: CheckedProof | None = None
 ) -> Approval:
-    """Record what a person decides about exactly what this approval showed."""
+    """Record what a person decides about exactly what this approval showed.
+
+    `proof` is what `check_decision_proof` returned before the transaction.
+    """
     approval = ApprovalStore(tx).get_for_update(id)
-    method = require_person_proof(tx, approval.digest, proof)
+    method = require_person_proof(tx, _build_challenge(approval, verdict), proof)
     check_decision(approval, verdict, tx.now)
     decided = copy_with(
         approval,
@@ -104,6 +107,18 @@ def decide(
     ApprovalStore(tx).save(decided)
     _emit(tx, decided)
     return decided
+
+
+def check_decision_proof(database: Database, approval: Approval, verdict: Verdict) -> CheckedProof:
+    """Check that the current call comes with the proof that deciding this needs; raises NotAllowed.
+
+    Call it before the transaction: a wrong passphrase counts, although nothing else is stored then.
+    """
+    return PersonProofs(database).check(current_call(), _build_challenge(approval, verdict))
+
+
+def _build_challenge(approval: Approval, verdict: Verdict) -> str:
+    return build_decision_challenge(verdict, approval.id, approval.digest, approval.decided_at)
 
 
 def withdraw(tx: Transaction, kind: ApprovalKind, subject_id: str) -> None:

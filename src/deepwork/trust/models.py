@@ -17,10 +17,23 @@ class Kind(StrEnum):
 
 
 class Proof(StrEnum):
-    """How a person showed that it was a person who trusted."""
+    """How a person proves that a decision is a person's, from the weakest to the strongest."""
 
     TOKEN = "token"  # noqa: S105 - a word
-    """An answer at a terminal or `--yes`: as much as anybody who can act as this user can show."""
+    """A person's token, an answer at a terminal or `--yes`: what every program of this user can show."""
+    PASSPHRASE = "passphrase"  # noqa: S105 - a word
+    """A passphrase that only the person knows."""
+    PASSKEY = "passkey"
+    """A device that a person has unlocked for this one decision."""
+
+    @property
+    def rank(self) -> int:
+        """Its place in the order of strength."""
+        return list(Proof).index(self)
+
+    def covers(self, needed: Proof) -> bool:
+        """Return whether this proof is as strong as the needed one."""
+        return self.rank >= needed.rank
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ class ToolDeclaration(NamedTuple):
     """The method of the same class that does, without a transaction, what a call must do before its own.
 
     A tool that finds out in its transaction that it has to prove something raises `NotPrepared`. That undoes
-    the transaction; then this method gets the same arguments, and the tool is called again, with its result in
-    `current_call().prepared`. So a call that has nothing to prove costs nothing, and a repeated idempotency
-    key is answered first.
+    the transaction; then this method gets the same arguments, and the tool is called again, with its result
+    in `current_call().prepared`. So a call that has nothing to prove costs nothing, and a repeated
+    idempotency key is answered first.
     """
     prepared_when: tuple[str, str] | None = None
     """The argument and its value with which `prepared_by` may take long; such a call counts as slow."""
@@ -81,7 +81,7 @@ def _has_word(arguments: Mapping[str, Any], argument: str, word: str) -> bool:
     return isinstance(given, str) and given.strip().lower() == word
 
 
-class NotPrepared(Exception):  # noqa: N818 - not an error: the call is prepared, then repeated
+class NotPrepared(Exception):
     """Raised by a tool in its transaction if the call has to be prepared (`prepared_by`) and was not."""
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from application import Clock, empty_database, make_app
 from conftest import KINDS
+from gated_project import any_gated, gated, own_trust  # noqa: F401 - fixtures
 from plans.world import World
 
 

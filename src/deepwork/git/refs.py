@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 
 from deepwork.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
+from deepwork.files.heads import Head, RefsElsewhere, read_head
 from deepwork.git.command import Git, check_hash
 
 IDENTITY = {
@@ -150,3 +151,15 @@ def _build_branch_name_error(branch: str, reason: str) -> InvalidInput:
         f"The branch name {branch[:MAX_ECHOED]!r} {reason}.",
         suggestion="Use letters, digits, dashes and slashes, for instance 'deepwork/fix-login'.",
     )
+
+
+def find_head(git: Git) -> Head | None:
+    """Return the commit and branch that the tree is on; None without a repository or a commit.
+
+    Git itself is asked only where its refs are not in files.
+    """
+    try:
+        return read_head(git.root)
+    except RefsElsewhere:
+        commit = resolve_commit(git, "HEAD")
+        return Head(commit, find_current_branch(git)) if commit else None

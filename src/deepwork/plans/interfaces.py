@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from deepwork.call import ActionOutcome
 from deepwork.database.transaction import Transaction
+from deepwork.files.heads import Head
 from deepwork.plans.models import Task, Workflow
 
 
@@ -64,3 +66,19 @@ class RepositoryRegistry(Protocol):
 
     def ensure_known(self, tx: Transaction, path: str) -> None:
         """Record the repository of a new plan."""
+
+    def find_head(self, path: str) -> Head | None:
+        """Return the commit and branch that the repository is on; None without git or a commit."""
+
+
+class TaskTrees(Protocol):
+    """Knows in which working tree a planned task is done, where its work started, and what it changed."""
+
+    def locate(self, tx: Transaction, workflow: Workflow, task: Task) -> Path:
+        """Return the tree of the task; raises unless it is a tree of the plan's repository here."""
+
+    def find_base(self, workflow: Workflow, tree: Path) -> str | None:
+        """Return the commit that the work in this tree started from; None without git."""
+
+    def list_changed_paths(self, task_id: str, tree: Path, base: str) -> tuple[str, ...] | None:
+        """Return the files that the task changed, relative to its tree; None if that is not known."""

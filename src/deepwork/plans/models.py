@@ -133,6 +133,8 @@ class Workflow:
     requirements: PlanRequirements | None = None
     base_commit: str | None = None
     """The commit that HEAD had when the workflow was created; None without a git repository."""
+    base_branch: str | None = None
+    """The branch that was checked out then; None if HEAD was detached."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from deepwork.agents.presence import Presence
 from deepwork.answers import Done
+from deepwork.call import is_person
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import InvalidInput, NotFound
@@ -37,12 +38,15 @@ from deepwork.plans.responses import (
 from deepwork.plans.rules.graph import warn_of_missing_commits, warn_of_sequential_plan
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.rules.transitions import check_workflow_transition
-from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
+from deepwork.plans.rules.weakening import require_no_open_gates
+from deepwork.plans.scheduling import Scheduler, choose_limit
 from deepwork.plans.search_answers import SearchResults, Summary
 from deepwork.plans.search_results import load_results
 from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.planning_store import PlanningStore
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.plans.task_proofs import NamedChecks, TaskProver, list_named_checks, require_checked_names
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.plans.waiting import MAX_WAIT_SECONDS, wait_for_tasks
 from deepwork.text_budget import tokens
@@ -71,6 +75,7 @@ class PlanTools:
         database: Database,
         presence: Presence,
         repositories: RepositoryRegistry,
+        prover: TaskProver,
         *,
         has_many_projects: bool = False,
         file_conflicts: FileConflicts = FileConflicts.WARN,
@@ -79,6 +84,7 @@ class PlanTools:
         self._database = database
         self._presence = presence
         self._repositories = repositories
+        self._prover = prover
         self._has_many_projects = has_many_projects
         self._file_conflicts = file_conflicts
 
@@ -98,6 +104,7 @@ class PlanTools:
     ) -> WorkflowCreated:
         """Create a workflow for a request; next, set its plan."""
         located = self._locate_repository(repository_path, repository_paths or ())
+        head = self._repositories.find_head(located)
         with self._database.transaction() as tx:
             self._repositories.ensure_known(tx, located)
             workflow = Planner(tx).create(
@@ -117,6 +124,8 @@ class PlanTools:
                     created_by=tx.caller,
                     created_at=tx.now,
                     updated_at=tx.now,
+                    base_commit=head.commit if head else None,
+                    base_branch=head.branch if head else None,
                 )
             )
             return WorkflowCreated(
@@ -169,16 +178,16 @@ class PlanTools:
             lines = [WorkflowLine.from_workflow(each, with_repository=with_repository) for each in found]
             return PlanList(workflows=lines, total=total)
 
-    @tool("work")
+    @tool("work", prepared_by="_check_plan")
     def workflow_set_plan(self, id: Id, plan: Plan) -> PlanSet:
         """Set a workflow's plan: creates all tasks and makes it ready."""
         with self._database.transaction() as tx:
             details = plan.model_dump(include={"approach", "risks", "assumptions"}, exclude_none=True)
             details |= plan.model_dump(include={"max_attempts", "commit"}, exclude_defaults=True)
-            outlines = [task.to_outline() for task in plan.tasks]
-            workflow = Planner(tx).set_plan(
-                PlanStore(tx).get_for_update(id), plan.summary, outlines, details, plan.to_requirements()
-            )
+            outlines, required = [task.to_outline() for task in plan.tasks], plan.to_requirements()
+            workflow = PlanStore(tx).get_for_update(id)
+            require_checked_names(workflow, list_named_checks(required, outlines))
+            workflow = Planner(tx).set_plan(workflow, plan.summary, outlines, details, required)
             groups = {outline.parallel_group for outline in outlines} - {None}
             sequential = warn_of_sequential_plan(outlines, workflow.max_parallel_tasks)
             return PlanSet(
@@ -189,7 +198,11 @@ class PlanTools:
                 warning=" ".join(filter(None, [sequential, warn_of_missing_commits(workflow)])) or None,
             )
 
-    @tool("work", unlisted=())
+    def _check_plan(self, id: str, plan: Plan) -> NamedChecks:
+        names = list_named_checks(plan.to_requirements(), [task.to_outline() for task in plan.tasks])
+        return self._prover.check_names(id, names)
+
+    @tool("work", prepared_by="_check_task", unlisted=())
     def workflow_add_task(
         self,
         workflow_id: Id,
@@ -200,8 +213,12 @@ class PlanTools:
         with self._database.transaction() as tx:
             workflow = PlanStore(tx).get_for_update(workflow_id)
             outline = task.to_outline(None if after is None else _resolve_names(tx, workflow_id, after))
+            require_checked_names(workflow, list_named_checks(None, [outline]))
             has_sequence = "sequence" in task.model_fields_set
             return TaskAdded(task_id=Planner(tx).add_task(workflow, outline, has_sequence=has_sequence).id)
+
+    def _check_task(self, workflow_id: str, task: PlannedTask, **_: Any) -> NamedChecks:
+        return self._prover.check_names(workflow_id, list_named_checks(None, [task.to_outline()]))
 
     @tool("work", destructive=True)
     def workflow_remove_task(self, workflow_id: Id, task_id: Id) -> TaskRemoved:
@@ -216,7 +233,12 @@ class PlanTools:
             notify_of_plan_change(tx, workflow, f"task {task.name!r} was removed")
             return TaskRemoved(rewired=[node.id for node in rewired[:100]])
 
-    @tool("work", destructive=True, unlisted=("checks", "approval", "budget", "changes"))
+    @tool(
+        "work",
+        destructive=True,
+        prepared_by="_check_tasks",
+        unlisted=("checks", "approval", "budget", "changes"),
+    )
     def workflow_replan(
         self, workflow_id: Id, reason: Text, tasks: list[PlannedTask], summary: str | None = None
     ) -> Replanned:
@@ -225,9 +247,14 @@ class PlanTools:
             workflow = PlanStore(tx).get_for_update(workflow_id)
             ClaimService(tx, self._presence).reclaim_expired(workflow)
             outlines = [task.to_outline() for task in tasks]
+            require_checked_names(workflow, list_named_checks(None, outlines))
             made, removed, kept = Planner(tx).replan(workflow, reason, outlines, summary)
             notify_of_plan_change(tx, workflow, f"{len(removed)} tasks replaced by {len(made)}: {reason}")
             return Replanned(tasks_created=len(made), tasks_removed=len(removed), tasks_kept=kept)
+
+    def _check_tasks(self, workflow_id: str, tasks: list[PlannedTask], **_: Any) -> NamedChecks:
+        names = list_named_checks(None, [task.to_outline() for task in tasks])
+        return self._prover.check_names(workflow_id, names)
 
     @tool(
         "admin", idempotent=True, when_false=WhenFalse("force", default=False, scope="work"), for_people=True
@@ -242,11 +269,15 @@ class PlanTools:
         """Pause, resume, complete, fail or abandon a workflow; usually its status follows its tasks."""
         with self._database.transaction() as tx:
             workflow, tasks = PlanStore(tx).get_for_update(id), TaskStore(tx)
+            open_count = tasks.count_open(id)
             after = check_workflow_transition(
-                workflow, status, task_count=tasks.count(id), open_count=tasks.count_open(id), force=force
+                workflow, status, task_count=tasks.count(id), open_count=open_count, force=force
             )
             if after is None:
                 return Done()
+            if after is PlanStatus.COMPLETED:
+                gated = PlanningStore(tx).count_open_gates(workflow) if open_count else 0
+                require_no_open_gates(workflow, gated, is_by_person=is_person(tx.caller))
             changed = PlanRecorder(tx).save_workflow(workflow, replace(workflow, status=after), reason)
             notify_of_plan_status(tx, changed, reason)
             if after.is_final:
@@ -297,7 +328,7 @@ class PlanTools:
         def look() -> NextTasks:
             with self._database.reading() as tx:
                 workflow = PlanStore(tx).get(workflow_id)
-                offered = limit or min(MAX_LIMIT, max(DEFAULT_LIMIT, workflow.max_parallel_tasks))
+                offered = limit or choose_limit(workflow)
                 return Scheduler(tx).list_next_tasks(workflow, include_failed=include_failed, limit=offered)
 
         return wait_for_tasks(self._database, look, wait_seconds) if wait_seconds else look()

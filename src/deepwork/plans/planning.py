@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_ids
 from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Node, Outline, PlanEvent, PlanStatus, Task, Workflow
 from deepwork.plans.recorder import PlanRecorder
-from deepwork.plans.requirements import PlanRequirements
+from deepwork.plans.requirements import PlanRequirements, serialize_requirements
 from deepwork.plans.rules import graph
 from deepwork.plans.rules.attempts import get_max_attempts
 from deepwork.plans.rules.graph import Graph
 from deepwork.plans.rules.transitions import require_open
+from deepwork.plans.rules.weakening import require_removable, require_same_strength
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.planning_store import NewTask, PlanningStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
@@ -91,6 +93,7 @@ class Planner:
                 f"Task {task.name!r} was started; only tasks that were never started can be removed.",
                 suggestion="Skip it with {tool:task_update_status} instead.",
             )
+        require_removable(task, is_by_person=is_person(self._tx.caller))
         plan = Graph(self._tasks.list_nodes(workflow.id))
         if len(plan.nodes) == 1:
             raise NotAllowed(
@@ -123,6 +126,13 @@ class Planner:
         """Replace every task that was not started; return the new and removed ones, and how many stay."""
         require_planned(workflow)
         removed = self._store.list_unstarted(workflow.id)
+        require_same_strength(
+            removed,
+            outlines,
+            workflow.requirements,
+            default_attempts=get_max_attempts(workflow.initial_plan),
+            is_by_person=is_person(self._tx.caller),
+        )
         gone = {task.id for task in removed}
         kept = [
             _drop_dependencies(node, gone)
@@ -238,5 +248,6 @@ def _task_to_dict(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[s
         "depends_on": list(depends_on.get(task.id, ())) if task.is_explicit else None,
         "max_attempts": task.max_attempts if task.max_attempts != DEFAULT_MAX_ATTEMPTS else None,
         **task.context,
+        **(json.loads(serialize_requirements(task.requirements) or "{}") if task.requirements else {}),
     }
     return {name: value for name, value in outline.items() if value is not None}

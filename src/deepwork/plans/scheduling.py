@@ -357,3 +357,9 @@ def _estimate_remaining_ms(workflow: Workflow, remaining: int) -> int | None:
         return None
     each = workflow.completed_ms / workflow.completed_tasks
     return round(remaining * each / min(workflow.max_parallel_tasks, max(remaining, 1)))
+
+
+def choose_limit(workflow: Workflow | None) -> int:
+    """Return how many tasks a list offers if the caller does not say: enough for all that may run at once."""
+    wanted = workflow.max_parallel_tasks if workflow else DEFAULT_LIMIT
+    return min(MAX_LIMIT, max(DEFAULT_LIMIT, wanted))

@@ -30,6 +30,8 @@ class TaskUpdated(Done):
     uncommitted: UncommittedFiles | None = None
     commit: str | None = None
     """The commit that deepwork made of the uncommitted work, if the plan says so."""
+    checks: dict[str, str] | None = None
+    """The verdict of each check that the task had to pass."""
     warning: str | None = None
     notices: list[NoticeView] | None = None
 

@@ -12,10 +12,14 @@ _MAX_NEXT_TASKS = 3
 
 
 def build_status_answer(
-    tx: Transaction, workflow: Workflow, status: TaskStatus, notices: list[NoticeView] | None
+    tx: Transaction,
+    workflow: Workflow,
+    status: TaskStatus,
+    notices: list[NoticeView] | None,
+    checks: dict[str, str] | None = None,
 ) -> TaskUpdated:
     """Build the answer to a changed status; one that ends the task names the first tasks to claim next."""
-    answer = TaskUpdated(notices=notices)
+    answer = TaskUpdated(notices=notices, checks=checks)
     if workflow.status is PlanStatus.COMPLETED:
         return answer.model_copy(update={"all_complete": True})
     is_over = status.is_done or status is TaskStatus.FAILED

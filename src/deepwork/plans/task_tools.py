@@ -32,9 +32,10 @@ from deepwork.plans.responses import (
     Replan,
 )
 from deepwork.plans.rules.attempts import count_attempts, require_attempts_left
-from deepwork.plans.rules.transitions import check_task_transition, require_open
-from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
+from deepwork.plans.rules.transitions import require_open
+from deepwork.plans.scheduling import Scheduler, choose_limit
 from deepwork.plans.status_answers import TaskUpdated
+from deepwork.plans.status_changes import apply_status
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
@@ -48,6 +49,7 @@ from deepwork.plans.task_context import (
 )
 from deepwork.plans.task_endings import build_status_answer
 from deepwork.plans.task_presets import TASK_PRESETS
+from deepwork.plans.task_proofs import TaskProofs, TaskProver
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.records import copy_with
 from deepwork.tool_declarations import Traits, tool
@@ -59,7 +61,6 @@ if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
 AgentId = Id | None
 ClaimEpoch = Annotated[int | None, Field(description="From task_claim")]
 
-_MAX_NAMED_TASKS = 3
 _DEFAULT_DEPENDENCY_LIMIT = 100
 _TokenBudget = Annotated[int, Field(ge=MIN_TOKENS, le=200_000)]
 
@@ -78,6 +79,7 @@ class TaskTools:
         self,
         database: Database,
         presence: Presence,
+        prover: TaskProver,
         workspaces: WorkspaceProvider | None = None,
         only_repository: str | None = None,
     ) -> None:
@@ -85,6 +87,7 @@ class TaskTools:
         self._only_repository = only_repository
         self._database = database
         self._presence = presence
+        self._prover = prover
         self._workspaces = workspaces
 
     @tool("read")
@@ -125,7 +128,7 @@ class TaskTools:
                 )
             fields = plan.model_dump(exclude_none=True)
             planned = copy_with(
-                self._apply_status(tx, work, TaskStatus.PLANNING),
+                apply_status(tx, work, TaskStatus.PLANNING),
                 plan=check_object("plan", fields),
                 context=check_object("context", {**work.task.context, **(context or {})}),
             )
@@ -135,7 +138,15 @@ class TaskTools:
             self._save(tx, claims, work, planned)
             return Done()
 
-    @tool("work", acts_as="agent_id", idempotent=True, for_people=True, may_become_task=True)
+    @tool(
+        "work",
+        acts_as="agent_id",
+        idempotent=True,
+        for_people=True,
+        may_become_task=True,
+        prepared_by="_prove_checks",
+        prepared_when=("status", "completed"),
+    )
     def task_update_status(
         self,
         id: Id,
@@ -150,9 +161,10 @@ class TaskTools:
         with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
             check_object("outcome_detail", outcome_detail or {})
             work = self._lock_for_change(claims, id, agent_id, claim_epoch, repeats=status)
-            moved = self._apply_status(tx, work, status, outcome=outcome, error=error)
+            moved = apply_status(tx, work, status, outcome=outcome, error=error)
             if moved.status is work.task.status:
                 return TaskUpdated(notices=_carry_notices(tx, work))
+            proofs = self._prover.take(work.workflow, moved)
             if moved.status is TaskStatus.PENDING and outcome:
                 self._add_checkpoint(tx, work, CheckpointType.DECISION, outcome, detail={"by": tx.caller})
             if moved.status is TaskStatus.FAILED:
@@ -161,9 +173,17 @@ class TaskTools:
                 moved = copy_with(moved, outcome=outcome, outcome_detail=outcome_detail, error=None)
             workflow = self._save(tx, claims, work, moved, reason=error or outcome)
             notify_of_task_status(tx, work.task, work.holder, moved.status, error or outcome)
+            if proofs:
+                self._prover.record(tx, workflow, moved, proofs)
             if moved.status is TaskStatus.COMPLETED and self._workspaces:
                 self._workspaces.finish_task(tx, work.workflow, moved)
-            return build_status_answer(tx, workflow, moved.status, _carry_notices(tx, work))
+            verdicts = proofs.verdicts if proofs else None
+            return build_status_answer(tx, workflow, moved.status, _carry_notices(tx, work), verdicts)
+
+    def _prove_checks(
+        self, id: str, agent_id: AgentId = None, claim_epoch: ClaimEpoch = None, **_: Any
+    ) -> TaskProofs:
+        return self._prover.prove(id, agent_id, claim_epoch)
 
     @tool("work", acts_as="agent_id")
     def task_replan(
@@ -299,7 +319,7 @@ class TaskTools:
             claimed = claims.claim(task_id, agent_id)
             if claimed.success and start:
                 work = self._lock_for_change(claims, task_id, agent_id, claimed.claim_epoch)
-                self._save(tx, claims, work, self._apply_status(tx, work, TaskStatus.IN_PROGRESS))
+                self._save(tx, claims, work, apply_status(tx, work, TaskStatus.IN_PROGRESS))
                 claimed = claimed.model_copy({"status": TaskStatus.IN_PROGRESS, "next_step": None})
             if claimed.success and include_context:
                 claimed = claimed.model_copy({"context": load_claimed_context(tx, task_id, agent_id)})
@@ -320,7 +340,7 @@ class TaskTools:
         with self._database.reading() as tx:
             agent, now = AgentStore(tx).get(agent_id), tx.now
             workflow = PlanStore(tx).get(workflow_id) if workflow_id else None
-            offered = limit or _choose_limit(workflow)
+            offered = limit or choose_limit(workflow)
             available = Scheduler(tx, self._only_repository).list_available(agent, workflow, offered)
         self._presence.record_read(agent, now)
         return available
@@ -344,49 +364,6 @@ class TaskTools:
         if repeats is None or work.task.status is not repeats:
             require_open(work.workflow)
         return work
-
-    def _apply_status(
-        self,
-        tx: Transaction,
-        work: LockedTask,
-        wanted: TaskStatus,
-        *,
-        outcome: str | None = None,
-        error: str | None = None,
-    ) -> Task:
-        """Return the task with this status, or raise an error if the transition is not allowed."""
-        task = work.task
-        open_ones, count = (
-            TaskStore(tx).list_open_dependencies(task, _MAX_NAMED_TASKS) if task.status.can_start else ([], 0)
-        )
-        status = check_task_transition(
-            task,
-            wanted,
-            open_dependencies=[other.name for other in open_ones],
-            open_count=count,
-            outcome=outcome,
-            error=error,
-        )
-        if status is None:
-            return task
-        is_by_person = is_person(tx.caller)
-        require_attempts_left(task, status, is_by_person=is_by_person)
-        begins = task.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING)
-        changed = copy_with(
-            task,
-            status=status,
-            attempts=task.attempts + begins,
-            started_at=self._compute_start_time(tx, work, status) if begins else task.started_at,
-            finished_at=tx.now if status.is_done or status is TaskStatus.FAILED else None,
-        )
-        return count_attempts(task, changed, is_by_person=is_by_person)
-
-    def _compute_start_time(self, tx: Transaction, work: LockedTask, status: TaskStatus) -> int:
-        """Return when work started: now, or at the claim if the first report is that the task has ended."""
-        was_held = work.holder is not None or work.was_last_holder
-        if status.is_running or not was_held:
-            return tx.now
-        return TaskStore(tx).find_claim_time(work.task.id) or tx.now
 
     def _save(
         self,
@@ -430,8 +407,3 @@ class TaskTools:
 
 def _carry_notices(tx: Transaction, work: LockedTask) -> list[NoticeView] | None:
     return carry_notices(tx, work.actor.id) if work.actor else None
-
-
-def _choose_limit(workflow: Workflow | None) -> int:
-    wanted = workflow.max_parallel_tasks if workflow else DEFAULT_LIMIT
-    return min(MAX_LIMIT, max(DEFAULT_LIMIT, wanted))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deepwork.messages.tools import MessageTools
     from deepwork.plans.plan_tools import PlanTools
     from deepwork.plans.task_directory import PlanTaskDirectory
+    from deepwork.plans.task_proofs import TaskProver
     from deepwork.plans.task_tools import TaskTools
     from deepwork.reviews.tools import ReviewTools
     from deepwork.server.jobs_assembly import JobsAssembly
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from deepwork.tracking.context_tools import ContextTools
     from deepwork.tracking.log_tools import LogTools
     from deepwork.tracking.plan_task_tracker import PlanTaskTracker
+    from deepwork.tracking.task_proofs import TrackedTaskProver
     from deepwork.tracking.tools import TrackTools
     from deepwork.workspaces.repositories import RepositoryLocator
     from deepwork.workspaces.service import WorkspaceService
@@ -53,6 +55,7 @@ class Application:
     clock: Clock | None = None
     _tools: dict[str, Tools] = field(default_factory=dict, init=False, repr=False)
     """The objects with tools that have been built, by the path of their class."""
+    _checks: dict[Path, CheckService] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def database(self) -> Database:
@@ -195,6 +198,7 @@ class Application:
             self.database,
             self.presence,
             self._repositories,
+            self._task_prover,
             has_many_projects=self._has_many_projects,
             file_conflicts=FileConflicts(self.settings.file_conflicts),
         )
@@ -203,7 +207,13 @@ class Application:
         from deepwork.plans.task_tools import TaskTools
 
         only = str(self.settings.repository_root) if self._has_many_projects else None
-        return TaskTools(self.database, self.presence, self._workspace_service, only)
+        return TaskTools(self.database, self.presence, self._task_prover, self._workspace_service, only)
+
+    @cached_property
+    def _task_prover(self) -> TaskProver:
+        from deepwork.plans.task_proofs import TaskProver
+
+        return TaskProver(self.database, self.presence, self.get_checks, lambda: self._plan_task_tracker)
 
     def _build_template_tools(self) -> TemplateTools:
         from deepwork.templates.catalog import TemplateCatalog
@@ -227,7 +237,14 @@ class Application:
         from deepwork.tracking.tools import TrackTools
 
         roots = self.settings.repository_root, self.settings.project_root
-        return TrackTools(self.database, self._attribution, *roots)
+        return TrackTools(self.database, self._attribution, self._tracked_task_prover, *roots)
+
+    @cached_property
+    def _tracked_task_prover(self) -> TrackedTaskProver:
+        from deepwork.tracking.task_proofs import TrackedTaskProver
+
+        project = self.settings.project_root
+        return TrackedTaskProver(self.database, self._attribution, project, lambda: self.checks)
 
     def _build_log_tools(self) -> LogTools:
         from deepwork.jobs.sessions.store import JobSessions
@@ -267,14 +284,21 @@ class Application:
         snapshots = SnapshotService(self.database, self._host, root, self._open_snapshot_store)
         return AttributionService(self.database, snapshots)
 
-    @cached_property
+    @property
     def checks(self) -> CheckService:
         """The checks of this project."""
+        return self.get_checks(self.settings.repository_root)
+
+    def get_checks(self, project: Path) -> CheckService:
+        """Return the checks of a project: this one, or another one that has a plan in this store."""
         from deepwork.checks.service import CheckService
 
-        root = self.settings.repository_root
-        folder = root / STATE_FOLDER / "checks"
-        return CheckService(self.database, root, self._host, folder, self._open_snapshot_store)
+        if project not in self._checks:
+            folder = project / STATE_FOLDER / "checks"
+            self._checks[project] = CheckService(
+                self.database, project, self._host, folder, self._open_snapshot_store
+            )
+        return self._checks[project]
 
     def _open_snapshot_store(self, tree: Path) -> SnapshotStore:
         from hashlib import sha256

@@ -45,6 +45,7 @@ class StartWorkflow:
         total_phases: Annotated[int | None, Field(ge=1, le=1000, description="Track: expected")] = None,
         scope: Annotated[str | None, Field(description="Track: included, excluded")] = None,
         constraints: Annotated[str | None, Field(description="Track: technical limits")] = None,
+        checks: Annotated[list[Name] | None, Field(description="Track")] = None,
     ) -> Started | InTransaction[WorkflowStarted]:
         """Job: run it (goal, job_name, workflow_name). Track: record work as it happens (name, objective)."""
         job = {"goal": goal, "job_name": job_name, "workflow_name": workflow_name, "instance_id": instance_id}
@@ -55,11 +56,12 @@ class StartWorkflow:
             "total_phases": total_phases,
             "scope": scope,
             "constraints": constraints,
+            "checks": checks,
         }
         form = _resolve_form(_drop_missing(job), _drop_missing(track))
         if "job_name" in form:
             return self._jobs.start_workflow(**form)
-        return InTransaction(lambda: self._tracking.start_workflow(**form))
+        return self._tracking.start_workflow(**form)
 
 
 def _drop_missing(fields: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def build_completion_answer(tx: Transaction, task: TrackedTask, *, already: bool
         truncated=list(result["cut"]) if "cut" in result else None,
         counts=result.get("cut"),
         verification=Verification(**result["verification"]),
+        checks=result.get("checks"),
         phase_status=phase.status,
         phase_progress=PhaseProgress(
             number=phase.number,

@@ -9,6 +9,7 @@ from typing import Any
 
 from deepwork.git.snapshot_types import FileChange
 from deepwork.names import CaseInsensitiveEnum
+from deepwork.plans.requirements import TaskRequirements
 
 
 class Profile(CaseInsensitiveEnum):
@@ -142,6 +143,11 @@ class TrackedWorkflow:
     created_at: int
     updated_at: int
     completed_at: int | None = None
+    requirements: TaskRequirements | None = None
+    """What each of its tasks must pass before it counts as a success."""
+    base_commit: str | None = None
+    """The commit that HEAD had when it started; None without a git repository."""
+    base_branch: str | None = None
 
     @property
     def is_over(self) -> bool:

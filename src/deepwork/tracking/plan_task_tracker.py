@@ -10,10 +10,13 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from deepwork.database.transaction import Database, PendingEvent
-from deepwork.errors import DeepworkError
-from deepwork.files.repositories import find_repository, is_tree_of
-from deepwork.plans.models import PlanEvent, TaskStatus, Workflow
+from deepwork.database.transaction import Database, PendingEvent, Transaction
+from deepwork.environment import build_child_environment
+from deepwork.errors import DeepworkError, NotAllowed
+from deepwork.files.repositories import find_repository, find_tree_root, is_tree_of
+from deepwork.git.bases import find_base
+from deepwork.git.command import Git
+from deepwork.plans.models import PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.attribution_service import AttributionService
@@ -50,6 +53,37 @@ class PlanTaskTracker:
             is_taken = event.type == PlanEvent.TASK_CLAIMED or status is TaskStatus.IN_PROGRESS
             if is_taken or status not in _RUNNING_STATUSES:
                 self._update_watch(event.data["id"], has_begun=is_taken)
+
+    def locate(self, tx: Transaction, workflow: Workflow, task: Task) -> Path:
+        """Return the tree of the task; raises unless it is a tree of the plan's repository here."""
+        workspace = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
+        is_active = workspace is not None and workspace.status is WorkspaceStatus.ACTIVE
+        tree = self._find_tree(workflow, workspace)
+        if tree is None or (is_active and workspace is not None and workspace.host != self._host):
+            where = f"{workspace.path} on {workspace.host}" if workspace else str(workflow.repository_path)
+            raise NotAllowed(
+                f"The checks of task {task.name!r} cannot run: {where} is not a working tree of the plan's "
+                "repository on this machine.",
+                suggestion="Complete it where its tree is, or register that tree with "
+                "{tool:workspace_create}.",
+                recoverable=True,
+            )
+        return tree
+
+    def find_base(self, workflow: Workflow, tree: Path) -> str | None:
+        """Return the commit that the work in this tree started from; None without git."""
+        start = workflow.base_commit
+        if start is None or str(tree) == workflow.repository_path:
+            return start
+        return find_base(Git(tree, environment=build_child_environment()), start, workflow.base_branch)
+
+    def list_changed_paths(self, task_id: str, tree: Path, base: str) -> tuple[str, ...] | None:
+        """Return the files that the task changed, relative to its tree; None if that is not known."""
+        with self._database.reading() as tx:
+            watch = WatchStore(tx).find_latest(task_id)
+        if watch is None or watch.ended_at is not None or Path(watch.tree_path) != find_tree_root(tree):
+            return None  # it was claimed in another tree, or never
+        return self._attribution.list_changed_paths(task_id, watch.workflow_id, base)
 
     def _update_watch(self, task_id: str, *, has_begun: bool) -> None:
         try:

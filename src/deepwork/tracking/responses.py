@@ -164,6 +164,8 @@ class TaskCompleted(Answer):
     """The lists that were cut; `counts` has their full lengths."""
     counts: dict[str, int] | None = None
     verification: Verification
+    checks: dict[str, str] | None = None
+    """The verdict of each check that the task had to pass."""
     phase_status: PhaseStatus
     phase_progress: PhaseProgress
     already_completed: bool | None = None

@@ -9,6 +9,7 @@ from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
+from deepwork.plans.requirements import parse_task_requirements, serialize_requirements
 from deepwork.tracking.models import (
     CallerType,
     Phase,
@@ -255,7 +256,7 @@ _TASK_COLUMNS = ", ".join(TrackedTask.__dataclass_fields__)
 
 def _workflow_to_row(workflow: TrackedWorkflow) -> Row:
     lists = {name: json.dumps(getattr(workflow, name)) for name in ("achievements", "limitations")}
-    return vars(workflow) | lists
+    return vars(workflow) | lists | {"requirements": serialize_requirements(workflow.requirements)}
 
 
 def _task_to_row(task: TrackedTask) -> Row:
@@ -276,6 +277,7 @@ def _workflow_from_row(row: Row) -> TrackedWorkflow:
         "outcome": WorkflowEnding(row["outcome"]) if row["outcome"] else None,
         "achievements": tuple(json.loads(row["achievements"])),
         "limitations": tuple(json.loads(row["limitations"])),
+        "requirements": parse_task_requirements(row["requirements"]),
     }
     return TrackedWorkflow(**(row | read))
 

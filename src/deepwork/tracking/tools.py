@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -49,6 +50,7 @@ from deepwork.tracking.responses import (
     WorkflowStarted,
 )
 from deepwork.tracking.store import TrackStore
+from deepwork.tracking.task_proofs import TrackedTaskProver, describe_proofs
 from deepwork.tracking.watch_store import WatchStore
 
 
@@ -60,9 +62,15 @@ class TrackTools:
     )
 
     def __init__(
-        self, database: Database, attribution: AttributionService, repository: Path, project: Path
+        self,
+        database: Database,
+        attribution: AttributionService,
+        prover: TrackedTaskProver,
+        repository: Path,
+        project: Path,
     ) -> None:
         """`repository` is stored with workflows; tasks run in `project` unless they give `cwd`."""
+        self._prover = prover
         self._database = database
         self._attribution = attribution
         self._repository = repository
@@ -70,7 +78,7 @@ class TrackTools:
 
     # Workflows
 
-    @tool("work")
+    @tool("work", long_running=True)
     def start_workflow(
         self,
         name: Name,
@@ -79,33 +87,38 @@ class TrackTools:
         total_phases: Annotated[int | None, Field(ge=1, le=1000, description="Expected")] = None,
         scope: Annotated[str | None, Field(description="Included, excluded")] = None,
         constraints: Annotated[str | None, Field(description="Technical limits")] = None,
-    ) -> WorkflowStarted:
+        checks: Annotated[list[Name] | None, Field(description="Of .deepwork/checks.yml")] = None,
+    ) -> InTransaction[WorkflowStarted]:
         """Start recording a workflow; start its first phase next."""
+        workflow = TrackedWorkflow(
+            id=new_id("tw"),
+            name=name,
+            objective=objective,
+            scope=scope,
+            constraints=constraints,
+            profile=profile,
+            status=TrackedWorkflowStatus.IN_PROGRESS,
+            outcome=None,
+            summary=None,
+            achievements=(),
+            limitations=(),
+            current_phase=0,
+            total_phases=total_phases or rules.PHASES_EXPECTED[profile],
+            repository_path=str(self._repository),
+            created_by="",
+            created_at=0,
+            updated_at=0,
+        )
+        return InTransaction(partial(self._start, self._prover.pin(workflow, checks or ())))
+
+    def _start(self, planned: TrackedWorkflow) -> WorkflowStarted:
         with self._database.transaction() as tx:
-            workflow = TrackedWorkflow(
-                id=new_id("tw"),
-                name=name,
-                objective=objective,
-                scope=scope,
-                constraints=constraints,
-                profile=profile,
-                status=TrackedWorkflowStatus.IN_PROGRESS,
-                outcome=None,
-                summary=None,
-                achievements=(),
-                limitations=(),
-                current_phase=0,
-                total_phases=total_phases or rules.PHASES_EXPECTED[profile],
-                repository_path=str(self._repository),
-                created_by=tx.caller,
-                created_at=tx.now,
-                updated_at=tx.now,
-            )
+            workflow = replace(planned, created_by=tx.caller, created_at=tx.now, updated_at=tx.now)
             TrackStore(tx).add_workflow(workflow)
             _emit_workflow(tx, TrackEvent.WORKFLOW_CREATED, workflow)
             return WorkflowStarted(
                 workflow_id=workflow.id,
-                profile=profile,
+                profile=workflow.profile,
                 total_phases=workflow.total_phases,
                 created_at=format_timestamp(tx.now),
             )
@@ -299,6 +312,7 @@ class TrackTools:
             known = store.get_task(task_id)
             if known.is_running:
                 rules.require_children_done(known, store.list_running_children(task_id))
+        proofs = self._prover.prove(known, status)
         changes = self._attribution.find_changes(task_id) if known.is_running else None
 
         def complete() -> TaskCompleted:
@@ -315,11 +329,12 @@ class TrackTools:
                     completed_at=tx.now,
                     last_sign_at=tx.now,
                     tokens=(metadata.tokens_input or 0) + (metadata.tokens_output or 0),
-                    result=changes.to_result(before.areas),
+                    result={**changes.to_result(before.areas), **describe_proofs(proofs)},
                     **ending,
                 )
                 store.save_task(before, after)
                 self._attribution.record_end(tx, task_id, workflow.id, changes)
+                self._prover.record(tx, task_id, proofs)
                 _emit_task(tx, TrackEvent.TASK_UPDATED, after)
                 if abandoned_for is not None:
                     notify_of_abandoned_task(tx, after, abandoned_for)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from deepwork.call import current_call
 from deepwork.database.transaction import Transaction
-from deepwork.errors import MAX_ECHOED, Code, NotAllowed
+from deepwork.environment import build_child_environment
+from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed
+from deepwork.files.heads import Head
+from deepwork.git.command import Git
+from deepwork.git.refs import find_head
 from deepwork.workspaces.models import Repository, WorkspaceEvent
 from deepwork.workspaces.paths import resolve_path
 from deepwork.workspaces.responses import RepositoryView
 from deepwork.workspaces.store import RepositoryStore
+
+log = logging.getLogger("deepwork")
 
 
 class RepositoryLocator:
@@ -36,6 +43,14 @@ class RepositoryLocator:
             _require_known(RepositoryStore(tx).find(self.host, path), path)
         if RepositoryStore(tx).add(self.host, path, _derive_name(path)):
             self._emit_registered(tx, path)
+
+    def find_head(self, path: str) -> Head | None:
+        """Return the commit and branch that the repository is on; None without git or a commit."""
+        try:
+            return find_head(Git(Path(path), environment=build_child_environment()))
+        except DeepworkError as error:
+            log.warning("Cannot find the commit of %s: %s", path, error)
+            return None
 
     def register(self, tx: Transaction, path: str, name: str | None) -> Repository:
         """Register the repository and set its name if one is given."""

@@ -130,6 +130,9 @@ class StepDefinition(DefinitionModel):
     reviews: list[StepReviewDefinition] = Field(
         description="Reviews that the outputs must pass; [] if nothing is reviewed."
     )
+    checks: list[_Name] = Field(
+        [], description="Names of checks in .deepwork/checks.yml that must pass before the step is done."
+    )
     dependencies: list[str] = Field([], description="Ids of the steps that must come before.")
     agent: Text = Field("", description="The kind of agent that should do the step.")
     exposed: bool = False
@@ -151,6 +154,7 @@ class StepDefinition(DefinitionModel):
             exposed=self.exposed,
             hidden=self.hidden,
             hooks=self._convert_hooks(),
+            checks=tuple(dict.fromkeys(self.checks)),
         )
 
     def _convert_hooks(self) -> dict[str, tuple[HookAction, ...]]:

@@ -86,6 +86,8 @@ class Step:
     exposed: bool
     hidden: bool
     hooks: Mapping[str, tuple[HookAction, ...]]
+    checks: tuple[str, ...] = ()
+    """Names of checks in .deepwork/checks.yml that must pass before the step counts as done."""
 
     @property
     def user_inputs(self) -> tuple[UserInput, ...]:

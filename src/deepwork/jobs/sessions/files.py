@@ -271,7 +271,11 @@ def _parse(content: bytes) -> Session:
             "entries": tuple(
                 PinnedEntry(tuple(each["steps"]), each["is_concurrent"]) for each in data["entries"]
             ),
-            "step_progress": {id: StepProgress(**each) for id, each in data["step_progress"].items()},
+            "step_progress": {
+                id: StepProgress(**each | {"proofs": tuple(each.get("proofs", ()))})
+                for id, each in data["step_progress"].items()
+            },
+            "checks": {step: tuple(names) for step, names in data.get("checks", {}).items()},
             "overrides": tuple(Override(**each) for each in data["overrides"]),
             "self_reviews": tuple(
                 SelfReview(**each | {"results": tuple(each["results"])})

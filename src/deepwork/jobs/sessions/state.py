@@ -85,6 +85,8 @@ class StepProgress:
     submitted_outputs: Outputs | None = None
     """The outputs that are at the quality gate; None while there is nothing to decide about."""
     submitted_notes: str | None = None
+    proofs: tuple[str, ...] = ()
+    """The ids of the proofs with which its checks passed."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,11 @@ class Session:
     overrides: tuple[Override, ...] = ()
     self_reviews: tuple[SelfReview, ...] = ()
     decisions: tuple[PersonDecision, ...] = ()
+    base_commit: str | None = None
+    """The commit that HEAD had when the session started; None without a git repository."""
+    base_branch: str | None = None
+    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By step, the checks that it must pass, as job.yml named them at that commit."""
     last_answers: Mapping[str, LastAnswer] = field(default_factory=dict)
     """By tool, so that a late retry still gets its own answer."""
     generation: int = 0

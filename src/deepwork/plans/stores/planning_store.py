@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from deepwork.database.transaction import Transaction
-from deepwork.plans.models import Outline, Task, TaskStatus
+from deepwork.plans.models import Outline, Task, TaskStatus, Workflow
 from deepwork.plans.requirements import serialize_requirements
 from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capability_rows, read_task
 
@@ -100,6 +100,13 @@ class PlanningStore:
              WHERE workflow_id = :workflow_id
         """
         self._tx.execute(sql, workflow_id=workflow_id, open=OPEN)
+
+    def count_open_gates(self, workflow: Workflow) -> int:
+        """Count the open tasks that require something, by themselves or because the plan does."""
+        own = "" if workflow.requirements else " AND requirements IS NOT NULL"
+        sql = f"SELECT count(*) FROM plan_tasks WHERE workflow_id = :id AND status IN :open{own}"
+        number: int = self._tx.fetch_value(sql, id=workflow.id, open=OPEN)
+        return number
 
     def get_last_position(self, workflow_id: str) -> int:
         sql = "SELECT max(position) FROM plan_tasks WHERE workflow_id = :id"

@@ -1,0 +1,115 @@
+"""What an agent may not do to a plan: drop or loosen what it or its tasks require. A person may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from deepwork.budgets.models import Budget
+from deepwork.errors import Code, NotAllowed
+from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Outline, Task, TaskStatus, Workflow
+from deepwork.plans.requirements import (
+    PlanRequirements,
+    TaskRequirements,
+    list_required_approvals,
+    list_required_checks,
+)
+
+_NOTHING = TaskRequirements()
+
+
+def require_same_strength(
+    removed: Sequence[Task],
+    outlines: Sequence[Outline],
+    plan: PlanRequirements | None,
+    *,
+    default_attempts: int,
+    is_by_person: bool,
+) -> None:
+    """Raise if an agent drops tasks that require something, or replaces them by ones that require less.
+
+    A task without requirements, in a plan without any, is replaced as before.
+    """
+    if is_by_person:
+        return
+    new = {outline.name.strip(): outline for outline in outlines}
+    for task in removed:
+        if task.requirements is None and plan is None:
+            continue
+        after = new.get(task.name)
+        if after is None and not has_own_gate(task):
+            continue
+        lost = list(_list_losses(task, after, default_attempts))
+        if lost:
+            raise build_weakening_error(task, f"the new plan {' and '.join(lost)}", "Keep what it requires")
+
+
+def require_removable(task: Task, *, is_by_person: bool) -> None:
+    """Raise if an agent removes a task that has checks or approvals of its own."""
+    if has_own_gate(task) and not is_by_person:
+        raise build_weakening_error(task, "removing it drops its checks and approvals", "Complete it")
+
+
+def require_skippable(task: Task, status: TaskStatus, workflow: Workflow, *, is_by_person: bool) -> None:
+    """Raise if an agent skips a task that has to pass checks or needs an approval."""
+    if status is not TaskStatus.SKIPPED or is_by_person:
+        return
+    if has_gate(workflow, task):
+        raise build_weakening_error(task, "skipping it passes its checks and approvals", "Complete it")
+
+
+def require_no_open_gates(workflow: Workflow, open_count: int, *, is_by_person: bool) -> None:
+    """Raise if an agent completes a workflow with open tasks that require something: it would never be."""
+    if open_count and not is_by_person:
+        raise NotAllowed(
+            f"Workflow {workflow.name!r} requires checks or approvals, and {open_count} tasks are open.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Complete its tasks. A person can end it on the dashboard or with "
+            f"`deepwork plans update-status {workflow.id} completed --force --as-person`.",
+        )
+
+
+def has_gate(workflow: Workflow, task: Task) -> bool:
+    """Whether the task must pass a check or be approved, by its own requirements or by its plan's."""
+    plan, own = workflow.requirements, task.requirements
+    return bool(list_required_checks(plan, own) or list_required_approvals(plan, own))
+
+
+def has_own_gate(task: Task) -> bool:
+    """Whether the task itself names checks or approvals."""
+    return bool(task.requirements and (task.requirements.checks or task.requirements.approval))
+
+
+def build_weakening_error(task: Task, problem: str, instead: str) -> NotAllowed:
+    """Build the error for a change that only a person may make."""
+    return NotAllowed(
+        f"Task {task.name!r} requires more than that: {problem}. Only a person may do this.",
+        code=Code.UNAUTHORIZED,
+        suggestion=f"{instead}, or ask a person: they can do it on the dashboard, or at a shell with "
+        "`--as-person`.",
+        recoverable=True,
+    )
+
+
+def _list_losses(task: Task, after: Outline | None, default_attempts: int) -> Iterator[str]:
+    """List what a task would no longer require."""
+    old = task.requirements or _NOTHING
+    new = (after.requirements if after else None) or _NOTHING
+    yield from (f"drops its check {name}" for name in old.checks if name not in new.checks)
+    yield from (f"drops its approval {time}" for time in old.approval if time not in new.approval)
+    if after is None:
+        return
+    if _is_larger(old.budget, new.budget):
+        yield "raises its budget"
+    if new.changes == "none" and old.changes != "none":
+        yield "lets it change nothing"
+    if (after.max_attempts or default_attempts or DEFAULT_MAX_ATTEMPTS) > task.max_attempts:
+        yield "raises its max_attempts"
+
+
+def _is_larger(old: Budget | None, new: Budget | None) -> bool:
+    """Whether the new budget allows more of anything than the old one."""
+    if old is None:
+        return False
+    now = new or Budget()
+    pairs = ((old.usd, now.usd), (old.tokens, now.tokens), (old.minutes, now.minutes))
+    return any(before is not None and (after is None or after > before) for before, after in pairs)

@@ -1,0 +1,60 @@
+"""Applies a new status to a task, if its state and the caller allow that."""
+
+from __future__ import annotations
+
+from deepwork.call import is_person
+from deepwork.database.transaction import Transaction
+from deepwork.plans.claims import LockedTask
+from deepwork.plans.models import Task, TaskStatus
+from deepwork.plans.rules.attempts import count_attempts, require_attempts_left
+from deepwork.plans.rules.transitions import check_task_transition
+from deepwork.plans.rules.weakening import require_skippable
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.records import copy_with
+
+_MAX_NAMED_TASKS = 3
+
+
+def apply_status(
+    tx: Transaction,
+    work: LockedTask,
+    wanted: TaskStatus,
+    *,
+    outcome: str | None = None,
+    error: str | None = None,
+) -> Task:
+    """Return the task with this status, or raise an error if the transition is not allowed."""
+    task = work.task
+    open_ones, count = (
+        TaskStore(tx).list_open_dependencies(task, _MAX_NAMED_TASKS) if task.status.can_start else ([], 0)
+    )
+    status = check_task_transition(
+        task,
+        wanted,
+        open_dependencies=[other.name for other in open_ones],
+        open_count=count,
+        outcome=outcome,
+        error=error,
+    )
+    if status is None:
+        return task
+    is_by_person = is_person(tx.caller)
+    require_attempts_left(task, status, is_by_person=is_by_person)
+    require_skippable(task, status, work.workflow, is_by_person=is_by_person)
+    begins = task.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING)
+    changed = copy_with(
+        task,
+        status=status,
+        attempts=task.attempts + begins,
+        started_at=_compute_start_time(tx, work, status) if begins else task.started_at,
+        finished_at=tx.now if status.is_done or status is TaskStatus.FAILED else None,
+    )
+    return count_attempts(task, changed, is_by_person=is_by_person)
+
+
+def _compute_start_time(tx: Transaction, work: LockedTask, status: TaskStatus) -> int:
+    """Return when work started: now, or at the claim if the first report is that the task has ended."""
+    was_held = work.holder is not None or work.was_last_holder
+    if status.is_running or not was_held:
+        return tx.now
+    return TaskStore(tx).find_claim_time(work.task.id) or tx.now

@@ -1,0 +1,162 @@
+"""Proves that the checks of a task pass, before the transaction that completes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepwork.agents.presence import Presence
+from deepwork.call import current_call
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import Code, GateClosed
+from deepwork.plans.claims import ClaimService, LockedTask
+from deepwork.plans.interfaces import TaskTrees
+from deepwork.plans.models import Outline, Task, TaskStatus, Workflow
+from deepwork.plans.requirements import PlanRequirements, list_required_checks
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.tool_declarations import NotPrepared
+
+if TYPE_CHECKING:  # imported by the first plan that names a check
+    from deepwork.checks.models import Proof, ProofRequest
+    from deepwork.checks.service import CheckService
+
+TASK = "task"
+"""The kind of subject that a planned task is."""
+
+
+@dataclass(frozen=True)
+class TaskProofs:
+    """The proofs of a task, for the transaction that completes it."""
+
+    names: tuple[str, ...]
+    proofs: tuple[Proof, ...]
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        return {proof.check_name: proof.verdict.value for proof in self.proofs}
+
+
+@dataclass(frozen=True)
+class NamedChecks:
+    """Checks that are defined at a commit, for the transaction that lets a plan or a task name them."""
+
+    base: str | None
+    names: tuple[str, ...]
+
+
+class TaskProver:
+    """Finds or makes the proofs that plans and tasks require."""
+
+    def __init__(
+        self,
+        database: Database,
+        presence: Presence,
+        get_checks: Callable[[Path], CheckService],
+        get_trees: Callable[[], TaskTrees],
+    ) -> None:
+        """`get_checks` returns the checks of a project; both are called only if a plan names a check."""
+        self._database, self._presence = database, presence
+        self._get_checks, self._get_trees = get_checks, get_trees
+
+    def check_names(self, workflow_id: str, names: tuple[str, ...]) -> NamedChecks:
+        """Raise InvalidInput if a plan names a check that its base does not define; not in a transaction."""
+        with self._database.reading() as tx:
+            workflow = PlanStore(tx).get(workflow_id)
+        return self.check_names_at(workflow.repository_path or "", workflow.base_commit, names)
+
+    def check_names_at(self, repository: str, base: str | None, names: tuple[str, ...]) -> NamedChecks:
+        """Raise InvalidInput if a check is not defined at this commit of the repository."""
+        self._get_checks(Path(repository)).require_defined(Path(repository), base, names)
+        return NamedChecks(base, names)
+
+    def prove(self, task_id: str, agent_id: str | None, claim_epoch: int | None) -> TaskProofs:
+        """Return a proof of each check that the task requires; raises GateClosed as long as there is none."""
+        from deepwork.checks.models import ProofRequest, Subject  # noqa: PLC0415
+
+        trees = self._get_trees()
+        with self._database.transaction() as tx:
+            work = self._renew_claim(tx, task_id, agent_id, claim_epoch)
+            tree = trees.locate(tx, work.workflow, work.task)
+        workflow, task = work.workflow, work.task
+        base = trees.find_base(workflow, tree) or ""
+        request = ProofRequest(
+            subject=Subject(TASK, task.id),
+            tree=tree,
+            base=base,
+            names=list_names(workflow, task),
+            changed_paths=trees.list_changed_paths(task.id, tree, base),
+            attempt=(task.failures + 1, task.max_attempts),
+            workflow_id=workflow.id,
+        )
+        checks = self._get_checks(Path(workflow.repository_path or ""))
+
+        def renew() -> None:
+            with self._database.transaction() as tx:
+                self._renew_claim(tx, task_id, agent_id, claim_epoch)
+
+        return TaskProofs(request.names, _prove(checks, request, self._presence.lease_ms / 2000, renew))
+
+    def take(self, workflow: Workflow, task: Task) -> TaskProofs | None:
+        """Return the proofs with which the call completes the task; None if it does not, or needs none.
+
+        Raises NotPrepared if they are not there: the call is undone, `prove` runs, and the call is repeated.
+        """
+        names = list_names(workflow, task) if task.status is TaskStatus.COMPLETED else ()
+        if not names:
+            return None
+        prepared = current_call().prepared
+        if not isinstance(prepared, TaskProofs) or set(prepared.names) != set(names):
+            raise NotPrepared
+        return prepared
+
+    def record(self, tx: Transaction, workflow: Workflow, task: Task, taken: TaskProofs) -> None:
+        """Record that the task was completed with these proofs, in the transaction that completes it."""
+        from deepwork.checks.models import Subject  # noqa: PLC0415
+
+        checks = self._get_checks(Path(workflow.repository_path or ""))
+        checks.record_uses(tx, Subject(TASK, task.id), taken.proofs)
+
+    def _renew_claim(
+        self, tx: Transaction, task_id: str, agent_id: str | None, claim_epoch: int | None
+    ) -> LockedTask:
+        """Lock the task as the call does; the agent waits for its answer, so that is a sign of life."""
+        with ClaimService(tx, self._presence) as claims:
+            return claims.lock_for_change(task_id, agent_id, claim_epoch)
+
+
+def list_names(workflow: Workflow, task: Task) -> tuple[str, ...]:
+    """Return the checks that a task must pass."""
+    if workflow.requirements is None and task.requirements is None:
+        return ()
+    return list_required_checks(workflow.requirements, task.requirements)
+
+
+def list_named_checks(plan: PlanRequirements | None, outlines: Iterable[Outline]) -> tuple[str, ...]:
+    """Return every check that a plan names, for itself or for one of its tasks."""
+    own = [name for outline in outlines if outline.requirements for name in outline.requirements.checks]
+    return tuple(dict.fromkeys([*(plan.checks if plan else ()), *own]))
+
+
+def require_checked_names(workflow: Workflow, names: tuple[str, ...]) -> None:
+    """Raise NotPrepared unless this call found that the base of the plan defines these checks."""
+    if names and current_call().prepared != NamedChecks(workflow.base_commit, names):
+        raise NotPrepared
+
+
+def _prove(
+    checks: CheckService, request: ProofRequest, slice_seconds: float, renew: Callable[[], None]
+) -> tuple[Proof, ...]:
+    """Wait for the proofs as long as the request says, and renew the claim before it can expire."""
+    deadline = time.monotonic() + (request.wait_seconds or 0)
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return checks.prove(replace(request, wait_seconds=max(0.0, min(left, slice_seconds))))
+        except GateClosed as closed:
+            is_over = left <= slice_seconds or not current_call().is_wanted()
+            if closed.code is not Code.CHECKS_RUNNING or is_over:
+                raise
+        renew()

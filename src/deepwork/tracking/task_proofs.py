@@ -1,0 +1,111 @@
+"""Proves that the checks of a tracked task pass, before it counts as a success."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepwork.database.transaction import Database, Transaction
+from deepwork.environment import build_child_environment
+from deepwork.errors import NotAllowed
+from deepwork.files.repositories import find_tree_root
+from deepwork.git.bases import find_base
+from deepwork.git.command import Git
+from deepwork.git.refs import find_head
+from deepwork.plans.requirements import TaskRequirements
+from deepwork.tracking.attribution_service import AttributionService
+from deepwork.tracking.models import TrackedTask, TrackedTaskStatus, TrackedWorkflow
+from deepwork.tracking.store import TrackStore
+from deepwork.tracking.watch_store import WatchStore
+
+if TYPE_CHECKING:  # imported by the first workflow that names a check
+    from deepwork.checks.models import Proof
+    from deepwork.checks.service import CheckService
+
+TRACKED_TASK = "tracked_task"
+"""The kind of subject that a tracked task is."""
+
+
+class TrackedTaskProver:
+    """Finds or makes the proofs that tracked workflows require of their tasks."""
+
+    def __init__(
+        self,
+        database: Database,
+        attribution: AttributionService,
+        project: Path,
+        get_checks: Callable[[], CheckService],
+    ) -> None:
+        self._database, self._attribution = database, attribution
+        self._project, self._get_checks = project, get_checks
+
+    def pin(self, workflow: TrackedWorkflow, names: Sequence[str]) -> TrackedWorkflow:
+        """Return the workflow with the commit that it starts at, and the checks that are defined there."""
+        head = find_head(self._open_git(self._project))
+        if names:
+            self._get_checks().require_defined(self._project, head.commit if head else None, names)
+        return replace(
+            workflow,
+            requirements=TaskRequirements(checks=tuple(dict.fromkeys(names))) if names else None,
+            base_commit=head.commit if head else None,
+            base_branch=head.branch if head else None,
+        )
+
+    def prove(self, task: TrackedTask, status: TrackedTaskStatus) -> tuple[Proof, ...]:
+        """Return the proofs with which a task counts as a success; raises GateClosed without them."""
+        if status is not TrackedTaskStatus.SUCCESS or not task.is_running:
+            return ()
+        with self._database.reading() as tx:
+            workflow = TrackStore(tx).get_workflow(task.workflow_id)
+            required = workflow.requirements
+            watch = WatchStore(tx).find_latest(task.id) if required else None
+        if required is None:
+            return ()
+        if watch is not None and watch.host != self._attribution.snapshots.host:
+            raise NotAllowed(
+                f"The checks of task {task.name!r} cannot run: its tree is on {watch.host}.",
+                suggestion="Complete it there.",
+                recoverable=True,
+            )
+        tree = Path(watch.tree_path) if watch else self._project
+        return self._prove(task, workflow, required.checks, tree, is_watched=watch is not None)
+
+    def record(self, tx: Transaction, task_id: str, proofs: Sequence[Proof]) -> None:
+        """Record that the task succeeded with these proofs, in the transaction that ends it."""
+        if proofs:
+            from deepwork.checks.models import Subject  # noqa: PLC0415
+
+            self._get_checks().record_uses(tx, Subject(TRACKED_TASK, task_id), proofs)
+
+    def _prove(
+        self,
+        task: TrackedTask,
+        workflow: TrackedWorkflow,
+        names: tuple[str, ...],
+        tree: Path,
+        *,
+        is_watched: bool,
+    ) -> tuple[Proof, ...]:
+        from deepwork.checks.models import ProofRequest, Subject  # noqa: PLC0415
+
+        base = self._find_base(workflow, tree)
+        changed = self._attribution.list_changed_paths(task.id, workflow.id, base) if is_watched else None
+        return self._get_checks().prove(
+            ProofRequest(Subject(TRACKED_TASK, task.id), tree, base, names, changed, workflow_id=workflow.id)
+        )
+
+    def _find_base(self, workflow: TrackedWorkflow, tree: Path) -> str:
+        start = workflow.base_commit or ""
+        if find_tree_root(tree) == find_tree_root(self._project):
+            return start
+        return find_base(self._open_git(tree), start, workflow.base_branch)
+
+    def _open_git(self, tree: Path) -> Git:
+        return Git(tree, environment=build_child_environment())
+
+
+def describe_proofs(proofs: Sequence[Proof]) -> dict[str, dict[str, str]]:
+    """Return the verdicts as they are stored in the result of the task; nothing if it needed none."""
+    return {"checks": {proof.check_name: proof.verdict.value for proof in proofs}} if proofs else {}

@@ -1,0 +1,400 @@
+"""A task is done only if the checks of its plan and its own pass, whatever its agent says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from application import Clock
+from checks.make import run_git, shell
+from deepwork.checks.models import Subject
+from deepwork.checks.store import ProofStore
+from gated_project import CHECK, GatedProject
+
+
+def plan(gated: GatedProject, *tasks: dict[str, Any], **of_plan: Any) -> tuple[str, dict[str, str]]:
+    """Create a plan, and return its id and those of its tasks, by name."""
+    id = gated.call("workflow_create", name="Login", source_type="prompt", source_content="It breaks.")["id"]
+    given = {"summary": "Fix it", "tasks": list(tasks) or [{"name": "fix"}], **of_plan}
+    gated.call("workflow_set_plan", id=id, plan=given)
+    return id, list_tasks(gated, id)
+
+
+def list_tasks(gated: GatedProject, id: str) -> dict[str, str]:
+    shown = gated.call("workflow_get", id=id, include_tasks=True)["tasks"]
+    return {task["name"]: task["id"] for task in shown}
+
+
+def get_status(gated: GatedProject, task: str) -> str:
+    status: str = gated.call("task_get", id=task)["status"]
+    return status
+
+
+def complete(gated: GatedProject, task: str, **more: Any) -> Any:
+    return gated.call("task_update_status", id=task, status="completed", outcome="Done.", **more)
+
+
+def test_a_task_that_says_done_stays_as_it_was_while_its_check_is_red(any_gated: GatedProject):
+    _, tasks = plan(any_gated, checks=["tests"])
+    any_gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+    before = any_gated.call("task_get", id=tasks["fix"])
+
+    error = any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_FAILED"
+    assert error["recoverable"] is True
+    [shown] = error["checks"]
+    assert (shown["name"], shown["verdict"]) == ("tests", "failed")
+    assert "there is no good" in shown["output"]
+    assert "attempt 1 of 3" in error["message"]
+    assert any_gated.call("task_get", id=tasks["fix"]) == before
+
+
+def test_a_task_is_completed_with_its_proofs_once_the_check_passes(any_gated: GatedProject):
+    _, tasks = plan(any_gated, checks=["tests"])
+    any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+    any_gated.fix()
+
+    answer = complete(any_gated, tasks["fix"])
+
+    assert answer["checks"] == {"tests": "passed"}
+    assert get_status(any_gated, tasks["fix"]) == "completed"
+    with any_gated.app.database.reading() as tx:
+        [proof] = ProofStore(tx).list_used_by(Subject("task", tasks["fix"]))
+    assert (proof.check_name, proof.verdict) == ("tests", "passed")
+
+
+def test_a_task_has_to_pass_its_own_checks_and_those_of_its_plan(gated: GatedProject):
+    gated.define(
+        f"checks:\n  tests: {{run: {CHECK}}}\n  lint: {{run: {shell('test -e clean')}}}\nguarded: []\n"
+    )
+    _, tasks = plan(gated, {"name": "fix", "checks": ["lint"]}, {"name": "write"}, checks=["tests"])
+    gated.fix()
+
+    complete_error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+    gated.write("clean", "")
+
+    assert [each["name"] for each in complete_error["checks"]] == ["lint"]
+    assert complete(gated, tasks["fix"])["checks"] == {"tests": "passed", "lint": "passed"}
+    assert complete(gated, tasks["write"])["checks"] == {"tests": "passed"}
+
+
+def test_a_plan_without_checks_is_completed_as_before(gated: GatedProject):
+    _, tasks = plan(gated)
+
+    answer = complete(gated, tasks["fix"])
+
+    assert "checks" not in answer
+    assert gated.count_runs() == 0
+
+
+def test_a_check_that_nobody_trusts_does_not_run(gated: GatedProject):
+    gated.define_check(shell("touch ran"), trust=False)
+    _, tasks = plan(gated, checks=["tests"])
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_NOT_TRUSTED"
+    assert "deepwork trust" in error["suggestion"]
+    assert not (gated.folder / "ran").exists()
+
+
+def test_a_check_is_defined_by_the_commit_at_which_the_plan_was_created(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+
+    gated.define(f"checks:\n  tests: {{run: {shell('true')}}}\n")
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_FAILED"
+
+
+@pytest.mark.parametrize(
+    ("of_task", "of_plan"), [({"checks": ["typo"]}, {}), ({}, {"checks": ["tests", "typo"]})]
+)
+def test_a_name_that_is_not_defined_is_refused_when_the_plan_is_set(
+    gated: GatedProject, of_task: dict[str, Any], of_plan: dict[str, Any]
+):
+    id = gated.call("workflow_create", name="x", source_type="prompt", source_content="x")["id"]
+
+    error = gated.refuse(
+        "workflow_set_plan", id=id, plan={"summary": "x", "tasks": [{"name": "fix"} | of_task], **of_plan}
+    )
+
+    assert error["code"] == "INVALID_INPUT"
+    assert "'typo'" in error["message"]
+    assert "Commit .deepwork/checks.yml" in error["suggestion"]
+    assert gated.call("workflow_get", id=id)["status"] == "planning"
+
+
+def test_names_are_checked_when_tasks_are_added_and_replaced(gated: GatedProject):
+    id, _ = plan(gated)
+
+    added = gated.refuse("workflow_add_task", workflow_id=id, task={"name": "b", "checks": ["typo"]})
+    replaced = gated.refuse(
+        "workflow_replan", workflow_id=id, reason="r", tasks=[{"name": "b", "checks": ["typo"]}]
+    )
+    gated.call("workflow_add_task", workflow_id=id, task={"name": "b", "checks": ["tests"]})
+
+    assert added["code"] == replaced["code"] == "INVALID_INPUT"
+    assert list(list_tasks(gated, id)) == ["fix", "b"]
+
+
+def test_naming_a_check_needs_a_repository_with_a_commit(gated: GatedProject, tmp_path: Path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    id = gated.call(
+        "workflow_create", name="x", source_type="prompt", source_content="x", repository_path=str(bare)
+    )["id"]
+
+    given = {"summary": "x", "tasks": [{"name": "a"}], "checks": ["tests"]}
+    error = gated.refuse("workflow_set_plan", id=id, plan=given)
+
+    assert error["code"] == "INVALID_INPUT"
+    assert "Commit .deepwork/checks.yml" in error["suggestion"]
+
+
+def test_a_repeated_key_returns_the_first_answer_and_runs_nothing(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+    gated.fix()
+
+    first = complete(gated, tasks["fix"], key="k")
+    (gated.folder / "good").unlink()
+    second = complete(gated, tasks["fix"], key="k")
+
+    assert first == second
+    assert gated.count_runs() == 1
+
+
+def test_reporting_done_again_does_not_run_the_check_again(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+    gated.fix()
+    complete(gated, tasks["fix"])
+    (gated.folder / "good").unlink()
+
+    complete(gated, tasks["fix"])
+
+    assert gated.count_runs() == 1
+
+
+def test_a_missing_outcome_is_reported_before_any_check_runs(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+
+    error = gated.refuse("task_update_status", id=tasks["fix"], status="completed")
+
+    assert error["code"] == "MISSING_OUTCOME"
+    assert gated.count_runs() == 0
+
+
+def test_failed_needs_no_proof_and_a_red_check_is_no_failed_attempt(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+    for _ in range(3):
+        gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    gated.call("task_update_status", id=tasks["fix"], status="failed", error="I cannot.")
+
+    assert gated.call("task_get", id=tasks["fix"])["failures"] == 1
+
+
+def test_an_agent_keeps_its_lease_while_its_checks_are_red(gated: GatedProject, clock: Clock):
+    agent = gated.call("agent_register", name="Ada", runtime="codex")["id"]
+    _, tasks = plan(gated, checks=["tests"])
+    gated.call("task_claim", task_id=tasks["fix"], agent_id=agent, start=True)
+
+    for _ in range(3):
+        clock.advance(seconds=60)
+        gated.close(
+            "task_update_status", id=tasks["fix"], status="completed", outcome="Done.", agent_id=agent
+        )
+
+    clock.advance(seconds=60)
+    gated.fix()
+    complete(gated, tasks["fix"], agent_id=agent)
+
+
+def test_only_the_holder_can_let_the_checks_of_a_task_run(gated: GatedProject):
+    agent = gated.call("agent_register", name="Ada", runtime="codex")["id"]
+    other = gated.call("agent_register", name="Bob", runtime="codex")["id"]
+    _, tasks = plan(gated, checks=["tests"])
+    gated.call("task_claim", task_id=tasks["fix"], agent_id=agent, start=True)
+
+    gated.refuse("task_update_status", id=tasks["fix"], status="completed", outcome="Done.", agent_id=other)
+
+    assert gated.count_runs() == 0
+
+
+# What a task must not change
+
+
+def test_a_task_that_changed_a_guarded_file_waits_for_a_person(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+    gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+    gated.fix()
+    gated.write("guarded/test_a.py", "assert True\n")
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_GUARDED"
+    assert get_status(gated, tasks["fix"]) == "in_progress"
+
+
+def test_changing_a_guarded_file_before_the_claim_does_not_hide_it(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+    gated.fix()
+    gated.write("guarded/test_a.py", "assert True\n")
+    gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_GUARDED"
+
+
+def test_changing_a_guarded_file_in_an_attempt_that_failed_does_not_hide_it(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+    gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+    gated.write("guarded/test_a.py", "assert True\n")
+    gated.call("task_update_status", id=tasks["fix"], status="failed", error="x")
+    gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+    gated.fix()
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_GUARDED"
+
+
+def test_a_task_of_a_plan_without_checks_does_not_hide_a_guarded_change(any_gated: GatedProject):
+    _, tasks = plan(any_gated, checks=["tests"])
+    _, helpers = plan(any_gated, {"name": "helper"})
+    any_gated.call("task_update_status", id=helpers["helper"], status="in_progress")
+    any_gated.write("guarded/test_a.py", "assert True\n")
+    complete(any_gated, helpers["helper"])
+    any_gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+    any_gated.fix()
+
+    error = any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_GUARDED"
+
+
+# A tree of its own
+
+
+def test_a_task_in_a_worktree_is_checked_there(gated: GatedProject):
+    id, tasks = plan(gated, checks=["tests"])
+    gated.call(
+        "workspace_create",
+        workflow_id=id,
+        path="../project-tree",
+        branch="fix",
+        task_ids=[tasks["fix"]],
+        create=True,
+    )
+    gated.fix()
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+    (gated.folder.parent / "project-tree/good").write_text("")
+
+    assert error["code"] == "CHECKS_FAILED"
+    assert complete(gated, tasks["fix"])["checks"] == {"tests": "passed"}
+
+
+def test_a_worktree_on_an_older_commit_does_not_choose_weaker_definitions(gated: GatedProject):
+    run_git(gated.folder, "branch", "weak", "HEAD")
+    gated.define(f"checks:\n  tests: {{run: {shell('test -e better')}}}\n")
+    id, tasks = plan(gated, checks=["tests"])
+    gated.call(
+        "workspace_create",
+        workflow_id=id,
+        path="../project-tree",
+        branch="fix",
+        base_branch="weak",
+        task_ids=[tasks["fix"]],
+        create=True,
+    )
+    (gated.folder.parent / "project-tree/good").write_text("")
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_FAILED"
+
+
+def test_a_folder_that_is_no_tree_of_the_repository_proves_nothing(gated: GatedProject, tmp_path: Path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "good").write_text("")
+    id, tasks = plan(gated, checks=["tests"])
+    gated.call("workspace_create", workflow_id=id, path=str(other), branch="x", task_ids=[tasks["fix"]])
+
+    error = gated.refuse("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "INVALID_STATE"
+    assert get_status(gated, tasks["fix"]) == "pending"
+
+
+# Ways around
+
+
+PERSON = {"caller": "human:ada"}
+
+
+def test_only_a_person_skips_a_task_that_has_to_pass_checks(gated: GatedProject):
+    _, tasks = plan(gated, checks=["tests"])
+
+    error = gated.refuse("task_update_status", id=tasks["fix"], status="skipped", outcome="no")
+    gated.call("task_update_status", id=tasks["fix"], status="skipped", outcome="no", **PERSON)
+
+    assert error["code"] == "UNAUTHORIZED"
+    assert "person" in error["suggestion"]
+
+
+def test_only_a_person_removes_a_task_with_checks_of_its_own(gated: GatedProject):
+    id, tasks = plan(
+        gated, {"name": "fix", "checks": ["tests"]}, {"name": "sign", "approval": "after"}, {"name": "c"}
+    )
+
+    for name in ("fix", "sign"):
+        assert (
+            gated.refuse("workflow_remove_task", workflow_id=id, task_id=tasks[name])["code"]
+            == "UNAUTHORIZED"
+        )
+    gated.call("workflow_remove_task", workflow_id=id, task_id=tasks["fix"], **PERSON)
+
+    assert "fix" not in list_tasks(gated, id)
+
+
+def test_only_a_person_replans_a_task_to_require_less(gated: GatedProject):
+    strict = {"name": "fix", "checks": ["tests"], "approval": "after"}
+    id, _ = plan(gated, strict)
+
+    error = gated.refuse("workflow_replan", workflow_id=id, reason="r", tasks=[{"name": "fix"}])
+    gated.call("workflow_replan", workflow_id=id, reason="r", tasks=[strict, {"name": "more"}])
+    gated.call("workflow_replan", workflow_id=id, reason="r", tasks=[{"name": "fix"}], **PERSON)
+
+    assert error["code"] == "UNAUTHORIZED"
+    assert list(list_tasks(gated, id)) == ["fix"]
+
+
+def test_only_a_person_completes_a_plan_whose_checked_tasks_are_open(any_gated: GatedProject):
+    whole, _ = plan(any_gated, checks=["tests"])
+    one, _ = plan(any_gated, {"name": "fix", "checks": ["tests"]})
+    free, _ = plan(any_gated)
+
+    for id in (whole, one):
+        error = any_gated.refuse("workflow_update_status", id=id, status="completed", force=True)
+        assert error["code"] == "UNAUTHORIZED"
+        any_gated.call("workflow_update_status", id=id, status="completed", force=True, **PERSON)
+    any_gated.call("workflow_update_status", id=free, status="completed", force=True)
+
+
+def test_an_old_plan_in_the_history_names_its_checks(gated: GatedProject):
+    id, _ = plan(gated, {"name": "fix", "checks": ["tests"]})
+    gated.call("workflow_replan", workflow_id=id, reason="r", tasks=[{"name": "x"}], **PERSON)
+
+    [change] = [
+        each
+        for each in gated.call("workflow_get", id=id, include_history=True)["history"]
+        if each["what"] == "replanned"
+    ]
+
+    assert change["old_tasks"][0]["checks"] == ["tests"]

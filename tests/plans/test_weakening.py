@@ -1,0 +1,101 @@
+"""What an agent may not take away from a plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from deepwork.budgets.models import Budget
+from deepwork.errors import NotAllowed
+from deepwork.plans.models import Outline
+from deepwork.plans.requirements import ApprovalTime, PlanRequirements, TaskRequirements
+from deepwork.plans.rules.weakening import require_same_strength
+from plans.make import make_outline, make_task
+
+STRICT = TaskRequirements(
+    checks=("tests", "lint"), approval=(ApprovalTime.AFTER,), budget=Budget(usd=5, minutes=30)
+)
+OLD = make_task("fix", requirements=STRICT, max_attempts=2)
+
+
+def replan(new: Outline, plan: PlanRequirements | None = None, *, is_by_person: bool = False) -> None:
+    require_same_strength([OLD], [new], plan, default_attempts=3, is_by_person=is_by_person)
+
+
+@pytest.mark.parametrize(
+    "stricter",
+    [
+        STRICT,
+        TaskRequirements(
+            ("more", "lint", "tests"), tuple(ApprovalTime), Budget(usd=1, tokens=9, minutes=30), None
+        ),
+    ],
+)
+def test_a_replan_may_require_as_much_or_more(stricter: TaskRequirements):
+    replan(make_outline("fix ", requirements=stricter, max_attempts=2))
+
+
+@pytest.mark.parametrize(
+    ("new", "problem"),
+    [
+        (make_outline("other", requirements=STRICT, max_attempts=2), "drops its check tests"),
+        (make_outline("fix", max_attempts=2), "drops its check tests and drops its check lint"),
+        (
+            make_outline(
+                "fix", requirements=TaskRequirements(("lint", "tests"), (), STRICT.budget), max_attempts=2
+            ),
+            "drops its approval after",
+        ),
+        (
+            make_outline(
+                "fix",
+                requirements=TaskRequirements(STRICT.checks, STRICT.approval, Budget(usd=5)),
+                max_attempts=2,
+            ),
+            "raises its budget",
+        ),
+        (
+            make_outline(
+                "fix",
+                requirements=TaskRequirements(STRICT.checks, STRICT.approval, Budget(usd=6, minutes=30)),
+                max_attempts=2,
+            ),
+            "raises its budget",
+        ),
+        (
+            make_outline(
+                "fix",
+                requirements=TaskRequirements(STRICT.checks, STRICT.approval, STRICT.budget, "none"),
+                max_attempts=2,
+            ),
+            "lets it change nothing",
+        ),
+        (make_outline("fix", requirements=STRICT), "raises its max_attempts"),
+        (make_outline("fix", requirements=STRICT, max_attempts=4), "raises its max_attempts"),
+    ],
+)
+def test_a_replan_that_requires_less_needs_a_person(new: Outline, problem: str):
+    with pytest.raises(NotAllowed, match=problem) as refused:
+        replan(new)
+    replan(new, is_by_person=True)
+
+    assert refused.value.code == "UNAUTHORIZED"
+    assert refused.value.recoverable
+
+
+def test_a_plan_that_requires_nothing_is_replanned_as_before():
+    free = make_task("fix", max_attempts=1)
+
+    require_same_strength(
+        [free], [make_outline("fix", max_attempts=9)], None, default_attempts=3, is_by_person=False
+    )
+
+
+def test_the_attempts_of_a_task_in_a_checked_plan_are_not_raised():
+    free = make_task("fix", max_attempts=1)
+    checked = PlanRequirements(checks=("tests",))
+
+    require_same_strength([free], [], checked, default_attempts=3, is_by_person=False)
+    with pytest.raises(NotAllowed, match="max_attempts"):
+        require_same_strength(
+            [free], [make_outline("fix", max_attempts=9)], checked, default_attempts=3, is_by_person=False
+        )

@@ -614,6 +614,7 @@ ALTER TABLE plan_tasks ADD COLUMN waits_for TEXT;
 CREATE INDEX plan_tasks_waiting ON plan_tasks (workflow_id, waits_for) WHERE waits_for IS NOT NULL;
 ALTER TABLE plan_tasks ADD COLUMN active_ms BIGINT DEFAULT '0' NOT NULL;
 ALTER TABLE plan_tasks ADD COLUMN active_since BIGINT;
+CREATE INDEX plan_tasks_active ON plan_tasks (workflow_id, active_since) WHERE active_since IS NOT NULL;
 ALTER TABLE tracked_workflows ADD COLUMN requirements TEXT;
 ALTER TABLE tracked_workflows ADD COLUMN base_commit TEXT;
 ALTER TABLE tracked_workflows ADD COLUMN base_branch TEXT;

@@ -500,6 +500,7 @@ CREATE TABLE store_identity (
 	mark TEXT NOT NULL
 );
 CREATE INDEX plan_tasks_waiting ON plan_tasks (workflow_id, waits_for) WHERE waits_for IS NOT NULL;
+CREATE INDEX plan_tasks_active ON plan_tasks (workflow_id, active_since) WHERE active_since IS NOT NULL;
 CREATE TABLE proofs (
 	id TEXT NOT NULL, 
 	check_name TEXT NOT NULL, 

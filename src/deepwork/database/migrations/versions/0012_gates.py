@@ -34,6 +34,13 @@ def _add_requirements() -> None:
     # How long it was claimed or running, and since when it is: minutes bind without any report.
     op.add_column("plan_tasks", sa.Column("active_ms", sa.BigInteger, nullable=False, server_default="0"))
     op.add_column("plan_tasks", sa.Column("active_since", sa.BigInteger))
+    op.create_index(
+        "plan_tasks_active",
+        "plan_tasks",
+        ["workflow_id", "active_since"],
+        sqlite_where=sa.text("active_since IS NOT NULL"),
+        postgresql_where=sa.text("active_since IS NOT NULL"),
+    )
     op.add_column("tracked_workflows", sa.Column("requirements", sa.Text))
     op.add_column("tracked_workflows", sa.Column("base_commit", sa.Text))
     op.add_column("tracked_workflows", sa.Column("base_branch", sa.Text))

@@ -6,7 +6,7 @@ several agents are locked in the order of their ids. That rules out deadlocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,13 +18,13 @@ from deepwork.agents.store import AgentStore
 from deepwork.call import current_call, is_person, may_change_of_others
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
+from deepwork.plans.admission import Admission
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import (
     CheckpointType,
     FileConflicts,
     PlanEvent,
     PlanStatus,
-    RelatedTask,
     Task,
     TaskStatus,
     Workflow,
@@ -39,12 +39,8 @@ from deepwork.plans.rules.claim_errors import (
     build_released_error,
     build_stale_claim_error,
 )
-from deepwork.plans.rules.file_overlaps import (
-    ActiveTask,
-    build_path_query,
-    find_overlapping,
-    list_shared_files,
-)
+from deepwork.plans.rules.claim_warnings import MAX_NAMED, format_names, list_warnings
+from deepwork.plans.rules.file_overlaps import ActiveTask, build_path_query, find_overlapping
 from deepwork.plans.rules.transitions import build_paused_error, derive_released_status, describe_pause
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
@@ -53,7 +49,6 @@ from deepwork.plans.stores.queue_store import QueueStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.records import copy_with
 
-_MAX_NAMED = 3
 _START = 'task_update_status(status="in_progress") when you start'
 
 
@@ -169,8 +164,8 @@ class ClaimService:
 
     def reclaim_expired(self, workflow: Workflow) -> None:
         """Requeue every task of the workflow whose lease expired, each with a recovery checkpoint."""
-        for task_id, loser in self._queue.list_expired_claims(workflow.id):
-            self._reclaim_task(workflow, self._tasks.get_for_update(task_id), loser)
+        for task_id, loser, until in self._queue.list_expired_claims(workflow.id):
+            self._reclaim_task(workflow, self._tasks.get_for_update(task_id), loser, until)
 
     def release_all(self, workflow: Workflow, reason: str) -> None:
         """End every claim of a workflow that is over."""
@@ -218,7 +213,7 @@ class ClaimService:
         if actor and own is not None and holder is None and not is_late:
             self._leases.forget_loss(task_id, actor.id)
         if lease and lease.who and holder is None and not is_checkpoint:
-            task = self._reclaim_task(workflow, task, lease.who)
+            task = self._reclaim_task(workflow, task, lease.who, lease.until)
         return LockedTask(workflow, task, actor, holder, was_last_holder=own is not None, is_late=is_late)
 
     def claim_on_start(self, work: LockedTask, status: TaskStatus) -> Task:
@@ -231,17 +226,17 @@ class ClaimService:
         task, agent = work.task, work.actor
         if work.workflow.status is PlanStatus.PAUSED and task.status is not status:
             raise build_paused_error(task, work.workflow, self._plans.find_pause(work.workflow.id))
-        if agent is None or work.holder is not None:
+        if work.holder is not None:
+            return task
+        if not is_person(self._tx.caller) and (over := self._find_budget_refusal(work.workflow, task)):
+            raise _build_start_error(task, over)
+        if agent is None:
             return task
         if work.was_last_holder:
             lease = self._leases.resume(task.id, agent.id)
             return self._assign(task, agent, lease or self._leases.take(task.id, agent.id))
         if refusal := self._find_refusal(work.workflow, task, self._find_active_tasks(work.workflow, task)):
-            raise NotAllowed(
-                f"Task {task.name!r} cannot be started now. {refusal.message}",
-                suggestion="Find a task with {tool:workflow_next_tasks} and claim it with {tool:task_claim}.",
-                recoverable=True,
-            )
+            raise _build_start_error(task, refusal)
         return self._assign(task, agent, self._leases.take(task.id, agent.id))
 
     def end_claim(self, task: Task) -> None:
@@ -300,18 +295,22 @@ class ClaimService:
             return _build_refusal(
                 "workflow", f"{self._describe_status(workflow)} Its tasks cannot be claimed."
             )
-        open_ones, count = self._tasks.list_open_dependencies(task, _MAX_NAMED)
+        open_ones, count = self._tasks.list_open_dependencies(task, MAX_NAMED)
         if count:
-            return _build_refusal("blocked", f"It waits for {_format_names(open_ones, count)}.")
+            return _build_refusal("blocked", f"It waits for {format_names(open_ones, count)}.")
         if others.count >= workflow.max_parallel_tasks:
             running = "1 task is" if others.count == 1 else f"{others.count} tasks are"
             limit = workflow.max_parallel_tasks
             return _build_refusal("limit", f"{running} active and the workflow's limit is {limit}.")
         if others.overlapping and workflow.file_conflicts is FileConflicts.REFUSE:
-            names = _format_names(others.overlapping, len(others.overlapping))
+            names = format_names(others.overlapping, len(others.overlapping))
             message = f"Its files overlap with those of {names}."
             return _build_refusal("files", message, conflicts_with=[other.id for other in others.overlapping])
-        return None
+        return self._find_budget_refusal(workflow, task)
+
+    def _find_budget_refusal(self, workflow: Workflow, task: Task) -> Claimed | None:
+        refusal = Admission(self._tx, workflow, is_claim=True).find_refusal(task)
+        return _build_refusal(refusal.reason, refusal.message) if refusal else None
 
     def _describe_status(self, workflow: Workflow) -> str:
         if workflow.status is PlanStatus.PAUSED:
@@ -327,7 +326,7 @@ class ClaimService:
         return _build_grant(
             lease,
             assigned,
-            warning=" ".join(_list_warnings(task, conflicts)) or None,
+            warning=" ".join(list_warnings(task, conflicts)) or None,
             conflicts_with=[other.id for other in conflicts] or None,
         )
 
@@ -349,7 +348,7 @@ class ClaimService:
         self._save_agent(agent, said=AgentStatus.BUSY, current_task_id=task.id)
         return saved
 
-    def _reclaim_task(self, workflow: Workflow, task: Task, loser: str | None) -> Task:
+    def _reclaim_task(self, workflow: Workflow, task: Task, loser: str | None, until: int) -> Task:
         self._leases.release_as_lost(task.id, loser)
         checkpoint = CheckpointStore(self._tx).add(
             task,
@@ -359,12 +358,22 @@ class ClaimService:
             detail={"lost_by": loser, "status_before": task.status.value, "attempts": task.attempts},
         )
         PlanRecorder(self._tx).emit_checkpoint_event(task, checkpoint)
-        return self._requeue(workflow, self._tasks.get(task.id), LEASE_EXPIRED, by_whom=self._tx.caller)
+        return self._requeue(
+            workflow, self._tasks.get(task.id), LEASE_EXPIRED, by_whom=self._tx.caller, lease_end=until
+        )
 
-    def _requeue(self, workflow: Workflow, task: Task, reason: str, *, by_whom: str) -> Task:
+    def _requeue(
+        self, workflow: Workflow, task: Task, reason: str, *, by_whom: str, lease_end: int | None = None
+    ) -> Task:
+        """Free the task; the time of a silent agent counts until its lease ended, not until that was seen."""
         status = task.status if workflow.status.is_final else derive_released_status(task.status)
         return PlanRecorder(self._tx, by_whom).save_task(
-            task, copy_with(task, status=status, claimed_by=None), reason, event=PlanEvent.TASK_RELEASED
+            task,
+            copy_with(task, status=status, claimed_by=None),
+            reason,
+            event=PlanEvent.TASK_RELEASED,
+            workflow=workflow,
+            ended_at=_limit_to_now(lease_end, task, self._tx.now),
         )
 
     def _update_agent_after_release(self, agent: Agent) -> None:
@@ -391,22 +400,25 @@ class ClaimService:
         return held[actor_id] if actor_id else None
 
 
+def _limit_to_now(lease_end: int | None, task: Task, now: int) -> int | None:
+    """Return the end of a lease, unless it says nothing: it was ended early, or the clock was set back."""
+    return lease_end if lease_end and (task.active_since or 0) < lease_end < now else None
+
+
+def _build_start_error(task: Task, refusal: Claimed) -> NotAllowed:
+    return NotAllowed(
+        f"Task {task.name!r} cannot be started now. {refusal.message}",
+        suggestion="Find a task with {tool:workflow_next_tasks} and claim it with {tool:task_claim}.",
+        recoverable=True,
+    )
+
+
 def _require_unfinished(task: Task) -> None:
     if task.status.is_done:
         raise NotAllowed(
             f"Task {task.name!r} is {task.status} and cannot be claimed.",
             suggestion="Find tasks that can start now with {tool:workflow_next_tasks}.",
         )
-
-
-def _list_warnings(task: Task, conflicts: Sequence[ActiveTask]) -> Iterator[str]:
-    if conflicts:
-        theirs = tuple(name for other in conflicts for name in other.files)
-        shared = list_shared_files(task.files, theirs)
-        names = _format_names(conflicts, len(conflicts))
-        yield f"Its files overlap with those of {names}: {_format_first(shared)}."
-    if task.status.is_running:
-        yield f"It was {task.status} without a claim: someone may be working on it."
 
 
 def _build_grant(lease: Lease | None, task: Task, **more: Any) -> Claimed:
@@ -423,12 +435,3 @@ def _build_grant(lease: Lease | None, task: Task, **more: Any) -> Claimed:
 
 def _build_refusal(reason: RefusalReason, message: str, **more: Any) -> Claimed:
     return Claimed(success=False, reason=reason, message=message, **more)
-
-
-def _format_names(tasks: Sequence[RelatedTask | ActiveTask], count: int) -> str:
-    return _format_first([repr(task.name) for task in tasks[:_MAX_NAMED]], count)
-
-
-def _format_first(names: Sequence[str], count: int | None = None) -> str:
-    more = (len(names) if count is None else count) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

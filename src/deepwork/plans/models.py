@@ -177,6 +177,10 @@ class Task:
     requirements: TaskRequirements | None = None
     waits_for: str | None = None
     """`approval` while its work is done and a person has not decided about it."""
+    active_ms: int = 0
+    """How long it was claimed or running, without the time that goes on."""
+    active_since: int | None = None
+    """Since when it is claimed or running."""
 
     @property
     def waits_for_person(self) -> bool:

@@ -57,6 +57,7 @@ class AvailableTask(Answer):
 class AvailableTasks(Answer):
     tasks: list[AvailableTask]
     total_available: int
+    reason: str | None = None
 
 
 class BlockedTask(Answer):
@@ -83,3 +84,5 @@ class ProgressView(Answer):
     parallel_groups_total: int | None = None
     estimated_remaining: int
     estimated_remaining_ms: int | None = None
+    reason: str | None = None
+    """Why no task is handed out, whichever is ready."""

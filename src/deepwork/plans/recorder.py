@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.answers import Answer
 from deepwork.database.transaction import Transaction
+from deepwork.plans.active_minutes import record_active_time
 from deepwork.plans.models import Checkpoint, PlanChange, PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.responses import CheckpointView, PlanTaskView, PlanView
+from deepwork.plans.rules.active_time import count_active_time
 from deepwork.plans.rules.transitions import derive_workflow_status
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -52,10 +54,19 @@ class PlanRecorder:
         reason: str | None = None,
         *,
         event: PlanEvent = PlanEvent.TASK_UPDATED,
+        workflow: Workflow | None = None,
+        ended_at: int | None = None,
     ) -> Task:
-        """Save a changed task; a change of status, or another event than `updated`, is in the history."""
+        """Save a changed task; a change of status, or another event than `updated`, is in the history.
+
+        Pass the `workflow` if the change can end the time for which the task is active, and `ended_at` if
+        that was not now.
+        """
+        after = count_active_time(before, after, ended_at or self._tx.now)
         after = copy_with(after, updated_at=self._tx.now)
         TaskStore(self._tx).save(before, after)
+        if workflow and before.active_since is not None and after.active_since is None:
+            record_active_time(self._tx, workflow, before, after)
         what = event.value.removeprefix("plan_task:")
         if before.status != after.status or event is not PlanEvent.TASK_UPDATED:
             self.record_history(

@@ -21,7 +21,18 @@ from deepwork.plans.models import (
 )
 from deepwork.text_budget.lines import truncate_to_line
 
-RefusalReason = Literal["claimed", "blocked", "limit", "workflow", "files", "offline", "attempts"]
+RefusalReason = Literal[
+    "claimed",
+    "blocked",
+    "limit",
+    "workflow",
+    "files",
+    "offline",
+    "attempts",
+    "approval",
+    "budget",
+    "review_backlog",
+]
 
 
 class WorkflowCreated(Answer):
@@ -291,6 +302,7 @@ class CheckpointAdded(Answer):
     sequence: int
     late: bool | None = None
     """True if a former holder of the task added it."""
+    warning: str | None = None
     notices: list[NoticeView] | None = None
 
 

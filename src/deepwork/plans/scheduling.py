@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from deepwork.agents.models import Agent
 from deepwork.agents.store import AgentStore
+from deepwork.budgets.models import Refusal
 from deepwork.database.transaction import Transaction
+from deepwork.plans.admission import Admission
 from deepwork.plans.models import FileConflicts, PlanStatus, Task, TaskStatus, Workflow
 from deepwork.plans.queue_responses import (
     AvailableTask,
@@ -85,11 +87,16 @@ class Scheduler:
     def _find_startable(self, workflow: Workflow, *, include_failed: bool, limit: int) -> _Startable:
         levels = Levels(self._tasks.count_by_status(workflow.id))
         running, expired = self.list_active(workflow.id)
-        # More tasks than requested are read only if file conflicts may reorder them.
-        most = max(limit, _MAX_CONSIDERED) if any(task.files for task in running) else limit
+        admission = Admission(self._tx, workflow)
+        # More tasks than requested are read only if file conflicts or budgets may change the choice.
+        is_choice = admission.has_limits or any(task.files for task in running)
+        most = max(limit, _MAX_CONSIDERED) if is_choice else limit
         considered, total = self.list_ready(
             workflow, levels, expired, include_failed=include_failed, max_considered=most
         )
+        refusals = admission.find_refusals(considered)
+        considered = [task for task in considered if task.id not in refusals]
+        total = total - len(refusals) if considered else 0
         conflicts = _find_conflicts(workflow, considered, running)
         free = len(considered) - len(conflicts) if conflicts else total
         return _Startable(
@@ -100,9 +107,12 @@ class Scheduler:
             total=total,
             free=free,
             room=recommend_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running)),
+            refusal=next(iter(refusals.values()), None),
         )
 
     def _explain_empty_list(self, workflow: Workflow, found: _Startable, waiting: Sequence[str]) -> str:
+        if found.refusal and workflow.status.hands_out_tasks:
+            return found.refusal.message
         if waiting and workflow.status.hands_out_tasks and not found.running:
             return _explain_missing_attempts(waiting)
         if workflow.status is PlanStatus.PAUSED:
@@ -125,6 +135,9 @@ class Scheduler:
         blocked = self._tasks.list_blocked(workflow.id, levels.free, limit) if waiting else []
         names = self._queue.list_blocker_names(blocked, _MAX_NAMES_PER_TASK)
         groups, groups_total = self._queue.list_groups(workflow.id, _MAX_GROUPS)
+        admission = Admission(self._tx, workflow)
+        is_limited = admission.has_limits and workflow.status.hands_out_tasks
+        refusal = admission.find_plan_refusal() if is_limited else None
         return ProgressView(
             total_tasks=levels.total,
             by_status=levels.by_status,
@@ -136,6 +149,7 @@ class Scheduler:
             parallel_groups_total=groups_total if groups_total > len(groups) else None,
             estimated_remaining=levels.remaining,
             estimated_remaining_ms=_estimate_remaining_ms(workflow, levels.remaining),
+            reason=refusal.message if refusal else None,
         )
 
     def list_available(self, agent: Agent, workflow: Workflow | None, limit: int) -> AvailableTasks:
@@ -146,10 +160,24 @@ class Scheduler:
             found, total = self._find_available_in(workflow, frozenset(agent.capabilities))
         else:
             found, total = [], 0
-        found.sort(key=lambda offer: (offer.at_limit, bool(offer.conflicts_with)))
+        refusals = self._find_refusals(found, workflow)
+        allowed = [offer for offer in found if offer.task.id not in refusals]
+        allowed.sort(key=lambda offer: (offer.at_limit, bool(offer.conflicts_with)))
+        refusal = next(iter(refusals.values()), None)
         return AvailableTasks(
-            tasks=[_build_available_task(offer) for offer in found[:limit]], total_available=total
+            tasks=[_build_available_task(offer) for offer in allowed[:limit]],
+            total_available=total - len(refusals) if allowed else 0,
+            reason=refusal.message if refusal and not allowed else None,
         )
+
+    def _find_refusals(self, offers: Sequence[_Offer], workflow: Workflow | None) -> dict[str, Refusal]:
+        """Return why tasks cannot be handed out, by their ids."""
+        tasks = _group_by_workflow(offer.task for offer in offers)
+        plans = {workflow.id: workflow} if workflow else PlanStore(self._tx).find_by_ids(list(tasks))
+        found: dict[str, Refusal] = {}
+        for id, wanted in tasks.items():
+            found |= Admission(self._tx, plans[id]).find_refusals(wanted)
+        return found
 
     def _find_available_anywhere(self, capabilities: frozenset[str], limit: int) -> tuple[list[_Offer], int]:
         """Search all workflows with one query, since there may be thousands of them."""
@@ -265,6 +293,8 @@ class _Startable:
     """How many have no such conflict."""
     room: int
     """How many should start now."""
+    refusal: Refusal | None
+    """Why a task that waits for no other cannot start."""
 
     def can_run_beside_others(self, task: Task) -> bool:
         return self.room + len(self.running) > 1 and task.id not in self.conflicts

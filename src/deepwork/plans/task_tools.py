@@ -51,6 +51,7 @@ from deepwork.plans.task_endings import build_status_answer
 from deepwork.plans.task_presets import TASK_PRESETS
 from deepwork.plans.task_proofs import TaskProofs, TaskProver
 from deepwork.plans.task_relations import load_task_relations
+from deepwork.plans.usage_reports import record_checkpoint_usage, record_result_usage
 from deepwork.records import copy_with
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Id, Limit200, Limit1000, Text, check_object
@@ -177,8 +178,10 @@ class TaskTools:
                 self._prover.record(tx, workflow, moved, proofs)
             if moved.status is TaskStatus.COMPLETED and self._workspaces:
                 self._workspaces.finish_task(tx, work.workflow, moved)
+            warning = record_result_usage(tx, workflow, moved, work.actor.id if work.actor else None)
             verdicts = proofs.verdicts if proofs else None
-            return build_status_answer(tx, workflow, moved.status, _carry_notices(tx, work), verdicts)
+            answer = build_status_answer(tx, workflow, moved.status, _carry_notices(tx, work), verdicts)
+            return answer.model_copy({"warning": warning}) if warning else answer
 
     def _prove_checks(
         self, id: str, agent_id: AgentId = None, claim_epoch: ClaimEpoch = None, **_: Any
@@ -223,7 +226,7 @@ class TaskTools:
                 claims.end_claim(task)
                 planned = copy_with(planned, claimed_by=None, finished_at=None)
                 notify_of_replan(tx, task, work.holder, reason)
-            self._create_recorder(tx, work).save_task(task, planned, reason)
+            self._create_recorder(tx, work).save_task(task, planned, reason, workflow=work.workflow)
             return Replan(checkpoint_id=checkpoint_id)
 
     @tool("work", acts_as="agent_id")
@@ -250,10 +253,12 @@ class TaskTools:
                 agent_id=work.actor.id if work.actor else None,
             )
             PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
+            warning = record_checkpoint_usage(tx, work.workflow, work.task, checkpoint)
             return CheckpointAdded(
                 id=checkpoint.id,
                 sequence=checkpoint.sequence,
                 late=work.is_late or None,
+                warning=warning,
                 notices=_carry_notices(tx, work),
             )
 
@@ -383,7 +388,7 @@ class TaskTools:
             claims.end_claim(before)
             changed = copy_with(changed, claimed_by=None)
         recorder = self._create_recorder(tx, work)
-        recorder.save_task(before, changed, reason)
+        recorder.save_task(before, changed, reason, workflow=work.workflow)
         if text := "\n".join(filter(None, [changed.outcome, changed.error] if is_over else [])):
             SearchStore(tx).add([SearchEntry(changed.id, changed.workflow_id, f"{changed.name}\n{text}")])
         workflow = work.workflow

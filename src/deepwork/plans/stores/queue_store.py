@@ -92,15 +92,15 @@ class QueueStore:
         ids, count = _read_ids_and_count(row or {})
         return self._list_files(ids) if ids else [], count
 
-    def list_expired_claims(self, workflow_id: str) -> list[tuple[str, str | None]]:
-        """Return the claimed tasks whose lease has expired, with their last holders; locks these leases."""
+    def list_expired_claims(self, workflow_id: str) -> list[tuple[str, str | None, int]]:
+        """Return the claimed tasks whose lease has expired, their last holders and their ends; locks them."""
         sql = f"""
-            SELECT what, who FROM leases
+            SELECT what, who, until FROM leases
              WHERE what IN (SELECT id FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL)
                AND (who IS NULL OR {HAS_RUN_OUT}) ORDER BY what{self._tx.free_rows}
         """
         rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
-        return [(row["what"], row["who"]) for row in rows]
+        return [(row["what"], row["who"], row["until"]) for row in rows]
 
     # Ready tasks
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from approvals.authenticator import ORIGIN, Authenticator
 from deepwork.approvals.credential_store import CredentialStore
 from deepwork.approvals.credentials import Credential
+from deepwork.approvals.enrollment import create_registration_challenge
 from deepwork.approvals.passphrase import Cost, hash_passphrase
 from deepwork.approvals.person_proof import CheckedProof, PersonProofs
 from deepwork.call import Call, GivenProof
 from deepwork.server.application import Application
+from deepwork.server.invocation import invoke
 from deepwork.trust.models import Proof
 
 PASSPHRASE = "correct horse battery staple"
@@ -41,6 +45,27 @@ class Person:
     app: Application
     caller: str = "human:ada"
 
-    def check(self, passphrase: str = "", challenge: str = CHALLENGE) -> CheckedProof:
-        call = Call(self.caller, "approve", proof=GivenProof(passphrase))
+    def check(
+        self, passphrase: str = "", challenge: str = CHALLENGE, assertion: dict[str, Any] | None = None
+    ) -> CheckedProof:
+        """Check what the person sends along with a decision."""
+        call = Call(self.caller, "approve", proof=GivenProof(passphrase, assertion, ORIGIN))
         return PersonProofs(self.app.database).check(call, challenge)
+
+    def act(self, action: str, proof: GivenProof | None = None, **given: Any) -> Any:
+        """Enroll or lower a proof."""
+        spec = self.app.person_actions[action]
+        return invoke(self.app.database, spec, given, Call(self.caller, action, proof=proof))
+
+    def enroll_passkey(
+        self, passkey: Authenticator, proof: GivenProof | None = None, challenge: str | None = None
+    ) -> Any:
+        """Create a passkey as the page does, and enroll it."""
+        challenge = challenge or self.create_challenge()
+        credential = passkey.register(challenge.encode())
+        given = {"name": "laptop", "credential": credential, "challenge": challenge}
+        return self.act("enroll_passkey", proof or GivenProof(origin=ORIGIN), **given)
+
+    def create_challenge(self) -> str:
+        with self.app.database.reading() as tx:
+            return create_registration_challenge(tx)

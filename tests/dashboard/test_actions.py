@@ -19,8 +19,11 @@ from deepwork.server.http.asgi import list_actions
 ACTIONS = [
     "abandon_task",
     "abort_workflow",
+    "enroll_passkey",
+    "enroll_passphrase",
     "grant_round",
     "log_milestone",
+    "lower_proof",
     "message_send",
     "pass_step",
     "resolve_issue",

@@ -43,6 +43,17 @@ def hash_passphrase(passphrase: str, cost: Cost = USUAL_COST) -> dict[str, Any]:
     return {**asdict(cost), "salt": b64encode(salt).decode(), "hash": b64encode(found).decode()}
 
 
+def require_verifier(data: Mapping[str, Any]) -> None:
+    """Raise InvalidInput unless these are the salt and the hash of a passphrase."""
+    try:
+        Cost(int(data["n"]), int(data["r"]), int(data["p"]))
+        is_valid = len(b64decode(data["salt"])) == _SALT_BYTES and len(b64decode(data["hash"])) == _HASH_BYTES
+    except (KeyError, TypeError, ValueError):
+        is_valid = False
+    if not is_valid or len(data) != 5:
+        raise InvalidInput("`verifier` is not the hash of a passphrase.")
+
+
 def matches_passphrase(passphrase: str, data: Mapping[str, Any]) -> bool:
     """Compare a passphrase with its stored hash, in constant time."""
     if not passphrase or len(passphrase) > MAX_LENGTH:

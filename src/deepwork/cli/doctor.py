@@ -80,6 +80,7 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
             yield f"config.yml has an unknown key {key!r}. Remove it or correct its spelling."
         yield from _find_tool_problems(settings)
     yield from _find_trust_problems(settings)
+    yield from _find_user_problems()
     if _get_git_version(settings.project_root) is None:
         yield "git was not found. Install it, or put it on the PATH."
     if not os.access(settings.project_root, os.W_OK):
@@ -143,6 +144,18 @@ def _find_trust_problems(settings: Settings) -> Iterator[str]:
         open_trust_store().load()
     except DeepworkError as error:
         yield f"{error.message} {error.suggestion}"
+
+
+def _find_user_problems() -> Iterator[str]:
+    """Find what is wrong with this user's own settings and proofs."""
+    from deepwork.approvals.credential_file import CredentialFile
+    from deepwork.user_settings import load_user_settings
+
+    for load in (load_user_settings, CredentialFile().load):
+        try:
+            load()
+        except DeepworkError as error:
+            yield f"{error.message} {error.suggestion}"
 
 
 def _find_tool_problems(settings: Settings) -> Iterator[str]:

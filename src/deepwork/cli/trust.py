@@ -5,19 +5,25 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import click
 
 from deepwork.cli.framework.options import json_option, load_command_settings, project_option, resolve_project
 from deepwork.cli.framework.output import print_answer, to_printable
+from deepwork.cli.framework.proofs import passphrase_option
 from deepwork.config import Settings, list_acting_settings
-from deepwork.errors import NotAllowed
+from deepwork.errors import NotAllowed, StorageError
 from deepwork.timestamps import format_timestamp
 from deepwork.trust.models import Kind, Proof
 from deepwork.trust.policy import list_untrusted, open_trust_store
+
+if TYPE_CHECKING:
+    from deepwork.server.application import Application
 
 _SECRET_PARAMETERS = {
     "password",
@@ -32,22 +38,25 @@ _SECRET_PARAMETERS = {
 @click.option("--yes", is_flag=True, help="Do not ask, for scripts.")
 @click.option("--list", "mode", flag_value="list", help="List all projects in which you trust something.")
 @click.option("--revoke", "mode", flag_value="revoke", help="Trust nothing in this project any more.")
+@passphrase_option
 @project_option
 @json_option
-def trust(yes: bool, mode: str | None, path: str, as_json: bool) -> None:
+def trust(yes: bool, mode: str | None, passphrase_stdin: bool, path: str, as_json: bool) -> None:
     """Trust the settings of a project that can open a port, name a server or a folder, or start a program.
 
-    They are ignored until then. If one of them changes later, it is ignored until you run this again.
+    They are ignored until then. If one of them changes later, it is ignored until you run this again. It
+    takes the same proof as approvals; --yes is proof enough only where a token is.
     """
     if mode == "list":
         _print_projects(as_json=as_json)
     elif mode == "revoke":
         _revoke(path, as_json=as_json)
     else:
-        _trust_project(load_command_settings(path, quiet=True), yes=yes, as_json=as_json)
+        settings = load_command_settings(path, quiet=True)
+        _trust_project(settings, yes=yes, passphrase_stdin=passphrase_stdin, as_json=as_json)
 
 
-def _trust_project(settings: Settings, *, yes: bool, as_json: bool) -> None:
+def _trust_project(settings: Settings, *, yes: bool, passphrase_stdin: bool, as_json: bool) -> None:
     project, definitions = settings.repository_root, list_acting_settings(settings.project_root)
     untrusted = list_untrusted(project, Kind.CONFIG, definitions)
     rows = [
@@ -57,7 +66,7 @@ def _trust_project(settings: Settings, *, yes: bool, as_json: bool) -> None:
     if not as_json:
         _print_definitions(project, rows)
     if untrusted:
-        proof = _obtain_proof(yes=yes)
+        proof = _obtain_proof(settings, untrusted, yes=yes, passphrase_stdin=passphrase_stdin)
         now = format_timestamp(time.time_ns() // 1_000_000)
         open_trust_store().pin(project, Kind.CONFIG, definitions, proof=proof, trusted_at=now)
     if as_json:
@@ -80,10 +89,18 @@ def _print_definitions(project: Path, rows: list[dict[str, Any]]) -> None:
         print("You trust all of this already.")
 
 
-def _obtain_proof(*, yes: bool) -> Proof:
-    """Let a person confirm; the one place that decides what counts as a proof that it was a person."""
-    if yes:
-        return Proof.TOKEN
+def _obtain_proof(
+    settings: Settings, untrusted: Iterable[str], *, yes: bool, passphrase_stdin: bool
+) -> Proof:
+    """Let a person confirm, with the proof that approvals need."""
+    if _may_need_more_than_token(settings):
+        return _prove_person(settings, untrusted, passphrase_stdin=passphrase_stdin)
+    if not yes:
+        _confirm()
+    return Proof.TOKEN
+
+
+def _confirm() -> None:
     if not sys.stdin or not sys.stdin.isatty():
         raise NotAllowed(
             "Nothing was trusted: standard input is not a terminal, so nobody can be asked.",
@@ -92,7 +109,42 @@ def _obtain_proof(*, yes: bool) -> Proof:
     click.echo("They can open a port, connect to a server, use files elsewhere or start a program.", err=True)
     if not click.confirm("Do you trust them?", err=True):
         raise NotAllowed("Nothing was trusted.", suggestion="")
-    return Proof.TOKEN
+
+
+def _may_need_more_than_token(settings: Settings) -> bool:
+    """Whether this user demands or has enrolled more than a token; without a store their folder says it."""
+    from deepwork.approvals.credential_file import CredentialFile
+    from deepwork.approvals.person_proof import PersonProofs
+    from deepwork.cli.framework.applications import is_store_missing
+    from deepwork.user_settings import load_user_settings
+
+    if load_user_settings().proof is not Proof.TOKEN or CredentialFile().load():
+        return True
+    if is_store_missing(settings):
+        return False
+    try:
+        with closing(_open_application(settings)) as app:
+            return PersonProofs(app.database).read_state().required is not Proof.TOKEN
+    except StorageError:  # such as a store that came with the repository, which says nothing of this user
+        return False
+
+
+def _prove_person(settings: Settings, untrusted: Iterable[str], *, passphrase_stdin: bool) -> Proof:
+    """Check the passphrase in the project's store, which counts the tries."""
+    from deepwork.approvals.credentials import build_challenge
+    from deepwork.approvals.person_proof import PersonProofs
+    from deepwork.cli.framework.proofs import build_person_call
+
+    with closing(_open_application(settings)) as app:
+        call = build_person_call(app.database, "trust", passphrase_stdin=passphrase_stdin)
+        about = build_challenge("trust", str(settings.repository_root), *untrusted)
+        return PersonProofs(app.database).check(call, about).method
+
+
+def _open_application(settings: Settings) -> Application:
+    from deepwork.server.application import Application
+
+    return Application(settings)
 
 
 def _revoke(path: str, *, as_json: bool) -> None:

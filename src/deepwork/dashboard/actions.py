@@ -10,7 +10,7 @@ from typing import Any
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from deepwork.call import PERSON_PREFIX, Call
+from deepwork.call import PERSON_PREFIX, Call, GivenProof
 from deepwork.dashboard.http_errors import HttpError, require_method
 from deepwork.database.idempotency import check_key
 from deepwork.database.transaction import Database
@@ -59,8 +59,10 @@ class ActionExecutor:
         """Call a tool with the arguments in the body; those in the path are fixed."""
         require_method(request, "POST")
         self._require_offered(tool)
-        call = build_call(request, tool, needs_person=True)
-        arguments = {**await _parse_body(request), **fixed}
+        given = await _parse_body(request)
+        proof = _take_proof(given, request)
+        call = replace(build_call(request, tool, needs_person=True), proof=proof)
+        arguments = {**given, **fixed}
         if tool == "message_send" and "sender_id" not in arguments:
             arguments = {**arguments, "sender_id": await self._find_or_register_sender(call)}
         elif tool == "log_milestone":
@@ -108,6 +110,18 @@ def _add_author(arguments: dict[str, Any], caller: str) -> dict[str, Any]:
     """Add `by: human:<name>` to the metadata of a milestone, for display; replaces what the client sent."""
     about = arguments.get("metadata") or {}
     return {**arguments, "metadata": {**about, "by": caller}} if isinstance(about, dict) else arguments
+
+
+def _take_proof(given: dict[str, Any], request: Request) -> GivenProof:
+    """Take `proof` out of the body: no argument of a tool, so that nothing stores or logs it."""
+    proof = given.pop("proof", None) or {}
+    if not isinstance(proof, dict) or not set(proof) <= {"passphrase", "passkey"}:
+        raise HttpError(400, "`proof` is not valid.", "Send {passphrase: TEXT} or {passkey: ANSWER}.")
+    passphrase, assertion = proof.get("passphrase") or "", proof.get("passkey")
+    if not isinstance(passphrase, str) or not isinstance(assertion, dict | None):
+        raise HttpError(400, "`proof` is not valid.", "A passphrase is a text, the answer of a passkey JSON.")
+    # The guard admits only origins of this server.
+    return GivenProof(passphrase, assertion, request.headers.get("origin", ""))
 
 
 async def _parse_body(request: Request) -> dict[str, Any]:

@@ -133,7 +133,9 @@ class Application:
     @cached_property
     def person_actions(self) -> dict[str, ToolSpec]:
         """What only people can do, by name: described like tools, but offered to no agent."""
-        return index_by_name([self.jobs.gate_actions])
+        from deepwork.approvals.enrollment import EnrollmentActions
+
+        return index_by_name([self.jobs.gate_actions, EnrollmentActions(self.database)])
 
     @property
     def toolsets(self) -> list[str]:

@@ -107,7 +107,9 @@ def list_actions(app: Application) -> list[str]:
     """List the selected tools that declare themselves as actions for people, and what only people can do."""
     selected = select_tools(app.registry, app.settings)
     tools = [name for name, spec in selected.items() if spec.declaration.for_people]
-    return sorted([*tools, *(app.person_actions if GATED_TOOL in selected else ())])
+    is_gated = GATED_TOOL in selected
+    others = [name for name, spec in app.person_actions.items() if is_gated or spec.toolset != "jobs"]
+    return sorted([*tools, *others])
 
 
 def build_tool_invoker(app: Application) -> InvokeTool:

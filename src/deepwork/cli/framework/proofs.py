@@ -1,0 +1,59 @@
+"""Asks the person at this shell for the proof that a decision needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from deepwork.call import Call, GivenProof
+from deepwork.cli.framework.options import Function
+from deepwork.cli.framework.tool_commands import name_person
+from deepwork.errors import Code, NotAllowed
+from deepwork.trust.models import Proof
+
+if TYPE_CHECKING:
+    from deepwork.database.transaction import Database
+
+
+def passphrase_option(command: Function) -> Function:
+    """Add --passphrase-stdin. No option takes the passphrase itself: others can read command lines."""
+    return click.option(
+        "--passphrase-stdin", is_flag=True, help="Read your passphrase from standard input, as one line."
+    )(command)
+
+
+def build_person_call(
+    database: Database,
+    tool: str,
+    key: str | None = None,
+    *,
+    passphrase_stdin: bool,
+    is_enrolling: bool = False,
+) -> Call:
+    """Build the call of the person at this shell, and ask for the passphrase if it needs one.
+
+    `is_enrolling`: it changes proofs, for which what is enrolled counts, not what the settings demand.
+    """
+    from deepwork.approvals.person_proof import PersonProofs
+    from deepwork.user_settings import UserSettings, load_user_settings
+
+    state = PersonProofs(database, UserSettings if is_enrolling else load_user_settings).read_state()
+    needs_passphrase = state.required is Proof.PASSPHRASE and state.select(Proof.PASSPHRASE)
+    passphrase = read_passphrase("Passphrase", from_stdin=passphrase_stdin) if needs_passphrase else ""
+    return Call(name_person(), tool, key, proof=GivenProof(passphrase))
+
+
+def read_passphrase(prompt: str, *, from_stdin: bool, confirms: bool = False) -> str:
+    """Read a passphrase from the terminal, without showing it, or from standard input."""
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\n") if sys.stdin else ""
+    if not sys.stdin or not sys.stdin.isatty():
+        raise NotAllowed(
+            "This needs your passphrase, and standard input is not a terminal.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Run it in a terminal, or pass the passphrase with --passphrase-stdin.",
+        )
+    text: str = click.prompt(prompt, hide_input=True, confirmation_prompt=confirms, err=True)
+    return text

@@ -1,0 +1,213 @@
+"""Enrolling a passphrase, changing it, going back, and what other stores of the same user know of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from approvals.person import CHEAP, PASSPHRASE, Person, enroll_passphrase, write_settings
+from deepwork.access.models import AuditEntry
+from deepwork.access.store import AuditStore
+from deepwork.approvals.credential_file import CredentialFile
+from deepwork.approvals.passphrase import hash_passphrase
+from deepwork.call import GivenProof
+from deepwork.errors import InvalidInput, NotAllowed
+from deepwork.server.application import Application
+from deepwork.trust.models import Proof
+from setup.sandbox import CommandResult, Sandbox
+
+OTHER = "a very different passphrase"
+
+
+@pytest.fixture
+def settings_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def ada(app: Application, settings_folder: Path) -> Person:
+    return Person(app)
+
+
+def enroll(ada: Person, new: str, old: str = "") -> None:
+    ada.act("enroll_passphrase", GivenProof(old), verifier=hash_passphrase(new, CHEAP))
+
+
+def list_entries(app: Application) -> list[AuditEntry]:
+    with app.database.reading() as tx:
+        newest = AuditStore(tx).list_newest(account=None, tool=None, since=None, limit=50)
+    return [each.entry for each in reversed(newest)]
+
+
+def test_changing_a_passphrase_needs_the_old_one(ada: Person):
+    enroll(ada, PASSPHRASE)
+
+    for old in ("", OTHER):
+        with pytest.raises(NotAllowed):
+            enroll(ada, OTHER, old)
+    enroll(ada, OTHER, PASSPHRASE)
+
+    with pytest.raises(NotAllowed, match="not the passphrase"):
+        ada.check(PASSPHRASE)
+    assert ada.check(OTHER).method is Proof.PASSPHRASE
+
+
+def test_going_back_to_a_token_needs_the_passphrase_whatever_the_settings_say(
+    ada: Person, settings_folder: Path
+):
+    enroll(ada, PASSPHRASE)
+    write_settings(settings_folder, "token")
+
+    for proof in (None, GivenProof(OTHER)):
+        with pytest.raises(NotAllowed):
+            ada.act("lower_proof", proof, method="token")
+    lowered = ada.act("lower_proof", GivenProof(PASSPHRASE), method="token")
+
+    assert lowered["required"] == "token"
+    assert ada.check().method is Proof.TOKEN
+    assert CredentialFile().load() == []
+
+
+@pytest.mark.parametrize("action", ["enroll_passphrase", "lower_proof"])
+def test_an_agent_can_neither_enroll_nor_lower(app: Application, settings_folder: Path, action: str):
+    given = {"method": "token"} if action == "lower_proof" else {"verifier": hash_passphrase(OTHER, CHEAP)}
+
+    with pytest.raises(NotAllowed, match="Only a person"):
+        Person(app, "local").act(action, **given)
+
+
+def test_every_change_and_every_wrong_try_is_in_the_audit_log_without_the_passphrase(ada: Person):
+    enroll(ada, PASSPHRASE)
+    with pytest.raises(NotAllowed):
+        ada.act("lower_proof", GivenProof(OTHER), method="token")
+    ada.act("lower_proof", GivenProof(PASSPHRASE), method="token")
+
+    entries = list_entries(ada.app)
+    assert [(each.caller, each.tool, each.outcome) for each in entries] == [
+        ("human:ada", "enroll_passphrase", "done"),
+        ("human:ada", "lower_proof", "UNAUTHORIZED"),
+        ("human:ada", "lower_proof", "done"),
+    ]
+    assert PASSPHRASE not in str(entries)
+
+
+def test_a_store_that_knows_nothing_takes_over_what_this_user_enrolled_elsewhere(ada: Person):
+    data = hash_passphrase(PASSPHRASE, CHEAP)
+    enroll(ada, PASSPHRASE)
+    with ada.app.database.transaction() as tx:
+        tx.execute("DELETE FROM person_credentials")  # as in a new store of the same user
+
+    with pytest.raises(NotAllowed, match="needs your passphrase"):
+        ada.check()
+    with pytest.raises(NotAllowed, match="needs your passphrase"):
+        ada.act("enroll_passphrase", verifier=data)
+    assert ada.check(PASSPHRASE).method is Proof.PASSPHRASE
+
+
+def test_a_store_that_has_a_proof_takes_over_no_other(ada: Person):
+    enroll_passphrase(ada.app)
+    folder = CredentialFile()
+    with ada.app.database.reading() as tx:
+        now = tx.now
+    from deepwork.approvals.credentials import Credential
+
+    data = hash_passphrase(OTHER, CHEAP)
+    folder.change(add=[Credential("pc_000000000009", Proof.PASSPHRASE, "mine", data, now)])
+
+    with pytest.raises(NotAllowed, match="not the passphrase"):
+        ada.check(OTHER)
+
+
+@pytest.mark.parametrize("passphrase", ["", "short", "aaaaaaaaaaaaaaaaaaaa", " " * 40, "x" * 2000])
+def test_a_passphrase_that_is_easy_to_guess_is_refused(passphrase: str):
+    with pytest.raises(InvalidInput, match="at least 12 characters"):
+        hash_passphrase(passphrase, CHEAP)
+
+
+@pytest.mark.parametrize("verifier", [{}, {"n": 2}, {**hash_passphrase(OTHER, CHEAP), "salt": "x"}])
+def test_what_is_not_a_hash_is_not_enrolled(ada: Person, verifier: dict[str, object]):
+    with pytest.raises(InvalidInput, match="not the hash of a passphrase"):
+        ada.act("enroll_passphrase", verifier=verifier)
+
+
+# On the command line, with a real file and real costs.
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    return Sandbox(tmp_path, monkeypatch)
+
+
+def type_lines(shell: Sandbox, monkeypatch: pytest.MonkeyPatch, lines: str, *words: str) -> CommandResult:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    return shell.run(*words, "--passphrase-stdin")
+
+
+def test_trusting_a_project_takes_the_same_proof_as_approvals(
+    shell: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    shell.write(".deepwork/config.yml", "transport: http\n")
+    assert type_lines(shell, monkeypatch, f"{PASSPHRASE}\n", "approvals", "enroll", "passphrase").code == 0
+
+    for words in (("trust",), ("trust", "--yes")):
+        refused = shell.run(*words)
+        assert (refused.code, "needs your passphrase" in refused.err) == (1, True)
+    wrong = type_lines(shell, monkeypatch, f"{OTHER}\n", "trust", "--yes")
+    assert (wrong.code, "not the passphrase" in wrong.err) == (1, True)
+    assert shell.run("trust", "--list").out == "You trust no project yet.\n"
+    right = type_lines(shell, monkeypatch, f"{PASSPHRASE}\n", "trust")
+
+    assert right.code == 0
+    assert shell.run("trust", "--list", "--json").json["projects"][0]["proof"] == "passphrase"
+
+
+def test_settings_that_demand_a_proof_keep_yes_from_trusting(shell: Sandbox):
+    shell.write(".deepwork/config.yml", "transport: http\n")
+    (shell.home / ".config/deepwork").mkdir(parents=True, mode=0o700)
+    shell.write("~/.config/deepwork/config.yml", "approvals: {proof: passkey}\n")
+
+    refused = shell.run("trust", "--yes")
+
+    assert refused.code == 1
+    assert "deepwork approvals enroll passkey" in refused.err
+    assert shell.run("trust", "--list").out == "You trust no project yet.\n"
+
+
+def test_the_commands_show_what_is_required_and_enrolled(shell: Sandbox, monkeypatch: pytest.MonkeyPatch):
+    assert shell.run("approvals", "proof", "--json").json == {
+        "required": "token",
+        "settings": "token",
+        "enrolled": [],
+    }
+    made = type_lines(
+        shell, monkeypatch, f"{PASSPHRASE}\n", "approvals", "enroll", "passphrase", "--json"
+    ).json
+    shown = shell.run("approvals", "proof", "--json").json
+    lowered = type_lines(shell, monkeypatch, f"{PASSPHRASE}\n", "approvals", "lower", "token", "--json").json
+
+    assert (shown["required"], [each["id"] for each in shown["enrolled"]]) == (
+        "passphrase",
+        [made["enrolled"]],
+    )
+    assert lowered == {"required": "token", "removed": [made["enrolled"]]}
+    assert json.loads((shell.home / ".config/deepwork/credentials.json").read_text())["credentials"] == []
+    assert "created by a browser" in shell.run("approvals", "enroll", "passkey").err
+
+
+def test_the_doctor_reports_user_settings_that_cannot_be_relied_on(shell: Sandbox):
+    (shell.home / ".config/deepwork").mkdir(parents=True, mode=0o700)
+    file = shell.write("~/.config/deepwork/config.yml", "approvals: {prof: passkey}\n")
+    misspelt = shell.run("doctor", "--json").json["problems"]
+    file.write_text("approvals: {proof: passkey}\n")
+    file.chmod(0o666)
+    writable = shell.run("doctor", "--json").json["problems"]
+
+    assert any("unknown key 'approvals.prof'" in each for each in misspelt)
+    assert any("may write it" in each for each in writable)

@@ -116,7 +116,7 @@ def list_processes_below(folder: Path) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if Path(os.readlink(entry / "cwd")).is_relative_to(folder):
+                if (entry / "cwd").readlink().is_relative_to(folder):
                     found.append(int(entry.name))
             except OSError:
                 continue

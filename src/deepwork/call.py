@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+Prepared = TypeVar("Prepared")
 
 PERSON_PREFIX = "human:"
 """Begins the callers that the dashboard builds. No agent's caller does: the name of a token has no colon, and
@@ -76,6 +78,11 @@ class Call:
     """Not an argument, so that no digest, log or stored answer contains a passphrase."""
     outcomes: list[ActionOutcome] | None = field(default=None, compare=False)
     """Collects the outcomes of actions after commits; None if nothing waits for them."""
+
+    def find_prepared(self, kind: type[Prepared]) -> Prepared | None:
+        """Return what of this kind was prepared, alone or as one of several things."""
+        parts = self.prepared if isinstance(self.prepared, tuple) else (self.prepared,)
+        return next((part for part in parts if isinstance(part, kind)), None)
 
 
 class AlreadyAnswered(Exception):

@@ -51,10 +51,11 @@ def ask(database: Database, request: ApprovalRequest) -> Approval:
         return find_or_ask(tx, request)
 
 
-def find_or_ask(tx: Transaction, request: ApprovalRequest) -> Approval:
+def find_or_ask(tx: Transaction, request: ApprovalRequest, asked_by: str | None = None) -> Approval:
     """Return the approval of this content that waits, allows or refuses; ask for it if there is none.
 
-    What waits for, or allows, other content of the same subject becomes stale.
+    What waits for, or allows, other content of the same subject becomes stale. `asked_by` is the agent that
+    a notice of the decision is for; without one, it is the caller.
     """
     store = ApprovalStore(tx)
     known = store.list_of_subject(request.kind, request.subject_id, is_locked=True)
@@ -66,9 +67,9 @@ def find_or_ask(tx: Transaction, request: ApprovalRequest) -> Approval:
             save_status(tx, each, ApprovalStatus.STALE)
     if found := find_current(known, request.digest, tx.now):
         return found
-    asked = store.add_pending(request, tx.caller)
+    asked = store.add_pending(request, asked_by or tx.caller)
     if asked is None:  # another process asked at the same time, about other content or the same
-        return find_or_ask(tx, request)
+        return find_or_ask(tx, request, asked_by)
     _emit(tx, asked)
     return asked
 

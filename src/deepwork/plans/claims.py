@@ -15,10 +15,19 @@ from deepwork.agents.models import Agent, AgentStatus, Lease
 from deepwork.agents.presence import Presence
 from deepwork.agents.rules import require_own_kind
 from deepwork.agents.store import AgentStore
+from deepwork.approvals.models import Approval, ApprovalKind
+from deepwork.approvals.store import ApprovalStore
 from deepwork.call import current_call, is_person, may_change_of_others
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
 from deepwork.plans.admission import Admission
+from deepwork.plans.approval_gate import (
+    APPROVAL,
+    check_plan,
+    check_start,
+    describe_obstacle,
+    summarize_obstacle,
+)
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import (
     CheckpointType,
@@ -126,7 +135,7 @@ class ClaimService:
         if lease and holder:
             return self._add_workspace(workflow, task, _build_grant(lease, task))
         others = self._find_active_tasks(workflow, task)
-        refusal = self._find_refusal(workflow, task, others)
+        refusal = self._find_refusal(workflow, task, others, agent.id)
         return refusal or self._add_workspace(
             workflow, task, self._grant(workflow, task, agent, others.overlapping)
         )
@@ -235,7 +244,8 @@ class ClaimService:
         if work.was_last_holder:
             lease = self._leases.resume(task.id, agent.id)
             return self._assign(task, agent, lease or self._leases.take(task.id, agent.id))
-        if refusal := self._find_refusal(work.workflow, task, self._find_active_tasks(work.workflow, task)):
+        others = self._find_active_tasks(work.workflow, task)
+        if refusal := self._find_refusal(work.workflow, task, others, agent.id):
             raise _build_start_error(task, refusal)
         return self._assign(task, agent, self._leases.take(task.id, agent.id))
 
@@ -288,16 +298,16 @@ class ClaimService:
             count = len(others)
         return _ActiveTasks(count, find_overlapping(task.files, others))
 
-    def _find_refusal(self, workflow: Workflow, task: Task, others: _ActiveTasks) -> Claimed | None:
-        if task.waits_for_person:
-            return _build_refusal("attempts", describe_used_up_attempts(task))
-        if not workflow.status.hands_out_tasks:
-            return _build_refusal(
-                "workflow", f"{self._describe_status(workflow)} Its tasks cannot be claimed."
-            )
+    def _find_refusal(
+        self, workflow: Workflow, task: Task, others: _ActiveTasks, agent_id: str
+    ) -> Claimed | None:
+        if refusal := self._find_lasting_refusal(workflow, task):
+            return refusal
         open_ones, count = self._tasks.list_open_dependencies(task, MAX_NAMED)
         if count:
             return _build_refusal("blocked", f"It waits for {format_names(open_ones, count)}.")
+        if waits_for := check_start(self._tx, workflow, task, agent_id):
+            return _build_approval_refusal(waits_for)
         if others.count >= workflow.max_parallel_tasks:
             running = "1 task is" if others.count == 1 else f"{others.count} tasks are"
             limit = workflow.max_parallel_tasks
@@ -311,6 +321,24 @@ class ClaimService:
     def _find_budget_refusal(self, workflow: Workflow, task: Task) -> Claimed | None:
         refusal = Admission(self._tx, workflow, is_claim=True).find_refusal(task)
         return _build_refusal(refusal.reason, refusal.message) if refusal else None
+
+    def _find_lasting_refusal(self, workflow: Workflow, task: Task) -> Claimed | None:
+        """Return why the task is not handed out until a person acts."""
+        if task.waits_for_person:
+            return _build_refusal("attempts", describe_used_up_attempts(task))
+        if not workflow.status.hands_out_tasks:
+            return _build_refusal(
+                "workflow", f"{self._describe_status(workflow)} Its tasks cannot be claimed."
+            )
+        if waits_for := self._find_waiting_work(task) or check_plan(self._tx, workflow):
+            return _build_approval_refusal(waits_for)
+        return None
+
+    def _find_waiting_work(self, task: Task) -> Approval | None:
+        """Return the approval that decides about work which is done."""
+        if task.waits_for != APPROVAL:
+            return None
+        return next(iter(ApprovalStore(self._tx).list_of_subject(ApprovalKind.TASK, task.id)), None)
 
     def _describe_status(self, workflow: Workflow) -> str:
         if workflow.status is PlanStatus.PAUSED:
@@ -431,6 +459,10 @@ def _build_grant(lease: Lease | None, task: Task, **more: Any) -> Claimed:
         next_step=_START if task.status is TaskStatus.PENDING else None,
         **more,
     )
+
+
+def _build_approval_refusal(approval: Approval) -> Claimed:
+    return _build_refusal("approval", describe_obstacle(approval), approval=summarize_obstacle(approval))
 
 
 def _build_refusal(reason: RefusalReason, message: str, **more: Any) -> Claimed:

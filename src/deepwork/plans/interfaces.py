@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from deepwork.call import ActionOutcome
 from deepwork.database.transaction import Transaction
@@ -56,6 +57,13 @@ class WorkspaceProvider(Protocol):
 
     def load_current(self, workspace_id: str) -> TaskWorkspace | None:
         """Return the active workspace with what its branch contains now; not inside a transaction."""
+
+
+class WorkDescriber(Protocol):
+    """Describes the work of a task, for a person who has to approve it."""
+
+    def describe(self, task_id: str) -> Mapping[str, Any] | None:
+        """Return the files that the task changed, with their versions; None if that is not tracked."""
 
 
 class RepositoryRegistry(Protocol):

@@ -15,6 +15,7 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import InvalidInput, NotFound
 from deepwork.names import new_id
 from deepwork.plans import summary as summaries
+from deepwork.plans.approval_gate import ask_for_plan, summarize_obstacle
 from deepwork.plans.claims import ClaimService
 from deepwork.plans.interfaces import RepositoryRegistry
 from deepwork.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
@@ -188,6 +189,7 @@ class PlanTools:
             workflow = PlanStore(tx).get_for_update(id)
             require_checked_names(workflow, list_named_checks(required, outlines))
             workflow = Planner(tx).set_plan(workflow, plan.summary, outlines, details, required)
+            approval = ask_for_plan(tx, workflow)
             groups = {outline.parallel_group for outline in outlines} - {None}
             sequential = warn_of_sequential_plan(outlines, workflow.max_parallel_tasks)
             return PlanSet(
@@ -195,6 +197,7 @@ class PlanTools:
                 tasks_created=len(outlines),
                 parallelizable_groups=len(groups),
                 status=workflow.status,
+                approval=summarize_obstacle(approval) if approval else None,
                 warning=" ".join(filter(None, [sequential, warn_of_missing_commits(workflow)])) or None,
             )
 
@@ -215,7 +218,9 @@ class PlanTools:
             outline = task.to_outline(None if after is None else _resolve_names(tx, workflow_id, after))
             require_checked_names(workflow, list_named_checks(None, [outline]))
             has_sequence = "sequence" in task.model_fields_set
-            return TaskAdded(task_id=Planner(tx).add_task(workflow, outline, has_sequence=has_sequence).id)
+            added = Planner(tx).add_task(workflow, outline, has_sequence=has_sequence)
+            ask_for_plan(tx, workflow)
+            return TaskAdded(task_id=added.id)
 
     def _check_task(self, workflow_id: str, task: PlannedTask, **_: Any) -> NamedChecks:
         return self._prover.check_names(workflow_id, list_named_checks(None, [task.to_outline()]))
@@ -230,6 +235,7 @@ class PlanTools:
             if task.workflow_id != workflow_id:
                 raise NotFound("task", task_id, suggestion=f"It belongs to workflow {task.workflow_id}.")
             rewired = Planner(tx).remove_task(workflow, task)
+            ask_for_plan(tx, workflow)
             notify_of_plan_change(tx, workflow, f"task {task.name!r} was removed")
             return TaskRemoved(rewired=[node.id for node in rewired[:100]])
 
@@ -249,6 +255,7 @@ class PlanTools:
             outlines = [task.to_outline() for task in tasks]
             require_checked_names(workflow, list_named_checks(None, outlines))
             made, removed, kept = Planner(tx).replan(workflow, reason, outlines, summary)
+            ask_for_plan(tx, workflow)
             notify_of_plan_change(tx, workflow, f"{len(removed)} tasks replaced by {len(made)}: {reason}")
             return Replanned(tasks_created=len(made), tasks_removed=len(removed), tasks_kept=kept)
 

@@ -34,6 +34,8 @@ class NextTasks(Answer):
     workflow_status: PlanStatus
     all_complete: bool
     needs_person: list[str] | None = None
+    approval: dict[str, Any] | None = None
+    """What a person has to approve before tasks are handed out."""
     reason: str | None = None
     warning: str | None = None
 
@@ -57,6 +59,7 @@ class AvailableTask(Answer):
 class AvailableTasks(Answer):
     tasks: list[AvailableTask]
     total_available: int
+    approval: dict[str, Any] | None = None
     reason: str | None = None
 
 

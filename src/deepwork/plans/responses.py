@@ -172,6 +172,8 @@ class PlanTaskView(Answer):
     failures: int | None = None
     max_attempts: int | None = None
     waits_for_person: bool | None = None
+    waits_for: str | None = None
+    """`approval` while its work is done and a person has not decided about it."""
 
     @classmethod
     def from_task(cls, task: Task, relations: TaskRelations | None = None, **more: Any) -> Self:
@@ -204,6 +206,7 @@ _COPIED_TASK_FIELDS = (
     "started_at",
     "finished_at",
     "updated_at",
+    "waits_for",
 )
 
 
@@ -272,6 +275,8 @@ class PlanSet(Answer):
     tasks_created: int
     parallelizable_groups: int
     status: PlanStatus
+    approval: dict[str, Any] | None = None
+    """What a person has to approve before tasks are handed out."""
     warning: str | None = None
 
 
@@ -318,6 +323,7 @@ class Claimed(Answer):
     reason: RefusalReason | None = None
     message: str | None = None
     already_claimed_by: str | None = None
+    approval: dict[str, Any] | None = None
     status: TaskStatus | None = None
     next_step: str | None = None
     """What to call next, if the task is not started yet."""

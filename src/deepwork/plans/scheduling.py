@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from deepwork.agents.models import Agent
 from deepwork.agents.store import AgentStore
+from deepwork.approvals.models import Approval
 from deepwork.budgets.models import Refusal
 from deepwork.database.transaction import Transaction
 from deepwork.plans.admission import Admission
+from deepwork.plans.approval_gate import describe_obstacle, find_plan_obstacle, summarize_obstacle
 from deepwork.plans.models import FileConflicts, PlanStatus, Task, TaskStatus, Workflow
 from deepwork.plans.queue_responses import (
     AvailableTask,
@@ -61,9 +63,10 @@ class Scheduler:
     def list_next_tasks(self, workflow: Workflow, *, include_failed: bool, limit: int) -> NextTasks:
         """List the tasks that could start now, those without file conflicts first."""
         found = self._find_startable(workflow, include_failed=include_failed, limit=limit)
-        levels, is_given_out = found.levels, workflow.status.hands_out_tasks
+        obstacle = find_plan_obstacle(self._tx, workflow)
+        levels, is_given_out = found.levels, workflow.status.hands_out_tasks and obstacle is None
         offered = self._build_next_tasks(found) if is_given_out else []
-        waiting = self._list_waiting_for_person(workflow, levels)
+        waiting = self._list_waiting_for_person(workflow, found)
         return NextTasks(
             tasks=offered,
             max_parallel=workflow.max_parallel_tasks,
@@ -73,7 +76,8 @@ class Scheduler:
             workflow_status=workflow.status,
             all_complete=levels.all_complete,
             needs_person=waiting or None,
-            reason=None if offered else self._explain_empty_list(workflow, found, waiting),
+            approval=summarize_obstacle(obstacle) if obstacle else None,
+            reason=None if offered else self._explain_empty_list(workflow, found, waiting, obstacle),
             warning=warn_of_waiting_tasks(found.free - found.room, workflow.max_parallel_tasks)
             if is_given_out
             else None,
@@ -110,11 +114,15 @@ class Scheduler:
             refusal=next(iter(refusals.values()), None),
         )
 
-    def _explain_empty_list(self, workflow: Workflow, found: _Startable, waiting: Sequence[str]) -> str:
+    def _explain_empty_list(
+        self, workflow: Workflow, found: _Startable, waiting: Sequence[str], obstacle: Approval | None
+    ) -> str:
+        if obstacle and workflow.status.hands_out_tasks:
+            return describe_obstacle(obstacle)
         if found.refusal and workflow.status.hands_out_tasks:
             return found.refusal.message
         if waiting and workflow.status.hands_out_tasks and not found.running:
-            return _explain_missing_attempts(waiting)
+            return _explain_waiting(waiting, has_failed=found.levels.by_status[TaskStatus.FAILED] > 0)
         if workflow.status is PlanStatus.PAUSED:
             pause = describe_pause(workflow, PlanStore(self._tx).find_pause(workflow.id))
             return f"{pause} Its tasks cannot be claimed."
@@ -123,9 +131,13 @@ class Scheduler:
         held = [(task.name, names.get(task.claimed_by or "")) for task in running]
         return explain_no_tasks(workflow.status, found.levels.by_status, held, len(found.running))
 
-    def _list_waiting_for_person(self, workflow: Workflow, levels: Levels) -> list[str]:
-        has_failed = levels.by_status[TaskStatus.FAILED] > 0
-        return self._queue.list_waiting_for_person(workflow.id, _MAX_WAITING_IDS) if has_failed else []
+    def _list_waiting_for_person(self, workflow: Workflow, found: _Startable) -> list[str]:
+        counts = found.levels.by_status
+        failed = counts[TaskStatus.FAILED] > 0
+        waiting = self._queue.list_waiting_for_person(workflow.id, _MAX_WAITING_IDS) if failed else []
+        if found.may_wait_for_approval:
+            waiting += self._queue.list_waiting_for_approval(workflow.id, _MAX_WAITING_IDS)
+        return waiting[:_MAX_WAITING_IDS]
 
     def build_progress(self, workflow: Workflow, *, limit: int) -> ProgressView:
         """Build the progress of the workflow, and what blocks it."""
@@ -154,9 +166,10 @@ class Scheduler:
 
     def list_available(self, agent: Agent, workflow: Workflow | None, limit: int) -> AvailableTasks:
         """List tasks the agent could claim, in this workflow or in any, those without obstacles first."""
+        obstacle: Approval | None = None
         if workflow is None:
             found, total = self._find_available_anywhere(frozenset(agent.capabilities), limit)
-        elif workflow.status.hands_out_tasks:
+        elif workflow.status.hands_out_tasks and (obstacle := find_plan_obstacle(self._tx, workflow)) is None:
             found, total = self._find_available_in(workflow, frozenset(agent.capabilities))
         else:
             found, total = [], 0
@@ -167,7 +180,8 @@ class Scheduler:
         return AvailableTasks(
             tasks=[_build_available_task(offer) for offer in allowed[:limit]],
             total_available=total - len(refusals) if allowed else 0,
-            reason=refusal.message if refusal and not allowed else None,
+            approval=summarize_obstacle(obstacle) if obstacle else None,
+            reason=_explain_none_available(obstacle, None if allowed else refusal),
         )
 
     def _find_refusals(self, offers: Sequence[_Offer], workflow: Workflow | None) -> dict[str, Refusal]:
@@ -296,6 +310,15 @@ class _Startable:
     refusal: Refusal | None
     """Why a task that waits for no other cannot start."""
 
+    @property
+    def may_wait_for_approval(self) -> bool:
+        """Whether tasks may wait for an approval: some are started or pending, and nobody has them."""
+        counts = self.levels.by_status
+        started = sum(counts[status] for status in TaskStatus if status.is_running)
+        active = sum(task.status.is_running for task in self.running)
+        is_hidden = counts[TaskStatus.PENDING] > 0 and not self.offered and not self.running
+        return started > active or is_hidden
+
     def can_run_beside_others(self, task: Task) -> bool:
         return self.room + len(self.running) > 1 and task.id not in self.conflicts
 
@@ -308,11 +331,20 @@ class _Offer(NamedTuple):
     at_limit: bool
 
 
-def _explain_missing_attempts(waiting: Sequence[str]) -> str:
-    """Explain why nothing is offered: these tasks failed and have no attempts left."""
+def _explain_none_available(obstacle: Approval | None, refusal: Refusal | None) -> str | None:
+    if obstacle:
+        return describe_obstacle(obstacle)
+    return refusal.message if refusal else None
+
+
+def _explain_waiting(waiting: Sequence[str], *, has_failed: bool) -> str:
+    """Explain why nothing is offered: a person has to approve these tasks, or to give them new attempts."""
+    named = ", ".join(waiting[:_MAX_NAMES_PER_TASK])
+    named += " and more" if len(waiting) > _MAX_NAMES_PER_TASK else ""
+    if not has_failed:
+        return f"A person has to approve tasks first: {named}. A notice reports the decision."
     return (
-        f"Failed tasks without attempts left wait for a person: {', '.join(waiting[:_MAX_NAMES_PER_TASK])}"
-        f"{' and more' if len(waiting) > _MAX_NAMES_PER_TASK else ''}. `deepwork tasks retry ID` gives one"
+        f"Failed tasks without attempts left wait for a person: {named}. `deepwork tasks retry ID` gives one"
         " new attempts."
     )
 

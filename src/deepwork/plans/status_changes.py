@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
+from deepwork.plans.approval_gate import require_start_approved
 from deepwork.plans.claims import LockedTask
 from deepwork.plans.models import Task, TaskStatus
 from deepwork.plans.rules.attempts import count_attempts, require_attempts_left
@@ -42,9 +43,12 @@ def apply_status(
     require_attempts_left(task, status, is_by_person=is_by_person)
     require_skippable(task, status, work.workflow, is_by_person=is_by_person)
     begins = task.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING)
+    if begins and work.holder is None and not work.was_last_holder:
+        require_start_approved(tx, work.workflow, task)
     changed = copy_with(
         task,
         status=status,
+        waits_for=None,
         attempts=task.attempts + begins,
         started_at=_compute_start_time(tx, work, status) if begins else task.started_at,
         finished_at=tx.now if status.is_done or status is TaskStatus.FAILED else None,

@@ -38,6 +38,13 @@ class TaskProofs:
     def verdicts(self) -> dict[str, str]:
         return {proof.check_name: proof.verdict.value for proof in self.proofs}
 
+    def describe(self) -> list[dict[str, str]]:
+        """Describe the proofs to a person who approves the work; its files are shown beside them."""
+        return [
+            {"check": proof.check_name, "verdict": proof.verdict.value, "definition": proof.definition_digest}
+            for proof in self.proofs
+        ]
+
 
 @dataclass(frozen=True)
 class NamedChecks:
@@ -72,13 +79,18 @@ class TaskProver:
         self._get_checks(Path(repository)).require_defined(Path(repository), base, names)
         return NamedChecks(base, names)
 
-    def prove(self, task_id: str, agent_id: str | None, claim_epoch: int | None) -> TaskProofs:
-        """Return a proof of each check that the task requires; raises GateClosed as long as there is none."""
+    def prove(self, task_id: str, agent_id: str | None, claim_epoch: int | None) -> TaskProofs | None:
+        """Return a proof of each check that the task requires; raises GateClosed as long as there is none.
+
+        None if it requires none.
+        """
         from deepwork.checks.models import ProofRequest, Subject  # noqa: PLC0415
 
         trees = self._get_trees()
         with self._database.transaction() as tx:
             work = self._renew_claim(tx, task_id, agent_id, claim_epoch)
+            if not list_names(work.workflow, work.task):
+                return None
             tree = trees.locate(tx, work.workflow, work.task)
         workflow, task = work.workflow, work.task
         base = trees.find_base(workflow, tree) or ""
@@ -107,8 +119,8 @@ class TaskProver:
         names = list_names(workflow, task) if task.status is TaskStatus.COMPLETED else ()
         if not names:
             return None
-        prepared = current_call().prepared
-        if not isinstance(prepared, TaskProofs) or set(prepared.names) != set(names):
+        prepared = current_call().find_prepared(TaskProofs)
+        if prepared is None or set(prepared.names) != set(names):
             raise NotPrepared
         return prepared
 

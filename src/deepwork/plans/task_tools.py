@@ -52,6 +52,7 @@ from deepwork.plans.task_presets import TASK_PRESETS
 from deepwork.plans.task_proofs import TaskProofs, TaskProver
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.plans.usage_reports import record_checkpoint_usage, record_result_usage
+from deepwork.plans.work_gate import DescribedWork, Report, WorkGate
 from deepwork.records import copy_with
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Id, Limit200, Limit1000, Text, check_object
@@ -81,6 +82,7 @@ class TaskTools:
         database: Database,
         presence: Presence,
         prover: TaskProver,
+        work_gate: WorkGate,
         workspaces: WorkspaceProvider | None = None,
         only_repository: str | None = None,
     ) -> None:
@@ -89,6 +91,7 @@ class TaskTools:
         self._database = database
         self._presence = presence
         self._prover = prover
+        self._work_gate = work_gate
         self._workspaces = workspaces
 
     @tool("read")
@@ -145,7 +148,7 @@ class TaskTools:
         idempotent=True,
         for_people=True,
         may_become_task=True,
-        prepared_by="_prove_checks",
+        prepared_by="_prepare_completion",
         prepared_when=("status", "completed"),
     )
     def task_update_status(
@@ -166,6 +169,8 @@ class TaskTools:
             if moved.status is work.task.status:
                 return TaskUpdated(notices=_carry_notices(tx, work))
             proofs = self._prover.take(work.workflow, moved)
+            report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
+            self._work_gate.pass_work(tx, work, moved.status, report)
             if moved.status is TaskStatus.PENDING and outcome:
                 self._add_checkpoint(tx, work, CheckpointType.DECISION, outcome, detail={"by": tx.caller})
             if moved.status is TaskStatus.FAILED:
@@ -183,10 +188,19 @@ class TaskTools:
             answer = build_status_answer(tx, workflow, moved.status, _carry_notices(tx, work), verdicts)
             return answer.model_copy({"warning": warning}) if warning else answer
 
-    def _prove_checks(
-        self, id: str, agent_id: AgentId = None, claim_epoch: ClaimEpoch = None, **_: Any
-    ) -> TaskProofs:
-        return self._prover.prove(id, agent_id, claim_epoch)
+    def _prepare_completion(
+        self,
+        id: str,
+        outcome: str | None = None,
+        outcome_detail: dict[str, Any] | None = None,
+        agent_id: AgentId = None,
+        claim_epoch: ClaimEpoch = None,
+        **_: Any,
+    ) -> tuple[TaskProofs | None, DescribedWork | None]:
+        """Prove the checks first: people look only at work that passes them."""
+        proofs = self._prover.prove(id, agent_id, claim_epoch)
+        report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
+        return proofs, self._work_gate.ask(id, report, agent_id, claim_epoch)
 
     @tool("work", acts_as="agent_id")
     def task_replan(

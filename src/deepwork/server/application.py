@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from deepwork.plans.task_directory import PlanTaskDirectory
     from deepwork.plans.task_proofs import TaskProver
     from deepwork.plans.task_tools import TaskTools
+    from deepwork.plans.work_gate import WorkGate
     from deepwork.reviews.tools import ReviewTools
     from deepwork.server.jobs_assembly import JobsAssembly
     from deepwork.server.start_workflow import StartWorkflow
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from deepwork.tracking.log_tools import LogTools
     from deepwork.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.tracking.task_proofs import TrackedTaskProver
+    from deepwork.tracking.task_work import TaskWork
     from deepwork.tracking.tools import TrackTools
     from deepwork.workspaces.repositories import RepositoryLocator
     from deepwork.workspaces.service import WorkspaceService
@@ -209,13 +211,25 @@ class Application:
         from deepwork.plans.task_tools import TaskTools
 
         only = str(self.settings.repository_root) if self._has_many_projects else None
-        return TaskTools(self.database, self.presence, self._task_prover, self._workspace_service, only)
+        prover, gate = self._task_prover, self._work_gate
+        return TaskTools(self.database, self.presence, prover, gate, self._workspace_service, only)
 
     @cached_property
     def _task_prover(self) -> TaskProver:
         from deepwork.plans.task_proofs import TaskProver
 
         return TaskProver(self.database, self.presence, self.get_checks, lambda: self._plan_task_tracker)
+
+    @cached_property
+    def _work_gate(self) -> WorkGate:
+        from deepwork.plans.work_gate import WorkGate
+
+        return WorkGate(self.database, self.presence, self._build_task_work)
+
+    def _build_task_work(self) -> TaskWork:
+        from deepwork.tracking.task_work import TaskWork
+
+        return TaskWork(self.database, self._attribution)
 
     def _build_template_tools(self) -> TemplateTools:
         from deepwork.templates.catalog import TemplateCatalog

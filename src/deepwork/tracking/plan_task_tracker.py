@@ -50,8 +50,11 @@ class PlanTaskTracker:
             return  # neither a workspace nor a git repository
         for event in events:
             status = TaskStatus(event.data["status"])
-            is_taken = event.type == PlanEvent.TASK_CLAIMED or status is TaskStatus.IN_PROGRESS
-            if is_taken or status not in _RUNNING_STATUSES:
+            is_over = status not in _RUNNING_STATUSES or "waits_for" in event.data
+            is_taken = event.type == PlanEvent.TASK_CLAIMED or (
+                status is TaskStatus.IN_PROGRESS and not is_over
+            )
+            if is_taken or is_over:
                 self._update_watch(event.data["id"], has_begun=is_taken)
 
     def locate(self, tx: Transaction, workflow: Workflow, task: Task) -> Path:

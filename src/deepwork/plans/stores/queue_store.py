@@ -50,6 +50,7 @@ class QueueStore:
             SELECT {COLUMNS} FROM plan_tasks WHERE id IN (
                 SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
                  WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION} AND t.status IN :running
+                   AND t.waits_for IS NULL
                  UNION
                 SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
                  WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION} AND t.claimed_by IS NOT NULL)
@@ -119,7 +120,7 @@ class QueueStore:
         """
         condition = (
             "workflow_id = :id AND status = :status AND claimed_by IS NULL AND failures < max_attempts"
-            f" AND {UNBLOCKED}"
+            f" AND {UNBLOCKED} AND {START_NOT_REFUSED.format('plan_tasks')}"
         )
         values: Row = {"id": workflow_id, "status": status, "levels": list(free_levels)}
         if capabilities is not None:
@@ -140,6 +141,16 @@ class QueueStore:
              ORDER BY sequence, position LIMIT :limit
         """
         return [row["id"] for row in self._tx.fetch_all(sql, id=workflow_id, limit=limit)]
+
+    def list_waiting_for_approval(self, workflow_id: str, limit: int) -> list[str]:
+        """Return the ids of tasks that a person has to approve, before or after their work, in plan order."""
+        sql = f"""
+            SELECT id FROM plan_tasks
+             WHERE workflow_id = :id AND status IN :open
+               AND (waits_for = 'approval' OR NOT {START_NOT_REFUSED.format("plan_tasks")})
+             ORDER BY sequence, position LIMIT :limit
+        """
+        return [row["id"] for row in self._tx.fetch_all(sql, id=workflow_id, open=OPEN, limit=limit)]
 
     def list_ready_anywhere(
         self, order: QueueOrder, capabilities: Collection[str], limit: int
@@ -233,14 +244,25 @@ class QueueStore:
         return [row["name"] for row in rows]
 
 
+# Work that is done and waits for a person is not active: its agent is free.
 _ACTIVE_IDS_SQL = """
-    (SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND status IN :running
+    (SELECT id FROM plan_tasks
+      WHERE workflow_id = :workflow_id AND status IN :running AND waits_for IS NULL
       UNION
      SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND claimed_by IS NOT NULL)
 """
 
 
 _OFFERING_STATUSES = ("ready", "in_progress")
+_NEWEST_APPROVAL = """(SELECT approvals.status FROM approvals
+    WHERE approvals.subject_kind = '{}' AND approvals.subject_id = {}.id
+    ORDER BY approvals.created_seq DESC LIMIT 1)"""
+# Whether a person was not asked about the task, or approved it; a claim asks.
+START_NOT_REFUSED = (
+    f"coalesce({_NEWEST_APPROVAL.format('task_before', '{}')}, '') NOT IN ('pending', 'refused')"
+)
+# A plan that a person must approve is asked about whenever it changes.
+_PLAN_NOT_WAITING = f"coalesce({_NEWEST_APPROVAL.format('plan', 'p')}, 'given') = 'given'"
 _TASK_COLUMNS = ", ".join(f"t.{name}" for name in COLUMNS.split(", "))
 # `IS NOT TRUE`, because `IN` is NULL for an empty list.
 _HAS_CAPABILITIES_CONDITION = """NOT EXISTS (
@@ -261,11 +283,11 @@ _READY_IN_ALL_WORKFLOWS_SQL = f"""
           FROM (SELECT p.id AS workflow_id, p.created_at AS age, p.created_seq AS seq, t.sequence,
                        sum(CASE WHEN t.status IN :open THEN 1 ELSE 0 END) AS open
                   FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
-                 WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION}
+                 WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION} AND {_PLAN_NOT_WAITING}
                  GROUP BY p.id, p.created_at, p.created_seq, t.sequence) AS counted
     ), ready AS (
         {_READY_TASKS_SQL} AND t.status IN ('pending', 'failed') AND t.claimed_by IS NULL
-               AND t.failures < t.max_attempts
+               AND t.failures < t.max_attempts AND {START_NOT_REFUSED.format("t")}
         UNION ALL
         {_READY_TASKS_SQL} AND t.id IN :lapsed
     )

@@ -1,0 +1,254 @@
+"""Plans and tasks that a person has to approve, on both databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepwork.approvals import service
+from deepwork.approvals.models import Verdict
+from deepwork.call import Call, use_call
+from deepwork.errors import Code, GateClosed
+from plans.world import Plan, World, expect_error
+
+PERSON = "human:anna"
+
+
+def create_plan(world: World, *tasks: dict[str, Any], **keys: Any) -> Plan:
+    """Create a plan whose tasks wait for nothing; `keys` are those of the plan."""
+    id = world.create_workflow(max_parallel_tasks=100)
+    written = [{"depends_on": [], **task} for task in tasks]
+    world.call("workflow_set_plan", id=id, plan={"summary": "In steps.", "tasks": written, **keys})
+    return Plan(world, id)
+
+
+def decide(world: World, id: str, verdict: str = "approve", comment: str | None = None) -> None:
+    with use_call(Call(PERSON)), world.app.database.transaction() as tx:
+        service.decide(tx, id, Verdict(verdict), comment)
+
+
+def find_pending(world: World, plan: Plan, kind: str) -> dict[str, Any]:
+    """Return the only request about the plan that waits."""
+    with world.app.database.reading() as tx:
+        rows = tx.fetch_all(
+            "SELECT * FROM approvals WHERE workflow_id = :id AND status = 'pending' AND subject_kind = :kind",
+            id=plan.id,
+            kind=kind,
+        )
+    [row] = rows
+    return row
+
+
+def test_no_task_of_a_plan_is_handed_out_before_it_is_approved(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True), world.register_agent()
+    pending = find_pending(world, plan, "plan")
+
+    claimed, offered = plan.claim("a", agent), plan.get_next_tasks()
+    available = world.call("task_get_available", agent_id=agent, workflow_id=plan.id)
+    anywhere = world.call("task_get_available", agent_id=agent, limit=200)
+
+    assert (claimed["success"], claimed["reason"], claimed["approval"]["id"]) == (
+        False,
+        "approval",
+        pending["id"],
+    )
+    assert (offered["tasks"], offered["total_available"], offered["recommended_count"]) == ([], 0, 0)
+    assert "approve the plan" in offered["reason"]
+    assert (available["tasks"], available["approval"]["id"]) == ([], pending["id"])
+    assert plan.id not in {task["workflow_id"] for task in anywhere["tasks"]}
+    for status in ("planning", "in_progress", "completed", "failed"):
+        with expect_error(Code.NEEDS_APPROVAL, pending["id"]):
+            plan.set_status("a", status)
+    with expect_error(Code.NEEDS_APPROVAL, pending["id"]):
+        world.call("task_set_plan", id=plan["a"], plan={"steps": ["one"]})
+    with expect_error(Code.NEEDS_APPROVAL, pending["id"]):
+        plan.set_status("a", "in_progress", agent_id=agent)
+
+
+def test_an_approved_plan_is_handed_out_task_by_task(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True), world.register_agent()
+    decide(world, find_pending(world, plan, "plan")["id"])
+
+    assert plan.list_offered() == ["a", "b"]
+    assert plan.claim("a", agent, start=True)["success"]
+    plan.set_status("a", "completed", agent_id=agent)
+    assert plan.claim("b", agent)["success"]
+
+
+CHANGES: dict[str, Any] = {
+    "add": lambda world, plan: world.call("workflow_add_task", workflow_id=plan.id, task={"name": "c"}),
+    "remove": lambda world, plan: world.call("workflow_remove_task", workflow_id=plan.id, task_id=plan["b"]),
+    "name": lambda world, plan: replan(world, plan, {"name": "c"}),
+    "description": lambda world, plan: replan(world, plan, {"description": "Other."}),
+    "sequence": lambda world, plan: replan(world, plan, {"sequence": 2}),
+    "group": lambda world, plan: replan(world, plan, {"parallel_group": "g"}),
+    "order": lambda world, plan: replan(world, plan, {"depends_on": ["a"]}),
+    "attempts": lambda world, plan: replan(world, plan, {"max_attempts": 9}),
+    "approval": lambda world, plan: replan(world, plan, {"approval": "after"}),
+    "budget": lambda world, plan: replan(world, plan, {"budget": {"usd": 1}}),
+    "changes": lambda world, plan: replan(world, plan, {"changes": "none"}),
+    "files": lambda world, plan: replan(world, plan, {"files_likely_affected": ["x"]}),
+    "capabilities": lambda world, plan: replan(world, plan, {"required_capabilities": ["x"]}),
+    "complexity": lambda world, plan: replan(world, plan, {"estimated_complexity": "high"}),
+    "summary": lambda world, plan: replan(world, plan, {}, summary="Another."),
+}
+
+
+def replan(world: World, plan: Plan, change: dict[str, Any], **given: Any) -> None:
+    tasks = [{"name": "a", "depends_on": []}, {"name": "b", "depends_on": [], **change}]
+    world.call("workflow_replan", workflow_id=plan.id, reason="r", tasks=tasks, caller=PERSON, **given)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_change_of_an_approved_plan_asks_again(world: World, change: str) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True), world.register_agent()
+    first = find_pending(world, plan, "plan")["id"]
+    decide(world, first)
+
+    CHANGES[change](world, plan)
+    again = find_pending(world, plan, "plan")["id"]
+
+    claimed = Plan(world, plan.id).claim("a", agent)
+    assert (claimed["reason"], claimed["approval"]["id"], again != first) == ("approval", again, True)
+
+
+def test_a_replan_with_the_same_tasks_stays_approved(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True), world.register_agent()
+    decide(world, find_pending(world, plan, "plan")["id"])
+
+    replan(world, plan, {})
+
+    assert Plan(world, plan.id).claim("a", agent)["success"]
+
+
+def test_a_refused_plan_says_why_until_it_changes(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True), world.register_agent()
+    decide(world, find_pending(world, plan, "plan")["id"], "refuse", "Too big.")
+
+    claimed = plan.claim("a", agent)
+
+    assert (claimed["approval"]["status"], claimed["approval"]["comment"]) == ("refused", "Too big.")
+    assert "Too big." in plan.get_next_tasks()["reason"]
+
+
+def test_a_task_is_claimed_after_it_was_approved(world: World) -> None:
+    plan, agent = (
+        create_plan(world, {"name": "a", "approval": "before"}, {"name": "b"}),
+        world.register_agent(),
+    )
+
+    refused = plan.claim("a", agent)
+    hidden = plan.list_offered()
+    with expect_error(Code.NEEDS_APPROVAL):
+        plan.set_status("a", "in_progress")
+    decide(world, refused["approval"]["id"])
+
+    assert (refused["reason"], refused["approval"]["status"]) == ("approval", "pending")
+    assert (hidden, plan.list_offered()) == (["b"], ["a", "b"])
+    assert plan.claim("a", agent)["success"]
+
+
+def test_a_task_is_not_started_before_anybody_was_asked(world: World) -> None:
+    plan = create_plan(world, {"name": "a"}, approval="before")
+
+    with expect_error(Code.NEEDS_APPROVAL, "before work on it begins"):
+        plan.set_status("a", "completed")
+
+
+def test_the_approval_of_a_task_survives_a_lost_lease(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a", "approval": "before"}), world.register_agent()
+    decide(world, plan.claim("a", agent)["approval"]["id"])
+    plan.claim("a", agent, start=True)
+    world.let_leases_expire()
+
+    assert plan.claim("a", world.register_agent())["success"]
+
+
+def hold(world: World, plan: Plan, agent: str, **report: Any) -> str:
+    """Report a task as completed that a person has to approve; return the id of the request."""
+    with pytest.raises(GateClosed) as closed:
+        plan.set_status("a", "completed", agent_id=agent, **report)
+    assert closed.value.code is Code.NEEDS_APPROVAL
+    id: str = closed.value.evidence["approval"]["id"]
+    return id
+
+
+def test_work_waits_for_approval_and_its_agent_is_free(world: World) -> None:
+    plan, agent = (
+        create_plan(world, {"name": "a", "approval": "after"}, {"name": "b"}),
+        world.register_agent(),
+    )
+    plan.claim("a", agent, start=True)
+
+    hold(world, plan, agent)
+    task = plan.get_task("a")
+    world.let_leases_expire()
+
+    assert (task["status"], task["waits_for"], task["outcome"]) == ("in_progress", "approval", "It is done.")
+    assert "assigned_agent_id" not in task
+    assert plan.list_offered() == ["b"]
+    assert plan.get_next_tasks()["needs_person"] == [plan["a"]]
+    assert plan.claim("a", world.register_agent())["reason"] == "approval"
+    assert plan.claim("b", agent)["success"]
+    assert plan.get_task("a")["waits_for"] == "approval"
+
+
+def test_the_next_call_completes_approved_work(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a", "approval": "after"}), world.register_agent()
+    plan.claim("a", agent, start=True)
+    id = hold(world, plan, agent)
+
+    again = hold(world, plan, agent)
+    decide(world, id)
+    plan.set_status("a", "completed", agent_id=agent)
+
+    assert again == id
+    assert "waits_for" not in plan.get_task("a")
+    assert plan.status == "completed"
+
+
+@pytest.mark.parametrize("report", [{"outcome": "Other."}, {"outcome_detail": {"files": 1}}])
+def test_another_report_is_asked_about_again(world: World, report: dict[str, Any]) -> None:
+    plan, agent = create_plan(world, {"name": "a", "approval": "after"}), world.register_agent()
+    plan.claim("a", agent, start=True)
+    id = hold(world, plan, agent)
+    decide(world, id)
+
+    other = hold(world, plan, agent, **report)
+
+    assert other != id
+    assert plan.get_task("a")["status"] == "in_progress"
+
+
+def test_a_claimed_task_that_was_never_started_waits_too(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, approval=["after"]), world.register_agent()
+    plan.claim("a", agent)
+
+    hold(world, plan, agent)
+
+    task = plan.get_task("a")
+    assert (task["status"], task["attempts"]) == ("in_progress", 1)
+
+
+def test_a_failure_withdraws_the_request(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a", "approval": "after"}), world.register_agent()
+    plan.claim("a", agent, start=True)
+    hold(world, plan, agent)
+
+    plan.set_status("a", "failed", agent_id=agent)
+
+    with world.app.database.reading() as tx:
+        rows = tx.fetch_all("SELECT status FROM approvals WHERE workflow_id = :id", id=plan.id)
+    assert [row["status"] for row in rows] == ["stale"]
+    assert "waits_for" not in plan.get_task("a")
+
+
+def test_a_plan_without_requirements_asks_nobody(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a"}), world.register_agent()
+
+    plan.claim("a", agent, start=True)
+    plan.set_status("a", "completed", agent_id=agent)
+
+    with world.app.database.reading() as tx:
+        assert tx.fetch_all("SELECT 1 FROM approvals WHERE workflow_id = :id", id=plan.id) == []

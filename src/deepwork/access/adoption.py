@@ -107,6 +107,8 @@ def _forget_approvals(tx: Transaction) -> None:
     """Forget what counts as an approval: files are reviewed again, and tasks wait for a person again."""
     tx.execute("DELETE FROM passed_reviews")
     tx.execute("UPDATE milestones SET logged_by_person = NULL")
+    # Also what waits: it may show something else than its digest covers.
+    tx.execute("UPDATE approvals SET status = 'stale' WHERE status NOT IN ('stale', 'expired')")
 
 
 def _mark_unverified(tx: Transaction, connection: Any) -> int:

@@ -21,6 +21,7 @@ NAME_COLUMNS = {
     "issues": ("agent_name", "resolved_by"),
     "milestones": ("agent_name",),
     "notices": ("by_whom",),
+    "approvals": ("asked_by", "decided_by"),
 }
 """The columns that name who did something, by table."""
 JSON_COLUMNS = {

@@ -25,6 +25,15 @@ class AttentionStore:
         rows = self._tx.fetch_all(sql, limit=limit)
         return rows, self._count_all(rows, limit, f"issues WHERE {_OPEN_BLOCKER}")
 
+    def list_approvals(self, limit: int) -> tuple[list[Row], int]:
+        """List what waits for the approval of a person, the last asked first."""
+        sql = (
+            "SELECT id, subject_kind, subject_id, workflow_id, shown, asked_by, asked_at FROM approvals"
+            " WHERE status = 'pending' ORDER BY asked_at DESC, created_seq DESC LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit)
+        return rows, self._count_all(rows, limit, "approvals WHERE status = 'pending'")
+
     def list_reviews(self, since: int, limit: int) -> tuple[list[Row], int]:
         """List ended tracked tasks with `manual_review_needed` that nobody reviewed, newest first."""
         source = (
@@ -113,10 +122,10 @@ class AttentionStore:
 
 
 _OPEN_BLOCKER = "requires_human_review AND resolved_at IS NULL"
-# A person reviewed a task by logging a milestone after it ended.
+# A person decided about a task, or wrote about it, after it ended.
 _NOT_REVIEWED = """NOT EXISTS (
-    SELECT 1 FROM milestones WHERE milestones.task_id = task.id
-       AND milestones.created_at >= task.completed_at AND milestones.logged_by_person IS NOT NULL)"""
+    SELECT 1 FROM approvals WHERE approvals.subject_kind = 'tracked_task' AND approvals.subject_id = task.id
+       AND approvals.decided_at >= task.completed_at AND approvals.status IN ('given', 'refused'))"""
 _TRACKED_COLUMNS = (
     "task.id, task.name, task.workflow_id, task.agent_name, task.started_at, task.completed_at, task.status,"
     " task.last_sign_at"

@@ -31,6 +31,7 @@ from deepwork.tracking.responses import (
     MilestoneView,
 )
 from deepwork.tracking.store import TrackStore
+from deepwork.tracking.verdicts import record_verdict
 
 Message = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -131,6 +132,7 @@ class LogTools:
             if same := notes.find_recent_duplicate(milestone):
                 return MilestoneLogged(milestone_id=same.id, created_at=format_timestamp(same.created_at))
             notes.add_milestone(milestone)
+            record_verdict(tx, milestone)
             view = MilestoneView.from_milestone(milestone).model_dump(mode="json")
             tx.emit(TrackEvent.MILESTONE_CREATED, view, milestone.subject.workflow_id)
             notify_of_milestone(tx, milestone)

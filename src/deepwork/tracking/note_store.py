@@ -96,10 +96,10 @@ class NoteStore:
         self._tx.execute(sql, task_id=milestone.subject.task_id, kept=KEPT_MILESTONES - 1)
 
     def was_reviewed(self, task_id: str, since: int) -> bool:
-        """Return whether a person logged a milestone on the task since this time."""
+        """Return whether a person decided about the task, or wrote about it, since this time."""
         sql = (
-            "SELECT count(*) FROM milestones"
-            " WHERE task_id = :task_id AND created_at >= :since AND logged_by_person IS NOT NULL"
+            "SELECT count(*) FROM approvals WHERE subject_kind = 'tracked_task' AND subject_id = :task_id"
+            " AND decided_at >= :since AND status IN ('given', 'refused')"
         )
         found: int = self._tx.fetch_value(sql, task_id=task_id, since=since)
         return found > 0

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
+from deepwork.names import encode_letters
+
 revision = "0012"
 down_revision = "0011"
+
+BATCH = 500
+VERDICTS = ("approved", "refused", "acknowledged")
 
 
 def upgrade() -> None:
     _add_requirements()
     _create_proofs()
     _create_approvals()
+    if not op.get_context().as_sql:  # the schema snapshot has no rows
+        _copy_approvals()
     _create_review_rounds()
     _create_spending()
 
@@ -125,6 +137,55 @@ def _create_approvals() -> None:
         sa.Column("locked_until", sa.BigInteger),
         sa.Column("sign_count", sa.BigInteger, nullable=False, server_default="0"),
     )
+
+
+def _copy_approvals() -> None:
+    """Copy what people decided about tracked tasks, until now milestones that a person logged."""
+    query = sa.text(
+        "SELECT id, task_id, task_name, workflow_id, message, metadata, created_at, created_seq,"
+        " logged_by_person AS person FROM milestones"
+        " WHERE substr(logged_by_person, 1, 6) = 'human:' AND substr(task_id, 1, 3) = 'tt_'"
+        " AND (created_at, created_seq) > (:at, :seq) ORDER BY created_at, created_seq LIMIT :batch"
+    )
+    values = {"at": -(2**62), "seq": 0, "batch": BATCH}
+    while rows := op.get_bind().execute(query, values).mappings().all():
+        copied = [_build_approval(row) for row in rows]
+        names = ", ".join(copied[0])
+        places = ", ".join(f":{name}" for name in copied[0])
+        op.get_bind().execute(sa.text(f"INSERT INTO approvals ({names}) VALUES ({places})"), copied)  # noqa: S608
+        values |= {"at": rows[-1]["created_at"], "seq": rows[-1]["created_seq"]}
+
+
+def _build_approval(milestone: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the row of a decision; what exactly the person saw is not known, so it shows the note."""
+    verdict = _find_verdict(milestone["metadata"])
+    shown = {"name": milestone["task_name"], "milestone": milestone["id"], "verdict": verdict}
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"))
+    return {
+        "id": f"ap_{encode_letters(sha256(milestone['id'].encode()).digest())}",
+        "subject_kind": "tracked_task",
+        "subject_id": milestone["task_id"],
+        "workflow_id": milestone["workflow_id"],
+        "digest": sha256(text.encode()).hexdigest(),
+        "shown": text,
+        "status": "refused" if verdict == "refused" else "given",
+        "asked_by": milestone["person"],
+        "asked_at": milestone["created_at"],
+        "decided_by": milestone["person"],
+        "decided_at": milestone["created_at"],
+        "method": "token",
+        "comment": milestone["message"],
+    }
+
+
+def _find_verdict(metadata: str | None) -> str:
+    """Return the verdict of a person; a note without one, or a damaged row, says nothing but its text."""
+    try:
+        value = json.loads(metadata or "{}")
+    except (ValueError, RecursionError):
+        return "note"
+    verdict = value.get("verdict") if isinstance(value, dict) else None
+    return verdict if isinstance(verdict, str) and verdict in VERDICTS else "note"
 
 
 def _number_by_creation(table: str) -> None:

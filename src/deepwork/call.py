@@ -47,6 +47,14 @@ class ActionOutcome:
     """Base class of what an action after a commit returns to revise the call's answer (`Answer.revise`)."""
 
 
+class CallRecord(Protocol):
+    """The audit entry of a call; called with each of its writing transactions."""
+
+    outcome: str
+
+    def __call__(self, tx: Any, /) -> None: ...
+
+
 @dataclass(frozen=True)
 class Call:
     """One tool call, as received by its transport."""
@@ -67,7 +75,7 @@ class Call:
     """Returns False after the client cancelled the call."""
     report_progress: ReportProgress = field(default=ignore_progress, compare=False)
     """Tells the client how far the call is, if it wants to know; may be called often, and from any thread."""
-    record: Callable[[Any], None] | None = field(default=None, compare=False)
+    record: CallRecord | None = field(default=None, compare=False)
     """Called at the end of each writing transaction of the call, to write its audit entry."""
     carries_notices: bool = True
     """Whether an answer that shows an agent's notices counts as carrying them. The answers of commands and
@@ -83,6 +91,11 @@ class Call:
         """Return what of this kind was prepared, alone or as one of several things."""
         parts = self.prepared if isinstance(self.prepared, tuple) else (self.prepared,)
         return next((part for part in parts if isinstance(part, kind)), None)
+
+    def note_outcome(self, outcome: str) -> None:
+        """Let the audit entry of the call say this, such as the digest of what a person approved."""
+        if self.record is not None:
+            self.record.outcome = outcome
 
 
 class AlreadyAnswered(Exception):

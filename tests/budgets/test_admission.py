@@ -185,7 +185,9 @@ def test_an_agent_learns_in_its_answers_that_the_budget_ended(app: Application, 
 
     assert "warning" not in before
     assert "is used up" in after["warning"]
-    assert [event.type for event in list_events(app) if event.workflow_id == plan].count("budget:reached") == 1
+    assert [event.type for event in list_events(app) if event.workflow_id == plan].count(
+        "budget:reached"
+    ) == 1
 
 
 def test_a_reached_budget_is_announced_once(app: Application, agents: list[str]):
@@ -196,7 +198,9 @@ def test_a_reached_budget_is_announced_once(app: Application, agents: list[str])
     for agent in agents:
         claim(app, second, agent)
 
-    assert [event.type for event in list_events(app) if event.workflow_id == plan].count("budget:reached") == 1
+    assert [event.type for event in list_events(app) if event.workflow_id == plan].count(
+        "budget:reached"
+    ) == 1
 
 
 def test_answers_say_why_nothing_is_offered(app: Application, agents: list[str]):

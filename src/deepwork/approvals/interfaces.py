@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from deepwork.approvals.models import Approval
+from deepwork.call import ActionOutcome
 from deepwork.database.transaction import Transaction
 
 
-class DecisionHandler(Protocol):
-    """Carries out what a decision leads to, for one kind of subject."""
+@dataclass(frozen=True)
+class Effect(ActionOutcome):
+    """What a decision led to after its commit, in one sentence."""
 
-    def prepare(self, approval: Approval) -> Any:
-        """Look at what a transaction must not wait for, such as the working tree; called before it."""
+    text: str
+
+
+class DecisionHandler(Protocol):
+    """Carries out what decisions about one kind of subject lead to."""
 
     def lock(self, tx: Transaction, approval: Approval) -> None:
         """Lock what gates lock before they look at approvals, so that no two calls wait for each other."""
 
-    def apply(self, tx: Transaction, approval: Approval, prepared: Any) -> str | None:
-        """Carry out what the person decided, and return what it led to in one sentence."""
+    def apply(self, tx: Transaction, approval: Approval) -> str | None:
+        """Carry out the decision in its transaction, notify agents, and say what it led to."""
+
+    def follow(self, approval: Approval) -> str | None:
+        """Carry out, after the commit, what takes long, such as completing a task; say what it led to."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 from deepwork.answers import Answer
+from deepwork.approvals.interfaces import Effect
 from deepwork.approvals.models import Approval, ApprovalKind, ApprovalStatus
+from deepwork.call import ActionOutcome
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
 
 
@@ -63,6 +65,10 @@ class Decision(ApprovalSummary):
     """What a person decided, and what it led to."""
 
     effect: str | None = None
+
+    def revise(self, outcome: ActionOutcome) -> Self:
+        """Add what the decision led to after its commit."""
+        return self.model_copy({"effect": outcome.text}) if isinstance(outcome, Effect) else self
 
 
 def find_title(approval: Approval) -> str | None:

@@ -96,6 +96,11 @@ def build_closed_error(approval: Approval) -> GateClosed:
     )
 
 
+def describe_subject(approval: Approval) -> str:
+    """Say in a few words what the approval is about."""
+    return _SUBJECT_WORDS[approval.subject_kind]
+
+
 def summarize(approval: Approval) -> dict[str, Any]:
     """Describe an approval to the agent that waits for it."""
     said = {"comment": approval.comment} if approval.comment else {}

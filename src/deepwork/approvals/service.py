@@ -6,6 +6,9 @@ passes is computed there, from rows that are locked until the commit.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from deepwork.approvals.digests import compute_digest
 from deepwork.approvals.models import (
     Approval,
     ApprovalEvent,
@@ -13,12 +16,6 @@ from deepwork.approvals.models import (
     ApprovalRequest,
     ApprovalStatus,
     Verdict,
-)
-from deepwork.approvals.person_proof import (
-    CheckedProof,
-    PersonProofs,
-    build_decision_challenge,
-    require_person_proof,
 )
 from deepwork.approvals.responses import ApprovalSummary
 from deepwork.approvals.rules import (
@@ -32,8 +29,11 @@ from deepwork.approvals.rules import (
 from deepwork.approvals.store import ApprovalStore
 from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
-from deepwork.errors import Code, GateClosed
+from deepwork.errors import Code, GateClosed, NotAllowed
 from deepwork.records import copy_with
+
+if TYPE_CHECKING:  # imported by the first decision: most processes only ask and use
+    from deepwork.approvals.person_proof import CheckedProof
 
 _EVENT_OF_STATUS = {
     ApprovalStatus.PENDING: ApprovalEvent.ASKED,
@@ -94,9 +94,12 @@ def decide(
 
     `proof` is what `check_decision_proof` returned before the transaction.
     """
+    from deepwork.approvals.person_proof import require_person_proof  # noqa: PLC0415
+
     approval = ApprovalStore(tx).get_for_update(id)
     method = require_person_proof(tx, _build_challenge(approval, verdict), proof)
     check_decision(approval, verdict, tx.now)
+    _require_intact(approval)
     decided = copy_with(
         approval,
         status=verdict.status,
@@ -115,10 +118,14 @@ def check_decision_proof(database: Database, approval: Approval, verdict: Verdic
 
     Call it before the transaction: a wrong passphrase counts, although nothing else is stored then.
     """
+    from deepwork.approvals.person_proof import PersonProofs  # noqa: PLC0415
+
     return PersonProofs(database).check(current_call(), _build_challenge(approval, verdict))
 
 
 def _build_challenge(approval: Approval, verdict: Verdict) -> str:
+    from deepwork.approvals.person_proof import build_decision_challenge  # noqa: PLC0415
+
     return build_decision_challenge(verdict, approval.id, approval.digest, approval.decided_at)
 
 
@@ -135,6 +142,15 @@ def save_status(tx: Transaction, approval: Approval, status: ApprovalStatus) -> 
     ApprovalStore(tx).save(changed)
     _emit(tx, changed)
     return changed
+
+
+def _require_intact(approval: Approval) -> None:
+    """Raise if a person would approve something else than they see: somebody changed the row."""
+    if compute_digest(approval.shown) != approval.digest:
+        raise NotAllowed(
+            f"Approval {approval.id} shows something else than it was asked for: its row was changed.",
+            suggestion="Look at the log with `deepwork audit verify`; nothing was decided.",
+        )
 
 
 def _mark_used(tx: Transaction, approval: Approval) -> Approval:

@@ -36,8 +36,8 @@ COMMANDS = {
     "doctor": ("deepwork.cli.doctor:doctor", "Check the installation and suggest fixes."),
     "status": ("deepwork.cli.status:status", "Show what is running and what waits for you."),
     "show": ("deepwork.cli.show:show", "Show anything by its id, or by a part of it."),
+    "approvals": ("deepwork.cli.approvals:approvals", "What waits for your approval: look, and decide."),
     "answer": ("deepwork.cli.people:answer", "Answer an issue or a review that waits for you."),
-    "approvals": ("deepwork.cli.approvals:approvals", "What waits for your approval; your passphrase."),
     "tell": ("deepwork.cli.people:tell", "Send a message to an agent, as yourself."),
     "events": ("deepwork.cli.events:events", "Follow events as they happen."),
     "jobs": ("deepwork.cli.jobs:jobs", "Jobs: list, validate, create and draw them."),
@@ -61,7 +61,7 @@ COMMANDS = {
 
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
-    "You": "status show answer approvals tell dashboard",
+    "You": "status show approvals answer tell dashboard",
     "Work": "jobs sessions plans tasks track review templates workspaces repos agents messages",
     "Look": "diff events",
     "Operate": "serve db doctor tokens audit",

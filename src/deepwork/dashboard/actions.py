@@ -25,6 +25,8 @@ ListActions = Callable[[], list[str]]
 
 SESSION_ACTIONS = {"pass": "pass_step", "send-back": "send_back_step", "grant-round": "grant_round"}
 """Paths under /api/v1/sessions/{id}, and the actions that they call."""
+APPROVAL_ACTIONS = {"approve": "give_approval", "refuse": "refuse_approval"}
+"""Paths under /api/v1/approvals/{id}, and the actions that they call."""
 
 
 class ActionExecutor:
@@ -42,13 +44,21 @@ class ActionExecutor:
 
     async def execute_on_session(self, request: Request) -> Any:
         """Decide about the step of a job session that is at its quality gate."""
+        return await self._execute_on(request, "session", SESSION_ACTIONS)
+
+    async def execute_on_approval(self, request: Request) -> Any:
+        """Give or refuse an approval."""
+        return await self._execute_on(request, "approval", APPROVAL_ACTIONS)
+
+    async def _execute_on(self, request: Request, thing: str, actions: Mapping[str, str]) -> Any:
+        """Call the action that the last word of the path names, on the thing that the path names."""
         verb = request.path_params["verb"]
-        if verb not in SESSION_ACTIONS:
-            known = ", ".join(SESSION_ACTIONS)
-            raise HttpError(404, f"Unknown action {verb[:60]!r} on a session.", f"Use one of: {known}.")
-        fixed = {"session_id": request.path_params["id"]}
+        if verb not in actions:
+            known = ", ".join(actions)
+            raise HttpError(404, f"Unknown action {verb[:60]!r} on a {thing}.", f"Use one of: {known}.")
+        fixed = {f"{thing}_id": request.path_params["id"]}
         try:
-            return await self._execute(request, SESSION_ACTIONS[verb], fixed)
+            return await self._execute(request, actions[verb], fixed)
         except InvalidArguments as error:  # it names the tool, which is not what the client called
             taken = ", ".join(name for name in error.parameters if name not in fixed)
             raise HttpError(

@@ -81,6 +81,7 @@ class RestApi:
             *(self._build_route(each.pattern, self._create_read_handler(each)) for each in ENDPOINTS),
             self._build_action_route("/api/v1/actions/{tool}", self._actions.execute),
             self._build_action_route("/api/v1/sessions/{id}/{verb}", self._actions.execute_on_session),
+            self._build_action_route("/api/v1/approvals/{id}/{verb}", self._actions.execute_on_approval),
         ]
 
     def build_not_found_route(self) -> BaseRoute:

@@ -6,6 +6,7 @@ from typing import Any
 
 from deepwork.dashboard import (
     agents,
+    approvals,
     changed_files,
     home,
     issues_and_decisions,
@@ -31,6 +32,7 @@ class Me(RestAnswer):
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
+    *approvals.ENDPOINTS,
     *runs.ENDPOINTS,
     *run_details.ENDPOINTS,
     *tasks.ENDPOINTS,

@@ -26,7 +26,14 @@ class Need(RestAnswer):
     """Something that waits for a person, since when, and what to do about it."""
 
     kind: Literal[
-        "blocker", "manual_review", "failed_task", "stale_task", "gate", "lost_claim", "waiting_plan"
+        "blocker",
+        "approval",
+        "manual_review",
+        "failed_task",
+        "stale_task",
+        "gate",
+        "lost_claim",
+        "waiting_plan",
     ]
     id: str
     title: str
@@ -90,11 +97,15 @@ def _list_actions(need: Mapping[str, Any]) -> list[Act]:
         return [offered_actions.offer_release(id, need["agent_id"])]
     if kind == "gate":
         return offered_actions.list_session_actions(need["session"])
-    if kind == "manual_review":
-        return offered_actions.list_review_actions(id)
+    if kind in _OFFERED_LISTS:
+        return _OFFERED_LISTS[kind](id)
     return [_OFFERS[kind](id)]
 
 
+_OFFERED_LISTS = {
+    "approval": offered_actions.list_approval_actions,
+    "manual_review": offered_actions.list_review_actions,
+}
 _OFFERS = {
     "blocker": offered_actions.offer_resolve,
     "failed_task": offered_actions.offer_acknowledge,

@@ -57,6 +57,17 @@ def list_review_actions(task_id: str) -> list[Act]:
     return [offer_approve(task_id), offer_refuse(task_id)]
 
 
+def list_approval_actions(approval_id: str) -> list[Act]:
+    """List the decisions about what waits for approval."""
+    given, comment = {"approval_id": approval_id}, "Comment for the agent (optional)"
+    asked = [Asked(name="comment", label=comment, optional=True)]
+    why = [Asked(name="comment", label="What must change?")]
+    return [
+        Act(label="Approve", tool="give_approval", arguments=given, asks=asked),
+        Act(label="Refuse", tool="refuse_approval", arguments=given, asks=why),
+    ]
+
+
 def offer_acknowledge(task_id: str) -> Act:
     return _offer_verdict("Acknowledge", "acknowledged", "What happens next?", task_id)
 

@@ -22,6 +22,15 @@ def build_review_text(task: str, verdict: str, comment: str) -> str:
     return f"Task {quote_line(task)} was {verdict}: {comment}{again}"
 
 
+def build_approval_text(
+    what: str, title: str | None, *, is_given: bool, comment: str | None, next: str
+) -> str:
+    """Describe that a person approved or refused what an agent asked for, and what to do now."""
+    named = f" ({quote_line(title)})" if title else ""
+    decided = "approved" if is_given else "refused"
+    return f"A person {decided} {what}{named}{_give(comment)} {next}".rstrip()
+
+
 def build_abandon_text(task: str, reason: str) -> str:
     """Describe that a tracked task was ended."""
     return f"Task {quote_line(task)} was abandoned: {reason}{_end(reason)} Stop work on it."

@@ -23,6 +23,7 @@ _TABLES_BY_KIND = {
     "repository": ("repositories", "id", "name"),
     "message": ("messages", "id", "subject"),
     "notice": ("notices", "id", "text"),
+    "approval": ("approvals", "id", "subject_id"),
     "session": ("job_sessions", "id", "goal"),
     "stored_template": ("templates", "id", "name"),
     "template": ("templates", "name", "description"),
@@ -44,6 +45,7 @@ PREFIXES = {
     "rp": "repository",
     "msg": "message",
     "nt": "notice",
+    "ap": "approval",
     "tmpl": "stored_template",
 }
 """The kind of row by the letters that its id begins with; those of job sessions begin with none."""

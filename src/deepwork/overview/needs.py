@@ -53,6 +53,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     """List what needs a person, most urgent kind first and newest first within a kind; and the total."""
     store = AttentionStore(tx)
     blockers, blockers_total = store.list_blockers(MAX_NEEDS)
+    approvals, approvals_total = store.list_approvals(MAX_NEEDS)
     reviews, reviews_total = store.list_reviews(tx.now - REVIEW_PERIOD_MS, MAX_NEEDS)
     failed, failed_total = store.list_failed_tracked(MAX_NEEDS)
     planned, planned_total = store.list_failed_planned(MAX_NEEDS)
@@ -63,10 +64,13 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     # A failed task that also asks for a review is listed once.
     to_review = {row["id"] for row in reviews}
     twice = sum(row["id"] in to_review for row in failed)
-    about = [row["workflow_id"] for row in [*blockers, *reviews, *failed, *planned, *stale, *lost]]
+    about = [
+        row["workflow_id"] for row in [*blockers, *approvals, *reviews, *failed, *planned, *stale, *lost]
+    ]
     runs = {id: _build_run(id, *found) for id, found in RunStore(tx).find_names(about).items()}
     found = [
         *(_build_blocker_need(row, runs) for row in blockers),
+        *(_build_approval_need(row, runs) for row in approvals),
         *gates,
         *(_build_review_need(row, runs) for row in reviews),
         *(_build_failed_tracked_need(row, runs) for row in failed if row["id"] not in to_review),
@@ -77,6 +81,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     ]
     total = (
         blockers_total
+        + approvals_total
         + len(gates)
         + reviews_total
         + failed_total
@@ -98,6 +103,34 @@ def _build_blocker_need(row: Row, runs: Runs) -> Need:
         agent_name=row["agent_name"],
         **_build_common_fields(row, runs, task_id=row["task_id"], task_name=row["task_name"]),
     )
+
+
+def _build_approval_need(row: Row, runs: Runs) -> Need:
+    shown = json.loads(row["shown"])
+    name = shown.get("name") or shown.get("title") or row["subject_id"]
+    run_id = row["workflow_id"] or row["subject_id"]
+    is_task = row["subject_kind"] != "plan"
+    return _build_need(
+        kind="approval",
+        id=row["id"],
+        title=f"Approve {_APPROVAL_WORDS.get(row['subject_kind'], '')}{name}",
+        detail=_format_detail(
+            str(shown.get("outcome") or shown.get("description") or shown.get("summary") or "")
+        ),
+        since=format_timestamp(row["asked_at"]),
+        run=runs.get(run_id) or _build_run(run_id, "job", run_id),
+        task={"id": row["subject_id"], "name": name} if is_task else None,
+    )
+
+
+_APPROVAL_WORDS = {
+    "plan": "the plan ",
+    "task_before": "before it begins: ",
+    "task": "the work on ",
+    "step": "step ",
+    "guarded": "changes to guarded files: ",
+    "budget": "the budget of ",
+}
 
 
 def _build_review_need(row: Row, runs: Runs) -> Need:

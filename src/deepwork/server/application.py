@@ -19,6 +19,9 @@ from deepwork.server.registry import Tools, ToolSpec, describe_class, index_by_n
 if TYPE_CHECKING:
     from deepwork.agents.presence import Presence
     from deepwork.agents.tools import AgentTools
+    from deepwork.approvals.actions import ApprovalActions
+    from deepwork.approvals.interfaces import DecisionHandler
+    from deepwork.approvals.models import ApprovalKind
     from deepwork.checks.service import CheckService
     from deepwork.database.transaction import Clock, Database
     from deepwork.events.feed import EventFeed
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from deepwork.jobs.quality_gate import QualityGate
     from deepwork.jobs.sessions.state_manager import StateManager
     from deepwork.messages.tools import MessageTools
+    from deepwork.plans.models import Task
     from deepwork.plans.plan_tools import PlanTools
     from deepwork.plans.task_directory import PlanTaskDirectory
     from deepwork.plans.task_proofs import TaskProver
@@ -137,7 +141,34 @@ class Application:
         """What only people can do, by name: described like tools, but offered to no agent."""
         from deepwork.approvals.enrollment import EnrollmentActions
 
-        return index_by_name([self.jobs.gate_actions, EnrollmentActions(self.database)])
+        enrollment = EnrollmentActions(self.database)
+        return index_by_name([self.jobs.gate_actions, self._approval_actions, enrollment])
+
+    @cached_property
+    def _approval_actions(self) -> ApprovalActions:
+        from deepwork.approvals.actions import ApprovalActions
+
+        return ApprovalActions(self.database, self._find_decision_handler)
+
+    def _find_decision_handler(self, kind: ApprovalKind) -> DecisionHandler | None:
+        """Return what carries out the decisions about a kind of subject."""
+        if kind in ("plan", "task_before", "task"):
+            from deepwork.plans.decisions import PlanDecisions
+
+            return PlanDecisions(self.database, self._complete_approved_task)
+        return None
+
+    def _complete_approved_task(self, task: Task) -> None:
+        """Report a task as completed as its agent did, in the name of the person who approved that."""
+        from deepwork.call import current_call
+        from deepwork.records import copy_with
+        from deepwork.server.invocation import invoke
+
+        tool = "task_update_status"
+        report: dict[str, Any] = {"id": task.id, "status": "completed", "outcome": task.outcome}
+        report |= {"outcome_detail": dict(task.outcome_detail)} if task.outcome_detail else {}
+        call = copy_with(current_call(), tool=tool, key=None, record=None, outcomes=None)
+        invoke(self.database, self.registry[tool], report, call)
 
     @property
     def toolsets(self) -> list[str]:

@@ -34,6 +34,7 @@ _CODES = {
     "task": Code.TASK_NOT_FOUND,
     "tracked_task": Code.TASK_NOT_FOUND,
     "agent": Code.AGENT_NOT_FOUND,
+    "approval": Code.APPROVAL_NOT_FOUND,
 }
 """What the tools answer to an unknown id, by kind; programs that read errors as JSON rely on it."""
 

@@ -31,6 +31,7 @@ _KINDS_BY_GROUP = {
     ("track", "parent_task_id"): "tracked_task",
     ("diff", "task_id"): "any_task",
     ("answer", "id"): "any_issue",
+    ("approvals", "id"): "approval",
     ("tell", "agent"): "agent",
     ("show", "id"): "any",
 }

@@ -149,7 +149,7 @@ def _copy_approvals() -> None:
     )
     values = {"at": -(2**62), "seq": 0, "batch": BATCH}
     while rows := op.get_bind().execute(query, values).mappings().all():
-        copied = [_build_approval(row) for row in rows]
+        copied = [_build_approval({**row}) for row in rows]
         names = ", ".join(copied[0])
         places = ", ".join(f":{name}" for name in copied[0])
         op.get_bind().execute(sa.text(f"INSERT INTO approvals ({names}) VALUES ({places})"), copied)  # noqa: S608

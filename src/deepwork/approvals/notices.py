@@ -1,0 +1,38 @@
+"""Notices to agents of what people decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deepwork.approvals.models import Approval, ApprovalStatus
+from deepwork.approvals.responses import find_title
+from deepwork.approvals.rules import describe_subject
+from deepwork.database.transaction import Transaction
+from deepwork.notices.models import NoticeType
+from deepwork.notices.rules import build_approval_text
+from deepwork.notices.service import NoticeService
+
+
+def notify_of_decision(
+    tx: Transaction,
+    approval: Approval,
+    next_step: str,
+    agents: Sequence[str] = (),
+    task_id: str | None = None,
+) -> None:
+    """Notify these agents, else the one that asked; work that has no agents is notified by its sessions."""
+    is_given = approval.status is ApprovalStatus.GIVEN
+    text = build_approval_text(
+        describe_subject(approval),
+        find_title(approval),
+        is_given=is_given,
+        comment=approval.comment,
+        next=next_step,
+    )
+    kind = NoticeType.APPROVED if is_given else NoticeType.REFUSED
+    asked = [approval.asked_by] if approval.asked_by.startswith("ag_") else []
+    notices, workflow = NoticeService(tx), approval.workflow_id
+    if concerned := list(agents) or asked:
+        notices.notify_agents(concerned, kind, text, workflow_id=workflow, task_id=task_id, about=approval.id)
+    elif workflow is not None and not workflow.startswith("wf_"):
+        notices.notify_work(workflow, kind, text, task_id=task_id, about=approval.id)

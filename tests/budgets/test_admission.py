@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from application import Clock, call_tool, list_events
+from budgets.make import claim, create_plan, end, report
 from deepwork.server.application import Application
 from statement_counter import count_statements
 
@@ -14,37 +13,6 @@ from statement_counter import count_statements
 @pytest.fixture
 def agents(app: Application) -> list[str]:
     return [call_tool(app, "agent_register", name=name, runtime="custom")["id"] for name in ("a", "b", "c")]
-
-
-def create_plan(app: Application, *tasks: dict[str, Any], **plan: Any) -> list[str]:
-    """Create a plan whose tasks wait for nothing; return its id and those of its tasks."""
-    workflow = call_tool(
-        app,
-        "workflow_create",
-        name="release",
-        source_type="prompt",
-        source_content="Release it.",
-        max_parallel_tasks=100,
-    )["id"]
-    call_tool(
-        app, "workflow_set_plan", id=workflow, plan={"summary": "In steps.", "tasks": list(tasks), **plan}
-    )
-    listed = call_tool(app, "workflow_get", id=workflow, include_tasks=True, task_limit=1000)
-    return [workflow, *(task["id"] for task in listed["tasks"])]
-
-
-def claim(app: Application, task: str, agent: str, **more: Any) -> Any:
-    return call_tool(app, "task_claim", task_id=task, agent_id=agent, **more)
-
-
-def report(app: Application, task: str, **usage: Any) -> Any:
-    return call_tool(
-        app, "checkpoint_add", task_id=task, type="progress", summary="Half.", detail={"usage": usage}
-    )
-
-
-def end(app: Application, task: str, agent: str) -> None:
-    call_tool(app, "task_update_status", id=task, status="completed", outcome="Done.", agent_id=agent)
 
 
 def test_the_reserve_of_a_running_task_is_not_given_twice(app: Application, agents: list[str]):

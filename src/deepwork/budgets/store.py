@@ -50,6 +50,15 @@ class SpendingStore:
         """
         return self._tx.fetch_all(sql, workflow_id=workflow_id, limit=limit)
 
+    def sum_by_source(self, workflow_id: str, task_id: str | None) -> list[Row]:
+        """Sum the money of a plan, or of one of its tasks, by where the figures come from."""
+        condition = "AND task_id = :task_id" if task_id else ""
+        sql = f"""
+            SELECT source, sum(usd_micros) AS usd_micros FROM spending
+             WHERE workflow_id = :workflow_id {condition} GROUP BY source ORDER BY source
+        """
+        return self._tx.fetch_all(sql, workflow_id=workflow_id, task_id=task_id)
+
     # Totals
 
     def find_totals(self, kind: SubjectKind, ids: Sequence[str]) -> dict[str, Total]:

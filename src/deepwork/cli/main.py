@@ -44,6 +44,8 @@ COMMANDS = {
     "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: start, inspect and finish runs of jobs."),
     "plans": ("deepwork.cli.plans:plans", "Plans: workflows, their tasks and their progress."),
     "tasks": ("deepwork.cli.plans:tasks", "Tasks of plans: claim, update and complete them."),
+    "budget": ("deepwork.cli.budgets:budget", "Budgets: show and change what plans and tasks may cost."),
+    "spend": ("deepwork.cli.budgets:spend", "Show what work cost: by plan, task, agent, vendor or day."),
     "track": ("deepwork.cli.track:track", "Record work as it happens, and show the record."),
     "diff": ("deepwork.cli.track:diff", "Show what a task changed."),
     "templates": ("deepwork.cli.templates:templates", "Reusable plan templates."),
@@ -62,8 +64,8 @@ COMMANDS = {
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
     "You": "status show approvals answer tell dashboard",
-    "Work": "jobs sessions plans tasks track review templates workspaces repos agents messages",
-    "Look": "diff events",
+    "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
+    "Look": "diff events spend",
     "Operate": "serve db doctor tokens audit",
     "Set up": "init setup trust hook completion",
 }

@@ -17,6 +17,7 @@ _COMMANDS = {
     "manual_review": "deepwork answer {id} TEXT [--refuse]",
     "lost_claim": "deepwork show {id}",
     "stale_task": "deepwork track abandon-task {id} REASON",
+    "budget": "deepwork budget set {id} --usd N",
     "waiting_plan": "deepwork plans update-status {id} in_progress",
 }
 """What answers a need, by its kind."""

@@ -34,6 +34,7 @@ class Need(RestAnswer):
         "gate",
         "lost_claim",
         "waiting_plan",
+        "budget",
     ]
     id: str
     title: str
@@ -99,7 +100,7 @@ def _list_actions(need: Mapping[str, Any]) -> list[Act]:
         return offered_actions.list_session_actions(need["session"])
     if kind in _OFFERED_LISTS:
         return _OFFERED_LISTS[kind](id)
-    return [_OFFERS[kind](id)]
+    return [_OFFERS[kind](id)] if kind in _OFFERS else []
 
 
 _OFFERED_LISTS = {

@@ -8,7 +8,7 @@ from deepwork.database.transaction import Transaction
 
 
 class AttentionStore:
-    """Reads blockers, tasks to review, failed and stale tasks, lost claims and paused plans.
+    """Reads blockers, tasks to review, failed and stale tasks, lost claims, paused plans, used-up budgets.
 
     Each method returns up to `limit` rows and the total.
     """
@@ -112,6 +112,23 @@ class AttentionStore:
         """
         rows = self._tx.fetch_all(sql, limit=limit)
         return rows, self._count_all(rows, limit, "plans WHERE status = 'paused'")
+
+    def list_reached_budgets(self, limit: int) -> tuple[list[Row], int]:
+        """List the plans and tasks whose budget is used up, newest first."""
+        source = """spending_totals AS total
+            LEFT JOIN plan_tasks AS task ON total.subject_kind = 'task' AND task.id = total.subject_id
+            JOIN plans ON plans.id = coalesce(task.workflow_id, total.subject_id)
+            WHERE total.reached_at IS NOT NULL AND total.subject_kind IN ('plan', 'task')
+              AND plans.status IN ('ready', 'in_progress', 'paused', 'failed')
+              AND (task.id IS NULL OR task.status NOT IN ('completed', 'skipped'))"""
+        sql = (
+            "SELECT total.subject_id AS id, coalesce(task.name, plans.name) AS name, task.id AS task_id,"
+            " plans.id AS workflow_id, plans.name AS workflow_name, total.reached_at, plans.requirements,"
+            f" task.requirements AS task_requirements FROM {source}"
+            " ORDER BY total.reached_at DESC, total.subject_id LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit)
+        return rows, self._count_all(rows, limit, source)
 
     def _count_all(self, rows: list[Row], limit: int, source: str, **values: object) -> int:
         """Return the total; counts in the database only if `rows` reached the limit."""

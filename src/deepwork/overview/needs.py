@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from deepwork.budgets.rules import describe_budget
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.overview.attention_store import AttentionStore
 from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
 from deepwork.overview.run_store import ACTIVE_STATUSES, KINDS, RunStore
 from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, SessionRow, parse_session_row
+from deepwork.plans.requirements import parse_plan_requirements, parse_task_requirements
 from deepwork.text_budget.lines import truncate_to_line
 from deepwork.timestamps import format_timestamp
 from deepwork.tracking.staleness import STALE_MS
@@ -60,6 +62,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     stale, stale_total = store.list_stale(tx.now - STALE_MS, MAX_NEEDS)
     lost, lost_total = store.list_lost_claims(MAX_NEEDS)
     paused, paused_total = store.list_paused_plans(MAX_NEEDS)
+    reached, reached_total = store.list_reached_budgets(MAX_NEEDS)
     gates = list(_list_gate_needs(tx))
     # A failed task that also asks for a review is listed once.
     to_review = {row["id"] for row in reviews}
@@ -72,6 +75,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
         *(_build_blocker_need(row, runs) for row in blockers),
         *(_build_approval_need(row, runs) for row in approvals),
         *gates,
+        *(_build_budget_need(row) for row in reached),
         *(_build_review_need(row, runs) for row in reviews),
         *(_build_failed_tracked_need(row, runs) for row in failed if row["id"] not in to_review),
         *(_build_failed_planned_need(row, runs) for row in planned),
@@ -90,6 +94,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
         + lost_total
         + stale_total
         + paused_total
+        + reached_total
     )
     return found[:MAX_NEEDS], total
 
@@ -207,6 +212,25 @@ def _build_paused_plan_need(row: Row) -> Need:
         detail=_format_detail(row["reason"] or ""),
         run=_build_run(row["id"], "plan", row["name"]),
         since=format_timestamp(row["updated_at"]),
+    )
+
+
+def _build_budget_need(row: Row) -> Need:
+    task = {"id": row["task_id"], "name": row["name"]} if row["task_id"] else None
+    allowed = (
+        parse_task_requirements(row["task_requirements"])
+        if task
+        else parse_plan_requirements(row["requirements"])
+    )
+    limit = describe_budget(allowed.budget) if allowed and allowed.budget else ""
+    return _build_need(
+        kind="budget",
+        id=row["id"],
+        title=f"{row['name']} used up its budget",
+        detail=f"It may cost {limit}. Raise that, or end it." if limit else "",
+        run=_build_run(row["workflow_id"], "plan", row["workflow_name"]),
+        task=task,
+        since=format_timestamp(row["reached_at"]),
     )
 
 

@@ -140,9 +140,10 @@ class Application:
     def person_actions(self) -> dict[str, ToolSpec]:
         """What only people can do, by name: described like tools, but offered to no agent."""
         from deepwork.approvals.enrollment import EnrollmentActions
+        from deepwork.plans.budget_actions import BudgetActions
 
-        enrollment = EnrollmentActions(self.database)
-        return index_by_name([self.jobs.gate_actions, self._approval_actions, enrollment])
+        own = [EnrollmentActions(self.database), BudgetActions(self.database)]
+        return index_by_name([self.jobs.gate_actions, self._approval_actions, *own])
 
     @cached_property
     def _approval_actions(self) -> ApprovalActions:

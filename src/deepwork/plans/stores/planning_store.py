@@ -14,6 +14,8 @@ from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capa
 _HAS_NOTES_CONDITION = (  # recovery checkpoints do not count: deepwork adds them itself
     "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"
 )
+# A task with requirements keeps the time that it has used: a new one in its place would begin at zero.
+_KEEPS_NO_TIME_CONDITION = "(requirements IS NULL OR active_ms = 0)"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -67,6 +69,7 @@ class PlanningStore:
         sql = f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE workflow_id = :id AND status = 'pending' AND claimed_by IS NULL AND attempts = 0
+               AND {_KEEPS_NO_TIME_CONDITION}
                AND (checkpoints = 0 OR NOT {_HAS_NOTES_CONDITION}) ORDER BY position
         """
         rows = self._tx.fetch_all(sql, id=workflow_id)
@@ -74,7 +77,8 @@ class PlanningStore:
 
     def was_started(self, task: Task) -> bool:
         """Whether the task is claimed, was started or has checkpoints of an agent."""
-        if task.status is not TaskStatus.PENDING or task.attempts or task.claimed_by:
+        has_used_time = task.requirements is not None and task.active_ms > 0
+        if has_used_time or task.status is not TaskStatus.PENDING or task.attempts or task.claimed_by:
             return True
         return bool(
             self._tx.fetch_value(f"SELECT {_HAS_NOTES_CONDITION} FROM plan_tasks WHERE id = :id", id=task.id)

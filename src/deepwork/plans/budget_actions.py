@@ -1,0 +1,143 @@
+"""What only people can do about budgets: raise them. Lowering is free, but nobody else needs to do it.
+
+Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
+agents: the command line and the dashboard call them in a person's name.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+from deepwork.answers import Answer
+from deepwork.approvals.credentials import build_challenge
+from deepwork.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
+from deepwork.budgets.models import Budget, BudgetEvent, SubjectKind
+from deepwork.budgets.rules import describe_budget, is_raised
+from deepwork.budgets.service import BudgetService
+from deepwork.call import current_call
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import InvalidInput
+from deepwork.plans.models import Task, Workflow
+from deepwork.plans.recorder import PlanRecorder
+from deepwork.plans.requirements import PlanRequirements, TaskRequirements
+from deepwork.plans.stores.active_store import ActiveStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.records import copy_with
+from deepwork.tool_declarations import InTransaction, Traits, tool
+from deepwork.tool_types import Field, Id
+
+Amount = Annotated[float | None, Field(gt=0)]
+Tokens = Annotated[int | None, Field(gt=0)]
+Subject = Workflow | Task
+
+
+class BudgetSet(Answer):
+    """The budget that a plan or a task has now."""
+
+    id: str
+    name: str
+    budget: dict[str, Any] | None = None
+    before: dict[str, Any] | None = None
+    raised: bool
+
+
+class BudgetActions:
+    """Decisions of people about what work may cost."""
+
+    traits: ClassVar = Traits(toolset="plans")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @tool("work", long_running=True, for_people=True)
+    def set_budget(
+        self,
+        id: Id,
+        usd: Amount = None,
+        tokens: Tokens = None,
+        minutes: Amount = None,
+        remove_others: Annotated[bool, Field(description="Remove the limits that are not given")] = False,
+    ) -> InTransaction[BudgetSet]:
+        """Set what a plan or a task may cost; limits that are not given stay."""
+        given = Budget(usd, tokens, minutes)
+        if not given.units and not remove_others:
+            raise InvalidInput("Give at least one of usd, tokens and minutes, or remove all limits.")
+        with self._database.reading() as tx:
+            before = _get_budget(_load(tx, id))
+        proof = None
+        if is_raised(before, _merge(before, given, remove_others=remove_others)):
+            proof = PersonProofs(self._database).check(
+                current_call(), _build_challenge(id, given, remove_others)
+            )
+        return InTransaction(partial(self._set, id, given, remove_others, proof))
+
+    def _set(self, id: str, given: Budget, remove_others: bool, proof: CheckedProof | None) -> BudgetSet:
+        with self._database.transaction() as tx:
+            subject = _load_for_update(tx, id)
+            before = _get_budget(subject)
+            after = _merge(before, given, remove_others=remove_others)
+            raised = is_raised(before, after)
+            if raised:
+                require_person_proof(tx, _build_challenge(id, given, remove_others), proof)
+            if after != before:
+                _save(tx, subject, before, after)
+            return BudgetSet(
+                id=id, name=subject.name, budget=_to_dict(after), before=_to_dict(before), raised=raised
+            )
+
+
+def _save(tx: Transaction, subject: Subject, before: Budget | None, after: Budget | None) -> None:
+    recorder = PlanRecorder(tx)
+    if isinstance(subject, Workflow):
+        kind, plan, task_id = SubjectKind.PLAN, subject.id, None
+        required = subject.requirements or PlanRequirements()
+        recorder.save_workflow(subject, copy_with(subject, requirements=copy_with(required, budget=after)))
+        if after and after.minutes is not None and (before is None or before.minutes is None):
+            BudgetService(tx).set_active_time(plan, ActiveStore(tx).sum_active_time(plan))
+    else:
+        kind, plan, task_id = SubjectKind.TASK, subject.workflow_id, subject.id
+        own = subject.requirements or TaskRequirements()
+        recorder.save_task(subject, copy_with(subject, requirements=copy_with(own, budget=after)))
+    texts = [describe_budget(each) if each else "none" for each in (before, after)]
+    recorder.record_history(plan, task_id, "budget", before=texts[0], after=texts[1])
+    BudgetService(tx).clear_reached(kind, subject.id)
+    payload = {"subject": kind.value, "id": subject.id, "before": _to_dict(before), "after": _to_dict(after)}
+    tx.emit(BudgetEvent.CHANGED, payload, plan)
+
+
+def _load(tx: Transaction, id: str) -> Subject:
+    return TaskStore(tx).get(id) if id.startswith("tk_") else PlanStore(tx).get(id)
+
+
+def _load_for_update(tx: Transaction, id: str) -> Subject:
+    """Lock the plan first, as claims do."""
+    if not id.startswith("tk_"):
+        return PlanStore(tx).get_for_update(id)
+    PlanStore(tx).get_for_update_by_task(id)
+    return TaskStore(tx).get_for_update(id)
+
+
+def _get_budget(subject: Subject) -> Budget | None:
+    return subject.requirements.budget if subject.requirements else None
+
+
+def _merge(before: Budget | None, given: Budget, *, remove_others: bool) -> Budget | None:
+    old = Budget() if before is None or remove_others else before
+    merged = Budget(
+        old.usd if given.usd is None else given.usd,
+        old.tokens if given.tokens is None else given.tokens,
+        old.minutes if given.minutes is None else given.minutes,
+    )
+    return merged if merged.units else None
+
+
+def _to_dict(budget: Budget | None) -> dict[str, Any] | None:
+    if budget is None:
+        return None
+    return {name: value for name, value in vars(budget).items() if value is not None}
+
+
+def _build_challenge(id: str, given: Budget, remove_others: bool) -> str:
+    return build_challenge("set_budget", id, repr(given), str(remove_others))

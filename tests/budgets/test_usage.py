@@ -1,0 +1,116 @@
+"""What agents report as used: strict about its form, but no call fails for it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from application import call_tool, list_events
+from budgets.make import create_plan, report
+from deepwork.budgets.models import Source, SubjectKind
+from deepwork.budgets.prices import load_price_table
+from deepwork.budgets.service import BudgetService
+from deepwork.budgets.usage import read_usage
+from deepwork.server.application import Application
+
+MALFORMED: list[Any] = [
+    *(None, 5, "many", [], {}),
+    *({"tokens": "5"}, {"tokens": 1.5}, {"tokens": -1}, {"tokens": True}, {"tokens": 10**13}),
+    *({"usd": "1"}, {"usd": -0.1}, {"usd": math.nan}, {"usd": math.inf}, {"usd": 10**7}, {"usd": True}),
+    *({"tokens": 5, "model": 7}, {"tokens": 5, "model": "x" * 101}, {"tokens": 5, "model": "a\nb"}),
+    *({"tokens": 5, "cost": 1}, {"model": "gpt-5"}, {"input_tokens": -5}, {"tokens": 0}),
+]
+
+
+@pytest.mark.parametrize("usage", MALFORMED, ids=repr)
+def test_a_malformed_usage_is_a_problem_and_not_an_error(usage: Any):
+    found = read_usage({"usage": usage})
+
+    assert found.usage is None
+    assert str(found.problem).startswith("`usage` was not counted: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "tokens", "usd_micros", "source"),
+    [
+        ({"tokens": 1200, "usd": 0.03}, 1200, 30_000, Source.UNVERIFIED),
+        ({"usd": 0.0000014}, 0, 1, Source.UNVERIFIED),
+        ({"usd": 0}, 0, 0, Source.UNVERIFIED),
+        ({"tokens": 7, "model": "never-heard-of"}, 7, 0, Source.UNVERIFIED),
+        ({"tokens": 7}, 7, 0, Source.UNVERIFIED),
+        ({"input_tokens": 10, "output_tokens": 2, "model": "claude-sonnet-4-5"}, 12, 60, Source.PRICED),
+        (
+            {
+                "input_tokens": 10,
+                "cached_tokens": 100,
+                "output_tokens": 2,
+                "model": "claude-sonnet-4-5-20250929",
+            },
+            112,
+            90,
+            Source.PRICED,
+        ),
+        ({"tokens": 100, "model": "anthropic/claude-sonnet-4-5"}, 100, 420, Source.ESTIMATED),
+        ({"tokens": 100, "input_tokens": 10, "model": "claude-sonnet-4-5"}, 100, 420, Source.ESTIMATED),
+    ],
+)
+def test_the_source_says_what_an_amount_is_worth(
+    given: dict[str, Any], tokens: int, usd_micros: int, source: Source
+):
+    usage = read_usage({"usage": given}).usage
+
+    assert usage is not None
+    assert (usage.tokens, usage.usd_micros, usage.source) == (tokens, usd_micros, source)
+
+
+def test_the_price_table_has_a_date_and_plausible_prices():
+    table = load_price_table()
+
+    assert len(table.date) == len("2026-11-17")
+    assert table.source
+    for price in table.models.values():
+        assert 0 < price.cached <= price.input < price.output
+
+
+def test_the_call_works_and_warns(app: Application):
+    _, task = create_plan(app, {"name": "a"})
+
+    answer = report(app, task, tokens=-5)
+    ended = call_tool(
+        app,
+        "task_update_status",
+        id=task,
+        status="completed",
+        outcome="Done.",
+        outcome_detail={"usage": "much"},
+    )
+
+    assert answer["sequence"] == 1
+    assert answer["warning"].startswith("`usage` was not counted: ")
+    assert ended["success"]
+    assert ended["warning"].startswith("`usage` was not counted: ")
+    assert "spending:recorded" not in [event.type for event in list_events(app)]
+
+
+def test_a_repeated_report_counts_once(app: Application):
+    plan, task = create_plan(app, {"name": "a"})
+
+    for _ in range(3):
+        report(app, task, "key-1", tokens=5, usd=0.5)
+    for _ in range(2):
+        call_tool(
+            app,
+            "task_update_status",
+            id=task,
+            status="completed",
+            outcome="Done.",
+            outcome_detail={"usage": {"tokens": 7}},
+        )
+
+    with app.database.reading() as tx:
+        total = BudgetService(tx).find_total(SubjectKind.PLAN, plan)
+        assert (total.cost.tokens, total.cost.usd_micros) == (12, 500_000)
+        assert BudgetService(tx).find_total(SubjectKind.TASK, task).cost == total.cost
+    assert [event.type for event in list_events(app)].count("spending:recorded") == 2

@@ -46,6 +46,10 @@ def fill_store(project: Path) -> str:
         call_tool(app, "resolve_issue", caller="human:owner", issue_id=issue, note="Approved.")
         with app.database.transaction() as tx:
             tx.execute("INSERT INTO passed_reviews (mark, passed_at) VALUES ('rv_forged', 1)")
+            tx.execute(
+                "INSERT INTO person_credentials (id, method, name, data, created_at)"
+                " VALUES ('pc_forged', 'passphrase', 'known to Eve', '{}', 1)"
+            )
         return token
     finally:
         app.close()

@@ -147,6 +147,7 @@ def test_an_adoption_keeps_the_data_and_marks_what_people_did(clone: Clone):
             "unverified:human:owner", ""
         )
         assert read_all_rows(str(clone.store))["passed_reviews"] == []
+        assert read_all_rows(str(clone.store))["person_credentials"] == []
     finally:
         app.close()
 
@@ -236,7 +237,7 @@ def require_nothing_verified(store: Path) -> None:
     rows = read_all_rows(str(store))
     assert {issue["resolved_by"] for issue in rows["issues"]} == {"unverified:human:owner"}
     assert {milestone["logged_by_person"] for milestone in rows["milestones"]} == {None}
-    assert rows["passed_reviews"] == []
+    assert rows["passed_reviews"] == rows["person_credentials"] == []
     assert all(token["revoked_at"] for token in rows["tokens"])
 
 

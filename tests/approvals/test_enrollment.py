@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
@@ -211,3 +212,46 @@ def test_the_doctor_reports_user_settings_that_cannot_be_relied_on(shell: Sandbo
 
     assert any("unknown key 'approvals.prof'" in each for each in misspelt)
     assert any("may write it" in each for each in writable)
+
+
+def test_verifying_the_audit_log_shows_proofs_that_somebody_wrote_into_the_store(
+    shell: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    import sqlite3
+
+    def verify() -> dict[str, object]:
+        found: dict[str, object] = shell.run("audit", "verify", "--json").json
+        return found
+
+    def edit(sql: str, *values: object) -> None:
+        with (
+            contextlib.closing(sqlite3.connect(shell.project / ".deepwork/deepwork.db")) as connection,
+            connection,
+        ):
+            connection.execute(sql, values)
+
+    type_lines(shell, monkeypatch, f"{PASSPHRASE}\n", "approvals", "enroll", "passphrase")
+    type_lines(shell, monkeypatch, f"{PASSPHRASE}\n{OTHER}\n", "approvals", "enroll", "passphrase")
+    assert verify()["intact"] is True
+
+    forged = json.dumps(hash_passphrase("known to the agent", CHEAP))
+    edit(
+        "INSERT INTO person_credentials (id, method, name, data, created_at) VALUES ('pc_x', 'passphrase', 'x', ?, 1)",
+        forged,
+    )
+    added = verify()
+    edit("DELETE FROM person_credentials WHERE id = 'pc_x'")
+    edit("UPDATE person_credentials SET data = ? WHERE removed_at IS NULL", forged)
+    replaced = verify()
+    edit("DELETE FROM person_credentials")
+    removed = verify()
+
+    assert (added["intact"], added["problem"]) == (
+        False,
+        "no call in the log enrolled the passphrase pc_x of this store",
+    )
+    assert (replaced["intact"], "no call in the log enrolled" in str(replaced["problem"])) == (False, True)
+    assert (removed["intact"], "was changed in the store or removed" in str(removed["problem"])) == (
+        False,
+        True,
+    )

@@ -104,7 +104,11 @@ def _revoke_tokens(tx: Transaction) -> int:
 
 
 def _forget_approvals(tx: Transaction) -> None:
-    """Forget what counts as an approval: files are reviewed again, and tasks wait for a person again."""
+    """Forget what counts as an approval: files are reviewed again, and tasks wait for a person again.
+
+    The passphrases and passkeys may be somebody else's. Those of this user are taken over when needed.
+    """
+    tx.execute("DELETE FROM person_credentials")
     tx.execute("DELETE FROM passed_reviews")
     tx.execute("UPDATE milestones SET logged_by_person = NULL")
     # Also what waits: it may show something else than its digest covers.

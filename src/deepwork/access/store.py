@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from deepwork.access.audit_chain import serialize_entry
+from deepwork.access.audit_chain import DONE, serialize_entry
 from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey, Token
 from deepwork.access.rules import key_digest
 from deepwork.access.scopes import Scope
+from deepwork.approvals.credential_store import CredentialStore
+from deepwork.approvals.credentials import Credential
 from deepwork.database.engine import Row, UnreadableRow, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.store_key import StoreKey
@@ -144,6 +146,16 @@ class AuditStore:
         sql = f"SELECT {_AUDIT_COLUMNS} FROM audit {conditions} ORDER BY seq DESC LIMIT :limit"
         rows = self._tx.fetch_all(sql, account=account, tool=tool, since=since, limit=limit)
         return [_parse_link(row) for row in rows]
+
+    def list_done(self, tools: Sequence[str], since: int) -> list[ChainedEntry]:
+        """Return the entries of calls of these tools that did something, from this number on."""
+        sql = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE tool IN :tools AND outcome = :done AND seq >= :since"
+        rows = self._tx.fetch_all(sql, tools=list(tools), done=DONE, since=since)
+        return [_parse_link(row) for row in rows]
+
+    def list_credentials(self) -> list[Credential]:
+        """Return what people enrolled as proofs, including what was removed."""
+        return CredentialStore(self._tx).list_all()
 
     def iterate_chain(self) -> Iterator[ChainedEntry]:
         """Iterate over all entries from the first, one page at a time."""

@@ -83,6 +83,8 @@ class EnrollmentActions:
             _require_own_challenge(tx, challenge)
         origin = call.proof.origin if call.proof else ""
         data = passkeys.verify_registration(credential, challenge.encode(), origin)
+        # The audit log has a digest of the arguments: with them, it shows whether the key was replaced.
+        data["enrolled_with"] = {"credential": credential, "challenge": challenge}
         about = build_challenge("enroll", "passkey", str(data["credential_id"]))
         checked = self._proofs.check(call, about)
         return InTransaction(lambda: self._enroll(Proof.PASSKEY, name, data, about, checked))

@@ -37,7 +37,6 @@ class ProofState:
     wanted: Proof
     """What the user's settings say."""
     credentials: tuple[Credential, ...] = ()
-    now: int = 0
 
     def select(self, method: Proof) -> list[Credential]:
         """Return the credentials of this kind."""
@@ -53,20 +52,23 @@ def build_decision_challenge(verdict: str, id: str, digest: str, decided_at: int
     return build_challenge(verdict, id, digest, str(decided_at or 0))
 
 
+def read_proof_state(tx: Transaction, load_settings: LoadSettings = load_user_settings) -> ProofState:
+    """Read which proof is required, and what is enrolled; in a new store, that is what is elsewhere."""
+    wanted, stored = load_settings().proof, CredentialStore(tx).list_all()
+    active = [each for each in stored if each.removed_at is None] if stored else CredentialFile().load()
+    return ProofState(choose_required(wanted, active), wanted, tuple(active))
+
+
 class PersonProofs:
     """Checks proofs. Call it while no transaction is open: a wrong try counts, whatever fails later."""
 
     def __init__(self, database: Database, load_settings: LoadSettings = load_user_settings) -> None:
         self._database, self._load_settings = database, load_settings
-        self._file = CredentialFile()
 
     def read_state(self) -> ProofState:
         """Read which proof is required, and what is enrolled."""
-        wanted = self._load_settings().proof
         with self._database.reading() as tx:
-            stored, now = CredentialStore(tx).list_all(), tx.now
-        active = [each for each in stored if each.removed_at is None] if stored else self._file.load()
-        return ProofState(choose_required(wanted, active), wanted, tuple(active), now)
+            return read_proof_state(tx, self._load_settings)
 
     def check(self, call: Call, challenge: str) -> CheckedProof:
         """Check that the call comes with the required proof for this challenge; raises NotAllowed."""
@@ -86,7 +88,7 @@ class PersonProofs:
         """Enroll what this user enrolled elsewhere, in a store where nothing was enrolled ever."""
         with self._database.reading() as tx:
             is_known = bool(CredentialStore(tx).list_all())
-        known = [] if is_known else self._file.load()
+        known = [] if is_known else CredentialFile().load()
         if not known:
             return
         with self._database.transaction() as tx:

@@ -129,7 +129,8 @@ class AnchorParam(click.ParamType[Anchor]):
 def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
     """Verify the hash chain from the first entry to the last; exit code 1 if it is broken.
 
-    Entries that were removed at the end are found only with --expect and an anchor.
+    Entries that were removed at the end are found only with --expect and an anchor. It also compares the
+    enrolled passphrases and passkeys with the calls that enrolled them.
     """
     try:
         with (
@@ -143,6 +144,8 @@ def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
                 chain = store.find_chain(expect.head.seq)
                 problem = find_anchor_problem(expect, verdict.rows, chain, store.get_key())
                 verdict = replace(verdict, problem=problem, anchored_rows=expect.head.seq)
+            if verdict.problem is None:
+                verdict = replace(verdict, problem=_find_proof_problem(store))
     except StorageError as error:
         if error.recoverable:  # the database cannot be reached now, which is no statement about the chain
             raise
@@ -160,6 +163,15 @@ def _open_store(place: dict[str, Any], *, as_json: bool) -> Iterator[AuditStore]
         app.database.reading() as tx,
     ):
         yield AuditStore(tx)
+
+
+def _find_proof_problem(store: AuditStore) -> str | None:
+    from deepwork.access.enrolled_proofs import ENROLLING_TOOLS, find_proof_problem
+    from deepwork.approvals.credential_file import CredentialFile
+
+    # Entries before the key of the store are older than its adoption, which forgets proofs.
+    entries = store.list_done(ENROLLING_TOOLS, store.get_key().keyed_from)
+    return find_proof_problem(entries, store.list_credentials(), CredentialFile().load())
 
 
 def _report_progress(

@@ -22,6 +22,7 @@ from deepwork.config import find_unknown_keys, load_settings
 from deepwork.jobs.definitions.catalog import find_problems
 from deepwork.reviews.catalog import RuleCatalog
 from deepwork.templates.catalog import TemplateCatalog
+from deepwork.user_settings import load_user_settings
 
 BLOCKS = [block for page in list_pages() for block in parse_blocks(page)]
 SHOWN = [block for block in BLOCKS if block.language in {"yaml", "yml", "json", "jsonc", "toml"}]
@@ -63,6 +64,8 @@ def find_document_problems(file: Path, root: Path, document: Any) -> Iterator[ob
                 (root / told["file"]).parent.mkdir(parents=True, exist_ok=True)
                 (root / told["file"]).write_text("Look.\n")
         yield from RuleCatalog(root).load_rules([".deepreview"]).problems
+    elif file.parts[-2:] == ("deepwork", "config.yml"):
+        load_user_settings({"XDG_CONFIG_HOME": str(file.parent.parent)})
     elif file.name == "config.yml":
         load_settings(root, environment={})
         yield from find_unknown_keys(root)

@@ -17,6 +17,7 @@ from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, ca
 from deepwork.cli.framework.who_acts import is_typed, print_unnotified
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
+from deepwork.reviews.round_text import format_finding
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
@@ -214,6 +215,7 @@ def _build_details(session: Session) -> dict[str, Any]:
         "branch": session.branch,
         "completed": session.completed_at,
         "abort_reason": session.abort_reason,
+        "waiting for": _format_wait(session),
     }
     order = [step for entry in session.entries for step in entry.steps]
     steps = [
@@ -234,9 +236,37 @@ def _build_details(session: Session) -> dict[str, Any]:
         {"step_id": each.step_id, "verdict": "passed" if each.passed else "failed", "at": each.at}
         for each in session.self_reviews
     ]
-    lists = {"steps": steps, "self-reviews": own, "reviews skipped": overrides, "decided by people": decided}
+    lists = {
+        "steps": steps,
+        "rounds": _list_rounds(session),
+        "self-reviews": own,
+        "reviews skipped": overrides,
+        "decided by people": decided,
+    }
     known = {key: value for key, value in facts.items() if value is not None}
     return {name: rows for name, rows in lists.items() if rows} | known
+
+
+def _list_rounds(session: Session) -> list[dict[str, Any]]:
+    """List each finding of each round of the reviews, and the rounds without any."""
+    return [
+        {
+            "step": each.step_id,
+            "review": each.rule,
+            "round": each.round.number,
+            "verdict": "passed" if each.round.passed else "failed",
+            "finding": format_finding(finding) if finding else None,
+            "effect": finding.effect.value if finding else None,
+        }
+        for each in session.review_rounds
+        for finding in each.round.findings or (None,)
+    ]
+
+
+def _format_wait(session: Session) -> str | None:
+    """Say why only a person can decide about the current step; None if nobody waits."""
+    reason = session.get_progress(session.current_step_id).person_reason
+    return f"a person ({reason.replace('_', ' ')})" if session.is_active and reason else None
 
 
 def _get_step_status(session: Session, step: str) -> str:

@@ -37,6 +37,31 @@ class PersonDecisionView(RestAnswer):
     attempts: int
 
 
+class FindingView(RestAnswer):
+    """What a review found; `effect` is `blocks`, or why it does not: `noted`, `late`, `rejected`."""
+
+    severity: str
+    claim: str
+    file: str | None = None
+    line: int | None = None
+    failure: str | None = None
+    effect: str
+
+
+class RoundView(RestAnswer):
+    """One round of a review of a step."""
+
+    rule: str
+    round: int
+    passed: bool
+    reviewer: str | None = None
+    findings: list[FindingView]
+    disputed: bool
+    at: str
+    is_over: bool
+    """Whether the step began again afterwards."""
+
+
 class StepView(RestAnswer):
     id: str
     status: str
@@ -48,6 +73,10 @@ class StepView(RestAnswer):
     attempts_total: int
     override_reason: str | None = None
     gate_decisions: list[PersonDecisionView]
+    rounds: list[RoundView] | None = None
+    waiting_for: str | None = None
+    """`person` if only a person can decide about the step now."""
+    waiting_reason: str | None = None
 
 
 class SessionStackEntry(RestAnswer):
@@ -118,7 +147,22 @@ def build_step_view(session: SessionRow, step: str, attempts: Sequence[Attempt])
             for each in session.data.get("decisions", ())
             if each["step_id"] == step
         ],
+        rounds=list_rounds(session, step) or None,
+        waiting_for="person" if progress.get("person_reason") else None,
+        waiting_reason=progress.get("person_reason"),
     )
+
+
+def list_rounds(session: SessionRow, step: str) -> list[RoundView]:
+    """List the rounds of the reviews of a step, oldest first."""
+    return [
+        RoundView(
+            **{name: value for name, value in each.items() if name not in ("step_id", "findings")},
+            findings=[FindingView(**finding) for finding in each["findings"]],
+        )
+        for each in session.data.get("review_rounds", ())
+        if each["step_id"] == step
+    ]
 
 
 def group_attempts(reviews: Sequence[Row]) -> dict[str, list[Attempt]]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from deepwork.jobs.quality_gate import CriterionResult, ReviewResult
-from deepwork.jobs.responses import CriterionAnswer, ReviewAnswer
+from deepwork.jobs.responses import CriterionAnswer, FindingAnswer, ReviewAnswer
+from deepwork.reviews.rounds import Effect, Finding
 from deepwork.text_budget.list_cutting import cut_list, measure_json
 
 MAX_FEEDBACK = 20_000
@@ -15,6 +16,8 @@ _MAX_CRITERIA = 100
 _MAX_CRITERIA_BYTES = 24 * 1024
 _MAX_CRITERION = 500
 _MAX_CRITERION_FEEDBACK = 4000
+_MAX_FINDINGS = 20
+_MAX_FINDINGS_BYTES = 12 * 1024
 
 
 def cut_feedback(feedback: str) -> str:
@@ -46,6 +49,26 @@ def _cut_review(result: ReviewResult) -> ReviewAnswer:
         feedback=feedback,
         criteria_results=criteria,
         truncated=None if is_whole else True,
+        findings=cut_findings(result.findings) or None,
+    )
+
+
+def cut_findings(findings: Sequence[Finding]) -> list[FindingAnswer]:
+    """Return the findings that fit into an answer; those that block come first."""
+    shown = [_to_answer(each) for each in findings[:_MAX_FINDINGS]]
+    return cut_list(
+        shown, max_bytes=_MAX_FINDINGS_BYTES, measure=lambda answer: measure_json(answer.model_dump())
+    )
+
+
+def _to_answer(finding: Finding) -> FindingAnswer:
+    return FindingAnswer(
+        severity=finding.severity.value,
+        file=finding.file,
+        line=finding.line,
+        claim=_cut_text(finding.claim, _MAX_CRITERION),
+        failure=finding.failure and _cut_text(finding.failure, _MAX_CRITERION),
+        effect=None if finding.effect is Effect.BLOCKS else finding.effect.value,
     )
 
 

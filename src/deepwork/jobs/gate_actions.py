@@ -17,7 +17,7 @@ from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.notices import notify_of_decision
 from deepwork.jobs.responses import Decided
 from deepwork.jobs.sessions import state
-from deepwork.jobs.sessions.state import GateDecision, Session, SessionEvent, format_now
+from deepwork.jobs.sessions.state import GateDecision, Session, SessionEvent, StepProgress, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager
 from deepwork.jobs.step_outputs import complete_steps, split_outputs
 from deepwork.tool_declarations import Traits, tool
@@ -62,7 +62,8 @@ class GateActions:
         """Allow the current step one more review."""
 
         def decide(session: Session) -> tuple[Session, SessionEvent]:
-            return state.grant_attempt(session, self._max_attempts), SessionEvent.UPDATED
+            progress = session.get_progress(session.current_step_id)
+            return state.grant_attempt(session, self._get_limit(progress)), SessionEvent.UPDATED
 
         return self._decide(session_id, step_id, GateDecision.ROUND_GRANTED, None, decide)
 
@@ -84,6 +85,9 @@ class GateActions:
         notify_of_decision(self._database, decided[-1])
         return answer
 
+    def _get_limit(self, progress: StepProgress) -> int:
+        return progress.allowed_rounds or self._max_attempts
+
     def _complete(self, session: Session) -> Session:
         """Complete the current step, and those concurrent with it, with the submitted outputs."""
         progress = session.get_progress(session.current_step_id)
@@ -99,7 +103,7 @@ class GateActions:
 
     def _build_answer(self, made: state.PersonDecision, changed: Session) -> Decided:
         progress = changed.get_progress(made.step_id)
-        allowed = self._max_attempts + progress.granted_attempts
+        allowed = self._get_limit(progress) + progress.granted_attempts
         return Decided(
             session_id=changed.session_id,
             step_id=made.step_id,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from deepwork.tool_types import Name
@@ -17,6 +19,18 @@ class CriterionVerdict(BaseModel):
     feedback: str | None = None
 
 
+class FindingInput(BaseModel):
+    """A problem that a review found."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    severity: Literal["blocker", "major", "minor"]
+    file: str | None = None
+    line: int | None = None
+    claim: str
+    failure: str | None = None
+
+
 class ReviewVerdict(BaseModel):
     """The verdict of one review."""
 
@@ -27,3 +41,4 @@ class ReviewVerdict(BaseModel):
     passed: bool
     feedback: str | None = None
     criteria_results: list[CriterionVerdict] = Field(default_factory=list)  # the schema shows no default
+    findings: list[FindingInput] = Field(default_factory=list)

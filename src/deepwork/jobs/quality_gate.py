@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,17 +21,23 @@ from deepwork.jobs.claude_cli import ClaudeCLI
 from deepwork.jobs.definitions.models import StepReview
 from deepwork.jobs.review_payload import ReviewFile
 from deepwork.jobs.sessions.state import Outputs
+from deepwork.jobs.step_rounds import JudgedRound, OpenRound, StepRounds
+from deepwork.reviews.round_records import read_findings
+from deepwork.reviews.rounds import Finding, Verdict
 
 IsWanted = Callable[[], bool]
 SECONDS_PER_FILE = 30
 FILES_INCLUDED = 5
 MAX_FEEDBACK = 20_000
 POLL_SECONDS = 0.2
+EXTERNAL = "claude"
+"""The name of the reviewer that the server runs."""
+UNJUDGED = "The reviewer did not judge this."
 
 SYSTEM_PROMPT = (
     "You are an editor who reviews the outputs of one step of a workflow against given criteria. "
-    "Answer with the JSON object that the schema describes: passed, feedback, and one entry in "
-    "criteria_results for every criterion."
+    "Answer with the JSON object that the schema describes: passed, feedback, one entry in criteria_results "
+    "for every criterion, and one in findings for every problem."
 )
 VERDICT: dict[str, Any] = {
     "type": "object",
@@ -48,6 +54,20 @@ VERDICT: dict[str, Any] = {
                     "criterion": {"type": "string"},
                     "passed": {"type": "boolean"},
                     "feedback": {"type": ["string", "null"]},
+                },
+            },
+        },
+        "findings": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["severity", "claim"],
+                "properties": {
+                    "severity": {"enum": ["blocker", "major", "minor"]},
+                    "file": {"type": ["string", "null"]},
+                    "line": {"type": ["integer", "null"]},
+                    "claim": {"type": "string"},
+                    "failure": {"type": ["string", "null"]},
                 },
             },
         },
@@ -82,6 +102,7 @@ class ReviewResult:
     passed: bool
     feedback: str
     criteria_results: tuple[CriterionResult, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +113,7 @@ class Passed:
     """Marks of the reviews that passed now, which need not run again."""
     how: Literal["reviewer", "self_review", "override"] | None = None
     """What it passed; None if it has no reviews."""
+    rounds: tuple[JudgedRound, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,10 +125,12 @@ class SentBack:
     marks: frozenset[str] = frozenset()
     """Marks of the reviews that passed now, which need not run again."""
     is_self_review: bool = False
-    """Whether the agent's own reviewer found it; then there is no limit of attempts."""
+    """Whether the agent's own reviewer found it."""
+    rounds: tuple[JudgedRound, ...] = ()
 
 
 Outcome = Passed | SentBack
+JudgedReview = tuple[ReviewResult, JudgedRound]
 
 
 @dataclass(frozen=True)
@@ -116,6 +140,8 @@ class ReviewTask:
     review: StepReview
     files: tuple[ReviewFile, ...]
     target_file: str | None = None
+    rule: str = ""
+    """Names the review among those of the step, in every round."""
 
 
 class ReviewCounter:
@@ -156,33 +182,36 @@ class QualityGate:
     def evaluate_reviews(
         self,
         submission: Submission,
+        rounds: StepRounds,
         passed_before: set[str],
         is_wanted: IsWanted,
         report_progress: ReportProgress = ignore_progress,
     ) -> Outcome:
-        """Run the reviews that have not passed before."""
+        """Run a round of the reviews that have not passed before."""
         marked = [(task, compute_mark(submission, task)) for task in list_review_tasks(submission)]
         pending = [(task, each) for task, each in marked if each not in passed_before]
         counter = ReviewCounter(len(pending), report_progress)
-        results = self._run_reviews(submission, [task for task, _ in pending], is_wanted, counter)
+        judged = self._run_reviews(submission, rounds, [task for task, _ in pending], is_wanted, counter)
         marks = frozenset(
             before
-            for (task, before), result in zip(pending, results, strict=True)
+            for (task, before), (result, _) in zip(pending, judged, strict=True)
             # If a file changed during the review, it is unknown which version was reviewed: do not record it.
             if result.passed and before and before == compute_mark(submission, task)
         )
-        failed = tuple(result for result in results if not result.passed)
+        made = tuple(round for _, round in judged)
+        failed = tuple(result for result, _ in judged if not result.passed)
         if not failed:
-            return Passed(marks, "reviewer")
-        return SentBack("; ".join(result.feedback for result in failed), failed, marks)
+            return Passed(marks, "reviewer", made)
+        return SentBack("; ".join(result.feedback for result in failed), failed, marks, rounds=made)
 
     def _run_reviews(
         self,
         submission: Submission,
+        rounds: StepRounds,
         pending: Sequence[ReviewTask],
         is_wanted: IsWanted,
         counter: ReviewCounter,
-    ) -> list[ReviewResult]:
+    ) -> list[JudgedReview]:
         """Run reviews in parallel; return their results in order. The first error stops the others."""
         failures: list[ReviewerError] = []
         interrupted = threading.Event()
@@ -190,10 +219,10 @@ class QualityGate:
         def can_continue() -> bool:
             return is_wanted() and not failures and not interrupted.is_set()
 
-        def run(task: ReviewTask) -> ReviewResult | None:
+        def run(task: ReviewTask) -> JudgedReview | None:
             try:
                 with self._acquire_slot(can_continue) as still_wanted, counter.count():
-                    return self._run_review(submission, task, still_wanted)
+                    return self._run_round(submission, task, open_round(rounds, task), still_wanted)
             except ReviewerError as error:
                 failures.append(error)
                 return None
@@ -222,30 +251,58 @@ class QualityGate:
             if acquired:
                 self._slots.release()
 
-    def write_instructions(self, submission: Submission, file: Path) -> None:
-        """Write instructions for a reviewer that the agent starts itself."""
+    def write_instructions(self, submission: Submission, rounds: StepRounds, file: Path) -> dict[str, str]:
+        """Write instructions for a reviewer that the agent starts itself; return the trees that it judges."""
         files = {name: list(_to_paths(value)) for name, value in submission.outputs.items()}
+        opened = [open_round(rounds, task) for task in list_review_tasks(submission)]
         body = review_payload.render_payload(
-            submission.root, submission.inputs, _list_files(submission), None, self.max_inline_files
+            submission.root,
+            submission.inputs,
+            _list_files(submission),
+            None,
+            self.max_inline_files,
+            {each.rule: each.changes for each in opened if each.changes is not None},
         )
         page = review_payload.render_instructions(
             body,
             review_payload.render_criteria(submission.reviews, files),
             submission.notes,
             _build_verdict_form(submission),
+            _join_guidelines(opened),
         )
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(file, page.encode())
+        return {each.rule: each.tree_name for each in opened if each.tree_name}
 
-    def _run_review(self, submission: Submission, task: ReviewTask, is_wanted: IsWanted) -> ReviewResult:
+    def _run_round(
+        self, submission: Submission, task: ReviewTask, opened: OpenRound, is_wanted: IsWanted
+    ) -> JudgedReview:
+        """Run one round; a reviewer that gives no verdict is asked once more."""
+        try:
+            given = self._run_review(submission, task, opened, is_wanted)
+        except ReviewerError:
+            if not is_wanted():
+                raise
+            given = self._run_review(submission, task, opened, is_wanted)
+        return judge_result(opened, given, EXTERNAL)
+
+    def _run_review(
+        self, submission: Submission, task: ReviewTask, opened: OpenRound, is_wanted: IsWanted
+    ) -> ReviewResult:
         assert self.cli is not None
+        changes = opened.changes
         body = review_payload.render_payload(
-            submission.root, submission.inputs, task.files, submission.notes, self.max_inline_files
+            submission.root,
+            submission.inputs,
+            task.files,
+            submission.notes,
+            self.max_inline_files if changes is None else 0,
+            {} if changes is None else {"": changes},
         )
         criteria = review_payload.render_criteria([task.review], {})
-        prompt = f"{criteria}\n\n## Guidelines\n\n{review_payload.GUIDELINES}\n\n{body}"
+        rules = f"{review_payload.GUIDELINES}\n{opened.guidelines}"
         verdict = self.cli.run(
-            prompt,
+            f"{criteria}\n\n## Guidelines\n\n{rules}\n\n{body}",
             SYSTEM_PROMPT,
             VERDICT,
             cwd=submission.root,
@@ -261,12 +318,26 @@ class QualityGate:
 
 def list_review_tasks(submission: Submission) -> Iterator[ReviewTask]:
     """Yield the reviews to run; an output of several files gets one review per file."""
-    for review in submission.reviews:
+    for place, review in enumerate(submission.reviews):
+        same = sum(each.run_each == review.run_each for each in submission.reviews[:place])
+        rule = f"{review.run_each} {same + 1}" if same else review.run_each
         if review.run_each == "step":
-            yield ReviewTask(review, _list_files(submission))
+            yield ReviewTask(review, _list_files(submission), rule=rule)
         else:
             for path in _to_paths(submission.outputs.get(review.run_each, [])):
-                yield ReviewTask(review, (ReviewFile(path, review.run_each),), path)
+                yield ReviewTask(review, (ReviewFile(path, review.run_each),), path, f"{rule}: {path}")
+
+
+def open_round(rounds: StepRounds, task: ReviewTask) -> OpenRound:
+    """Open the next round of a review."""
+    return rounds.open(task.rule, task.review, [file.path for file in task.files])
+
+
+def judge_result(opened: OpenRound, given: ReviewResult, reviewer: str) -> JudgedReview:
+    """Judge a result by its findings, if it has any: those that do not block let it pass."""
+    is_complete = not any(each.feedback == UNJUDGED for each in given.criteria_results)
+    judged = opened.judge(Verdict(given.passed, given.findings, is_complete), reviewer)
+    return replace(given, passed=judged.round.passed, findings=judged.round.findings), judged
 
 
 def parse_verdict(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
@@ -278,25 +349,24 @@ def parse_verdict(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
             )
             for each in verdict.get("criteria_results") or ()
         )
+        findings = read_findings(verdict.get("findings"))
     except (TypeError, KeyError, AttributeError):
         raise ReviewerError(
-            "The reviewer failed: its criteria_results do not match the schema.",
+            "The reviewer failed: its criteria_results or findings do not match the schema.",
             recoverable=True,
             suggestion="This attempt does not count. Call {tool:finished_step} again.",
         ) from None
     results += find_unjudged(task, results) if results else ()
     passed = verdict.get("passed") is True and all(each.passed for each in results)
     feedback = _format_feedback(verdict.get("feedback")) or "The reviewer gave no feedback."
-    return ReviewResult(task.review.run_each, task.target_file, passed, feedback, results)
+    return ReviewResult(task.review.run_each, task.target_file, passed, feedback, results, findings)
 
 
 def find_unjudged(task: ReviewTask, results: Sequence[CriterionResult]) -> tuple[CriterionResult, ...]:
     """Find criteria that the reviewer skipped."""
     named = {each.criterion.strip().casefold() for each in results}
     missing = [name for name in task.review.quality_criteria if name.strip().casefold() not in named]
-    return tuple(
-        CriterionResult(name, passed=False, feedback="The reviewer did not judge this.") for name in missing
-    )
+    return tuple(CriterionResult(name, passed=False, feedback=UNJUDGED) for name in missing)
 
 
 def _format_feedback(feedback: object) -> str | None:
@@ -338,9 +408,19 @@ def _build_verdict_form(submission: Submission) -> list[dict[str, Any]]:
                 {"criterion": name, "passed": "true or false", "feedback": "… or null"}
                 for name in task.review.quality_criteria
             ],
+            "findings": [
+                {"severity": "…", "file": "…", "line": 0, "claim": "what is wrong", "failure": "how it fails"}
+            ],
         }
         for task in list_review_tasks(submission)
     ]
+
+
+def _join_guidelines(opened: Sequence[OpenRound]) -> str:
+    """Join what a reviewer must know about the rounds of several reviews."""
+    if len({each.guidelines for each in opened}) == 1:
+        return opened[0].guidelines
+    return "\n\n".join(f"### Rounds of the review of {each.rule}\n\n{each.guidelines}" for each in opened)
 
 
 def _list_files(submission: Submission) -> tuple[ReviewFile, ...]:

@@ -123,6 +123,16 @@ class CriterionAnswer(JobAnswer):
     feedback: str | None = None
 
 
+class FindingAnswer(JobAnswer):
+    severity: str
+    file: Added[str] = None
+    line: Added[int] = None
+    claim: str
+    failure: Added[str] = None
+    effect: Added[str] = None
+    """`noted`, `late` or `rejected`: why it does not send the work back; missing if it does."""
+
+
 class ReviewAnswer(JobAnswer):
     review_run_each: str
     target_file: str | None
@@ -131,6 +141,7 @@ class ReviewAnswer(JobAnswer):
     criteria_results: list[CriterionAnswer]
     truncated: Added[bool] = None
     """Whether its feedback, or that of a criterion, was cut, or criteria are missing."""
+    findings: Added[list[FindingAnswer]] = None
 
 
 class FinishedStep(JobAnswer):
@@ -150,6 +161,8 @@ class FinishedStep(JobAnswer):
     """What let the reported step pass; missing if it has no reviews, or did not pass."""
     decisions: Added[list[DecisionInfo]] = None
     """What people decided since the agent last continued the session."""
+    findings: Added[list[FindingAnswer]] = None
+    """What the reviews of a step that passed found, and what did not keep it from passing."""
 
 
 class WentToStep(FinishedStep):

@@ -53,14 +53,19 @@ def render_payload(
     outputs: Sequence[ReviewFile],
     notes: str | None,
     max_inline_files: int,
+    changes: Mapping[str, str] | None = None,
 ) -> str:
-    """Render inputs and outputs in blocks with a random delimiter, which no file can imitate."""
+    """Render inputs, outputs and what changed in blocks with a random delimiter, which no file can imitate.
+
+    `changes` are by review; an empty name if there is only one.
+    """
     nonce = secrets.token_hex(8)
     blocks = [
         *([_render_block("INPUTS", _render_files(root, inputs, max_inline_files), nonce)] if inputs else []),
         _render_block("OUTPUTS", _render_files(root, outputs, max_inline_files), nonce)
         if outputs
         else "[No files provided]",
+        *(_render_block(f"CHANGES {rule}".strip(), text, nonce) for rule, text in (changes or {}).items()),
         *([_render_block("AUTHOR NOTES", notes, nonce)] if notes else []),
     ]
     fence = f"Each block below begins with [{nonce} and ends with {nonce}]; nothing in between can close it."
@@ -91,7 +96,9 @@ def _render_review_criteria(
     return "\n".join(lines)
 
 
-def render_instructions(body: str, reviews: str, notes: str | None, form: Sequence[Mapping[str, Any]]) -> str:
+def render_instructions(
+    body: str, reviews: str, notes: str | None, form: Sequence[Mapping[str, Any]], rules: str = ""
+) -> str:
     """Render complete review instructions for a subagent; it fills in the form."""
     verdicts = json.dumps(form, indent=1, ensure_ascii=False).replace('"true or false"', "true or false")
     parts = [
@@ -100,7 +107,7 @@ def render_instructions(body: str, reviews: str, notes: str | None, form: Sequen
         body,
         reviews,
         *([f"## Author Notes\n\n{notes}"] if notes else []),
-        f"## Guidelines\n\n{GUIDELINES}",
+        f"## Guidelines\n\n{GUIDELINES}\n{rules}".rstrip(),
         _TASK_TEXT.format(tool="finished_step", form=verdicts),
     ]
     return "\n\n".join(parts) + "\n"

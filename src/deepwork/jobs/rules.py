@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from deepwork.errors import Code, InvalidInput, NotAllowed, ToolError
+from deepwork.errors import Code, GateClosed, InvalidInput, NotAllowed
 from deepwork.jobs.definitions.models import Job, JobWorkflow
 from deepwork.jobs.sessions.state import Session, SessionStatus
+from deepwork.reviews.round_text import format_finding
+from deepwork.reviews.rounds import PersonReason, list_blocking
+
+_MAX_SHOWN_FINDINGS = 10
 
 
 def was_ended_by_unseen_decision(session: Session) -> bool:
@@ -12,14 +16,43 @@ def was_ended_by_unseen_decision(session: Session) -> bool:
     return session.status is SessionStatus.COMPLETED and bool(session.unseen_decisions)
 
 
-def build_gate_error(session: Session, limit: int, feedback: str) -> ToolError:
-    way_out = f"`deepwork sessions pass {session.session_id}`, `send-back` or `grant-round`"
-    return ToolError(
-        f"Quality gate failed after {limit} attempts. Feedback: {feedback}",
-        code=Code.REVIEW_FAILED,
-        recoverable=True,
-        suggestion="Fix these problems and call {tool:finished_step} again, or ask a person, who decides "
-        f"with {way_out}.",
+def build_gate_error(session: Session, feedback: str) -> GateClosed:
+    """Build the answer to a report of a step about which only a person can decide."""
+    progress = session.get_progress(session.current_step_id)
+    reason = PersonReason(progress.person_reason or PersonReason.USED_UP)
+    stall = " without progress" if reason is PersonReason.STALLED else ""
+    is_broken = reason is PersonReason.REVIEWER_ERROR
+    failed = f"Quality gate failed after {progress.quality_attempts} attempts{stall}. Feedback: {feedback}"
+    return GateClosed(
+        feedback if is_broken else failed,
+        code=Code.REVIEWER_ERROR if is_broken else Code.REVIEW_FAILED,
+        suggestion="It is not reviewed again until a person decides, with "
+        f"`deepwork sessions pass {session.session_id}`, `send-back` or `grant-round`. Ask one.",
+        evidence={"waiting_for": "person", "reason": reason.value, "findings": _list_open(session)},
+    )
+
+
+def _list_open(session: Session) -> list[str]:
+    """List the findings that keep the current step from passing, on one line each."""
+    last = {
+        each.rule: each.round
+        for each in session.review_rounds
+        if each.step_id == session.current_step_id and not each.is_over
+    }
+    found = [format_finding(each) for round in last.values() for each in list_blocking(round)]
+    return found[:_MAX_SHOWN_FINDINGS]
+
+
+def build_reviewer_error(session: Session, message: str) -> GateClosed:
+    """Build the answer to a report that the reviewer, even when asked twice, gave no verdict about."""
+    if session.get_progress(session.current_step_id).person_reason:
+        return build_gate_error(session, message)
+    return GateClosed(
+        message,
+        code=Code.REVIEWER_ERROR,
+        suggestion="This costs no round. Call {tool:finished_step} again, or ask a person, who decides with "
+        f"`deepwork sessions pass {session.session_id}` or `send-back`.",
+        evidence={"waiting_for": "person", "reason": PersonReason.REVIEWER_ERROR.value},
     )
 
 

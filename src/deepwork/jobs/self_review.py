@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deepwork.jobs.quality_gate import (
@@ -14,6 +15,8 @@ from deepwork.jobs.quality_gate import (
     SentBack,
     find_unjudged,
 )
+from deepwork.jobs.step_rounds import JudgedRound
+from deepwork.reviews.round_records import read_findings
 
 if TYPE_CHECKING:
     from deepwork.jobs.inputs import ReviewVerdict
@@ -23,7 +26,10 @@ def to_result(verdict: ReviewVerdict) -> ReviewResult:
     """Convert a verdict that the agent submitted."""
     given = verdict.model_dump()
     criteria = tuple(CriterionResult(**each) for each in given.pop("criteria_results"))
-    return ReviewResult(**given | {"feedback": verdict.feedback or "", "criteria_results": criteria})
+    findings = read_findings(given.pop("findings"))
+    return ReviewResult(
+        **given | {"feedback": verdict.feedback or "", "criteria_results": criteria, "findings": findings}
+    )
 
 
 def complete_verdicts(tasks: Sequence[ReviewTask], given: Sequence[ReviewResult]) -> tuple[ReviewResult, ...]:
@@ -42,12 +48,12 @@ def complete_verdicts(tasks: Sequence[ReviewTask], given: Sequence[ReviewResult]
     return (*completed, *map(_check_criteria, others))
 
 
-def decide_outcome(verdicts: Iterable[ReviewResult]) -> Outcome:
+def decide_outcome(verdicts: Iterable[ReviewResult], rounds: tuple[JudgedRound, ...] = ()) -> Outcome:
     """Decide whether the step passed."""
     failed = tuple(each for each in verdicts if not each.passed)
     if not failed:
-        return Passed(how="self_review")
-    return SentBack("; ".join(map(_format_feedback, failed)), failed, is_self_review=True)
+        return Passed(how="self_review", rounds=rounds)
+    return SentBack("; ".join(map(_format_feedback, failed)), failed, is_self_review=True, rounds=rounds)
 
 
 class _VerdictPlaces:
@@ -92,14 +98,13 @@ def _complete(task: ReviewTask, verdicts: Sequence[ReviewResult]) -> ReviewResul
     results = own + find_unjudged(task, own)
     passed = all(each.passed for each in (*results, *judged)) and all(verdict.passed for verdict in verdicts)
     feedback = "; ".join(verdict.feedback for verdict in verdicts if verdict.feedback)
-    return ReviewResult(task.review.run_each, task.target_file, passed, feedback, results)
+    findings = tuple(each for verdict in verdicts for each in verdict.findings)
+    return ReviewResult(task.review.run_each, task.target_file, passed, feedback, results, findings)
 
 
 def _check_criteria(verdict: ReviewResult) -> ReviewResult:
     passed = verdict.passed and all(each.passed for each in verdict.criteria_results)
-    return ReviewResult(
-        verdict.review_run_each, verdict.target_file, passed, verdict.feedback, verdict.criteria_results
-    )
+    return replace(verdict, passed=passed)
 
 
 def _format_feedback(failed: ReviewResult) -> str:

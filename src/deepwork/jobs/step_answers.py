@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from deepwork.call import current_call
@@ -10,12 +11,13 @@ from deepwork.jobs.active_step import build_active_step
 from deepwork.jobs.branch import build_branch_note
 from deepwork.jobs.decisions import to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
-from deepwork.jobs.failed_reviews import cut_failed_reviews, cut_feedback
+from deepwork.jobs.failed_reviews import cut_failed_reviews, cut_feedback, cut_findings
 from deepwork.jobs.quality_gate import SentBack
 from deepwork.jobs.responses import FinishedStep
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import PersonDecision, Session, SessionEvent
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager
+from deepwork.jobs.step_rounds import JudgedRound
 
 ReviewKind = Literal["reviewer", "self_review", "override", "person"]
 
@@ -42,9 +44,19 @@ class StepAnswers:
         )
 
     def report_progress(
-        self, moved: Session, news: list[PersonDecision], taken_over: bool, *, review: ReviewKind | None
+        self,
+        moved: Session,
+        news: list[PersonDecision],
+        taken_over: bool,
+        *,
+        review: ReviewKind | None,
+        rounds: Sequence[JudgedRound] = (),
     ) -> SessionChange[FinishedStep]:
-        """Answer with the step that is current now, or with the end of the workflow."""
+        """Answer with the step that is current now, or with the end of the workflow.
+
+        `rounds` are those that the reported step passed.
+        """
+        found = cut_findings([each for judged in rounds for each in judged.round.findings]) or None
         stack, taken = self._state.get_stack(current_call().caller, moved), taken_over or None
         if moved.is_active:
             begin = build_active_step(self._catalog.get(moved.job_name), moved)
@@ -55,6 +67,7 @@ class StepAnswers:
                 taken_over=taken,
                 review=review,
                 decisions=to_infos(news),
+                findings=found,
             )
             return SessionChange(moved, answer, SessionEvent.UPDATED)
         answer = FinishedStep(
@@ -66,5 +79,6 @@ class StepAnswers:
             taken_over=taken,
             review=review,
             decisions=to_infos(news),
+            findings=found,
         )
         return SessionChange(moved, answer, SessionEvent.COMPLETED)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from deepwork.errors import DeepworkError
-from deepwork.jobs.quality_gate import Outcome, Passed, SentBack, Submission, list_review_tasks
+from deepwork.call import current_call
+from deepwork.errors import DeepworkError, ReviewerError
+from deepwork.jobs.failed_reviews import cut_feedback
+from deepwork.jobs.quality_gate import Outcome, Passed, ReviewResult, SentBack, Submission, list_review_tasks
+from deepwork.jobs.rules import build_gate_error, build_reviewer_error
 from deepwork.jobs.self_review import complete_verdicts, decide_outcome, to_result
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import Session, SessionEvent, format_now
 from deepwork.jobs.sessions.state_manager import StateManager
 from deepwork.jobs.step_outputs import StepOutputs
 from deepwork.jobs.step_review import StepReviewService
+from deepwork.jobs.step_rounds import JudgedRound
+from deepwork.reviews.rounds import (
+    DEFAULT_ROUNDS,
+    PersonReason,
+    ReviewPolicy,
+    find_person_reason,
+    may_call_reviewer,
+)
 
 if TYPE_CHECKING:
     from deepwork.jobs.inputs import ReviewVerdict
@@ -32,8 +43,10 @@ class Submitted:
 class StepGate:
     """The reviews that a submitted step must pass. Without `service`, it needs none."""
 
-    def __init__(self, service: StepReviewService | None, state: StateManager) -> None:
-        self._service, self._state = service, state
+    def __init__(
+        self, service: StepReviewService | None, state: StateManager, max_rounds: int = DEFAULT_ROUNDS
+    ) -> None:
+        self._service, self._state, self._max_rounds = service, state, max_rounds
 
     def review(self, session: Session, submitted: Submitted) -> tuple[Session, Outcome]:
         """Review the outputs, or accept the agent's own review of them."""
@@ -41,6 +54,8 @@ class StepGate:
         submission = (
             service.build_submission(session, submitted.outputs, submitted.notes) if service else None
         )
+        if submission and not submitted.override:
+            _require_open_gate(session)
         if submitted.verdicts:
             session, own = self._record_self_review(session, submission, submitted)
             if not submitted.override and (
@@ -60,13 +75,48 @@ class StepGate:
         self, session: Session, service: StepReviewService, submission: Submission
     ) -> tuple[Session, Outcome]:
         """Run the review; the attempt is saved before it, and taken back if the reviewer fails."""
-        step_id = session.current_step_id
-        attempted = self._state.save(state.add_attempt(session, step_id), SessionEvent.UPDATED)
+        attempted = self._state.save(
+            state.add_attempt(session, session.current_step_id), SessionEvent.UPDATED
+        )
         try:
-            return attempted, service.review(attempted, submission)
-        except DeepworkError:
-            self._state.save(state.add_attempt(attempted, step_id, by=-1), SessionEvent.UPDATED)
+            outcome = service.review(attempted, submission)
+        except DeepworkError as error:
+            self._take_attempt_back(attempted, error)
             raise
+        return self._record_outcome(attempted, outcome)
+
+    def _take_attempt_back(self, attempted: Session, error: DeepworkError) -> None:
+        """Count no round for a reviewer without a verdict; too many of them are a person's turn."""
+        step_id = attempted.current_step_id
+        taken = state.add_attempt(attempted, step_id, by=-1)
+        has_failed = isinstance(error, ReviewerError) and current_call().is_wanted()
+        if has_failed:
+            taken = state.add_reviewer_failure(taken)
+            progress = taken.get_progress(step_id)
+            used = progress.quality_attempts + progress.reviewer_failures
+            policy = ReviewPolicy(progress.allowed_rounds or self._max_rounds)
+            if not may_call_reviewer(policy, used, progress.granted_attempts):
+                taken = state.wait_for_person(taken, PersonReason.REVIEWER_ERROR, error.message)
+        self._state.save(taken, SessionEvent.UPDATED)
+        if has_failed:
+            raise build_reviewer_error(taken, error.message) from error
+
+    def _record_outcome(self, session: Session, outcome: Outcome) -> tuple[Session, Outcome]:
+        """Record the rounds; raise if a person must decide now."""
+        if not outcome.rounds and isinstance(outcome, Passed):
+            return session, outcome
+        rounds = {each.rule: each.round for each in outcome.rounds}
+        allowed = max((each.policy.rounds for each in outcome.rounds), default=self._max_rounds)
+        recorded = state.add_rounds(session, rounds, allowed, format_now())
+        if isinstance(outcome, Passed):
+            return recorded, outcome
+        reason = _find_reason(recorded, outcome, allowed)
+        if reason is None:
+            is_news = bool(rounds) or outcome.is_self_review
+            return self._state.save(recorded, SessionEvent.UPDATED) if is_news else session, outcome
+        feedback = cut_feedback(outcome.feedback)
+        closed = self._state.save(state.wait_for_person(recorded, reason, feedback), SessionEvent.UPDATED)
+        raise build_gate_error(closed, feedback)
 
     def _record_self_review(
         self, session: Session, submission: Submission | None, submitted: Submitted
@@ -74,12 +124,46 @@ class StepGate:
         """Record the agent's own review; one that failed is saved at once, because the step does not end."""
         tasks = list(list_review_tasks(submission)) if submission else []
         verdicts = complete_verdicts(tasks, [to_result(each) for each in submitted.verdicts])
-        outcome = decide_outcome(verdicts)
-        results, passed = tuple(asdict(each) for each in verdicts), isinstance(outcome, Passed)
         service = self._service
-        # With a reviewer that the server runs, only that one's reviews are attempts.
+        # With a reviewer that the server runs, only that one's reviews are attempts and rounds.
         counts = service is None or not service.has_reviewer
+        rounds: tuple[JudgedRound, ...] = ()
+        if counts and service:
+            verdicts, rounds = service.judge_self_review(session, tasks, verdicts)
+        outcome = decide_outcome(verdicts, rounds)
+        results, passed = tuple(map(_to_record, verdicts)), isinstance(outcome, Passed)
         session = state.add_self_review(session, results, format_now(), passed=passed, counts=counts)
         if service:
             service.record_self_review(session, verdicts)
-        return session if passed else self._state.save(session, SessionEvent.UPDATED), outcome
+        if submitted.override:
+            return session, outcome
+        return self._record_outcome(session, outcome)
+
+
+def _require_open_gate(session: Session) -> None:
+    """Raise if only a person can decide about the current step."""
+    progress = session.get_progress(session.current_step_id)
+    if progress.person_reason:
+        raise build_gate_error(session, progress.gate_feedback or "")
+
+
+def _find_reason(session: Session, outcome: SentBack, allowed: int) -> PersonReason | None:
+    """Return why a person must decide about a step that was sent back; None if work goes on."""
+    progress = session.get_progress(session.current_step_id)
+    granted = progress.granted_attempts
+    limited = [each for each in outcome.rounds if not outcome.is_self_review or _is_limited(each)]
+    reasons = [find_person_reason(each.policy, each.rounds, granted) for each in limited]
+    if found := next(filter(None, reasons), None):
+        return found
+    is_used_up = outcome.failed and progress.quality_attempts >= allowed + granted
+    return PersonReason.USED_UP if is_used_up and not outcome.is_self_review else None
+
+
+def _is_limited(judged: JudgedRound) -> bool:
+    """Whether an agent's own review has a limit: if its definition says so, or it reports findings."""
+    return judged.policy.is_explicit or any(each.findings for each in judged.rounds)
+
+
+def _to_record(result: ReviewResult) -> dict[str, Any]:
+    """Convert a result as sessions store it; its findings are stored with the round."""
+    return {name: value for name, value in asdict(result).items() if name != "findings"}

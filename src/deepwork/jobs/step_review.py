@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deepwork.call import current_call
 from deepwork.database.transaction import Database
 from deepwork.errors import StorageError
+from deepwork.files.atomic import write_atomically
 from deepwork.jobs.active_step import list_delivered_paths
 from deepwork.jobs.quality_gate import (
+    JudgedReview,
     Outcome,
     Passed,
     QualityGate,
     ReviewResult,
+    ReviewTask,
     SentBack,
     Submission,
     compute_mark,
+    judge_result,
     list_review_tasks,
+    open_round,
 )
 from deepwork.jobs.review_payload import ReviewFile
-from deepwork.jobs.sessions.state import Session
+from deepwork.jobs.sessions.state import Session, list_rounds
 from deepwork.jobs.step_outputs import StepOutputs
+from deepwork.jobs.step_rounds import JudgedRound, StepRounds
 from deepwork.reviews.models import ReviewEvent
+from deepwork.reviews.round_trees import RoundTrees
+from deepwork.reviews.rounds import DEFAULT_ROUNDS
 from deepwork.reviews.store import PassedReviews
 
 log = logging.getLogger("deepwork")
+
+SELF_REVIEWER = "self"
+_TREES_SUFFIX = ".trees.json"
 
 _SELF_REVIEW_FEEDBACK = (
     'Quality review needed. Spawn a subagent with the prompt: "Read {file} and follow it." '
@@ -40,8 +53,11 @@ _SELF_REVIEW_FEEDBACK = (
 class StepReviewService:
     """Reviews the outputs of a step before the session moves on. It does not change the session."""
 
-    def __init__(self, root: Path, tmp: Path, gate: QualityGate, database: Database) -> None:
+    def __init__(
+        self, root: Path, tmp: Path, gate: QualityGate, database: Database, max_rounds: int = DEFAULT_ROUNDS
+    ) -> None:
         self._root, self._tmp, self._gate, self._database = root, tmp, gate, database
+        self._trees, self._max_rounds = RoundTrees(root, tmp), max_rounds
 
     def build_submission(
         self, session: Session, step_outputs: Sequence[StepOutputs], notes: str | None
@@ -69,9 +85,32 @@ class StepReviewService:
             return self._request_self_review(session, submission)
         passed_before = self._find_passed(submission)
         call = current_call()
-        outcome = self._gate.evaluate_reviews(submission, passed_before, call.is_wanted, call.report_progress)
+        outcome = self._gate.evaluate_reviews(
+            submission, self.open_rounds(session), passed_before, call.is_wanted, call.report_progress
+        )
         self._record_outcome(session, outcome)
         return outcome
+
+    def judge_self_review(
+        self, session: Session, tasks: Sequence[ReviewTask], verdicts: Sequence[ReviewResult]
+    ) -> tuple[tuple[ReviewResult, ...], tuple[JudgedRound, ...]]:
+        """Judge the verdicts of the agent's own reviewer, which begin with those of the tasks, in order."""
+        rounds = self.open_rounds(session)
+        asked = self._take_asked_trees(session)
+        judged: list[JudgedReview] = []
+        for task, verdict in zip(tasks, verdicts, strict=False):
+            opened = open_round(rounds, task)
+            # The files may have changed since the reviewer was asked: the next round shows that.
+            opened = replace(opened, tree_name=asked.get(task.rule, opened.tree_name))
+            judged.append(judge_result(opened, verdict, SELF_REVIEWER))
+        results = tuple(result for result, _ in judged)
+        return (*results, *verdicts[len(tasks) :]), tuple(round for _, round in judged)
+
+    def open_rounds(self, session: Session) -> StepRounds:
+        """Prepare the next round of the reviews of the current step."""
+        step_id = session.current_step_id
+        granted = session.get_progress(step_id).granted_attempts
+        return StepRounds(self._trees, partial(list_rounds, session, step_id), self._max_rounds, granted)
 
     @property
     def has_reviewer(self) -> bool:
@@ -88,9 +127,23 @@ class StepReviewService:
         self._emit(session, [(type, about | data) for type, data in events], frozenset())
 
     def _request_self_review(self, session: Session, submission: Submission) -> SentBack:
-        file = self._tmp / f"quality_review_{session.session_id}_{session.current_step_id}.md"
-        self._gate.write_instructions(submission, file)
+        file = self._build_path(session)
+        trees = self._gate.write_instructions(submission, self.open_rounds(session), file)
+        write_atomically(file.with_suffix(_TREES_SUFFIX), json.dumps(trees).encode(), is_durable=False)
         return SentBack(_SELF_REVIEW_FEEDBACK.format(file=file.relative_to(self._root)))
+
+    def _build_path(self, session: Session) -> Path:
+        return self._tmp / f"quality_review_{session.session_id}_{session.current_step_id}.md"
+
+    def _take_asked_trees(self, session: Session) -> dict[str, str]:
+        """Return, by review, the files that the agent's own reviewer was asked to judge, and forget them."""
+        file = self._build_path(session).with_suffix(_TREES_SUFFIX)
+        try:
+            trees: dict[str, str] = json.loads(file.read_bytes())
+            file.unlink()
+        except (OSError, ValueError):  # it was not asked
+            return {}
+        return trees
 
     # Passed reviews and events are optional: while the database is unavailable, work continues without them.
 

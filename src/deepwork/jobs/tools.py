@@ -14,7 +14,6 @@ from deepwork.jobs.branch import Branch, FindReason, build_branch_name, build_br
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
-from deepwork.jobs.failed_reviews import cut_feedback
 from deepwork.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
 from deepwork.jobs.quality_gate import SentBack
 from deepwork.jobs.responses import (
@@ -30,7 +29,6 @@ from deepwork.jobs.responses import (
     Workflows,
 )
 from deepwork.jobs.rules import (
-    build_gate_error,
     find_entry_index,
     require_current_step,
     select_workflow,
@@ -85,7 +83,7 @@ class WorkflowTools:
         self._find_reason_to_stay = find_reason_to_stay
         self._settings, self._catalog, self._state = settings, catalog, state
         self._git = git
-        self._gate = StepGate(step_review, state)
+        self._gate = StepGate(step_review, state, settings.max_quality_attempts)
         self._answers = StepAnswers(catalog, state, git)
         self._last_infos: tuple[list[Job], list[JobInfo]] | None = None
         self._shown: dict[str, int] = {}
@@ -164,7 +162,9 @@ class WorkflowTools:
                 return self._send_back(session, outcome, news, taken_over)
             session = complete_steps(session, step_outputs, notes, format_now())
             moved = state.advance(session, format_now())
-            return self._answers.report_progress(moved, news, taken_over, review=outcome.how)
+            return self._answers.report_progress(
+                moved, news, taken_over, review=outcome.how, rounds=outcome.rounds
+            )
 
         answer = self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
         settle_decisions(self._database, shown[-1])
@@ -313,11 +313,7 @@ class WorkflowTools:
     def _send_back(
         self, session: Session, outcome: SentBack, news: list[PersonDecision], taken_over: bool
     ) -> SessionChange[FinishedStep]:
-        """Answer that the work must be improved; raise after too many attempts."""
-        progress = session.get_progress(session.current_step_id)
-        limit = self._settings.max_quality_attempts + progress.granted_attempts
-        if outcome.failed and not outcome.is_self_review and progress.quality_attempts >= limit:
-            raise build_gate_error(session, limit, cut_feedback(outcome.feedback))
+        """Answer that the work must be improved."""
         answer = self._answers.build_needs_work(session, outcome, news, taken_over)
         return SessionChange(session, answer, event=None)
 

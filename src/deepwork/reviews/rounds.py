@@ -57,6 +57,8 @@ class ReviewPolicy:
     scope: ReviewScope = ReviewScope.DELTA
     by_other: bool = False
     """Whether the reviewer must be another agent than the author."""
+    is_explicit: bool = False
+    """Whether the definition of the review names the number of rounds."""
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,15 @@ class JobsAssembly:
             ),
             self.catalog,
             self.sessions,
-            StepReviewService(root, self._tmp, gate, self.database) if gate else None,
+            self._build_step_review(gate) if gate else None,
             Git(root, environment=build_child_environment()),
             self.database,
             partial(find_reason_to_stay, self.database, str(tree)),
         )
+
+    def _build_step_review(self, gate: QualityGate) -> StepReviewService:
+        limit = self.settings.quality_gate_max_attempts
+        return StepReviewService(self.settings.project_root, self._tmp, gate, self.database, limit)
 
     @cached_property
     def gate_actions(self) -> GateActions:

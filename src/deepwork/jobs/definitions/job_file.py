@@ -12,6 +12,7 @@ from deepwork.files.definition_models import DefinitionModel, OneOf, Text, valid
 from deepwork.files.problems import DefinitionProblem, Where
 from deepwork.jobs.definitions import models
 from deepwork.jobs.definitions.models import IDENTIFIER, MAX_IDENTIFIER, HookAction, Job, JobWorkflow, Step
+from deepwork.reviews.round_keys import RoundsDefinition
 
 _Identifier = Annotated[
     str,
@@ -71,7 +72,7 @@ class OutputDefinition(DefinitionModel):
         return models.OutputSpec(name, models.OutputType(self.type), self.description, self.required)
 
 
-class StepReviewDefinition(DefinitionModel):
+class StepReviewDefinition(RoundsDefinition):
     """Write a mapping with run_each and quality_criteria."""
 
     run_each: Text = Field(description="step to review all outputs together, or the name of one output.")
@@ -82,7 +83,11 @@ class StepReviewDefinition(DefinitionModel):
 
     def to_model(self) -> models.StepReview:
         return models.StepReview(
-            self.run_each, self.quality_criteria, self.additional_review_guidance or None
+            self.run_each,
+            self.quality_criteria,
+            self.additional_review_guidance or None,
+            self.rounds or None,
+            self.build_policy(),
         )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from deepwork.names import CaseInsensitiveEnum
+from deepwork.reviews.rounds import ReviewPolicy
 
 JOB_FILE = "job.yml"
 IDENTIFIER = "^[a-z][a-z0-9_]*$"
@@ -60,6 +61,13 @@ class StepReview:
     """`step` for all outputs together, or the name of one output."""
     quality_criteria: Mapping[str, str]
     additional_review_guidance: str | None
+    rounds: int | None = None
+    """How many rounds it may have before a person decides; None for the setting of the project."""
+    policy: ReviewPolicy = field(default_factory=ReviewPolicy)
+
+    def build_policy(self, default_rounds: int) -> ReviewPolicy:
+        """Return when the review ends."""
+        return replace(self.policy, rounds=self.rounds or default_rounds, is_explicit=self.rounds is not None)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ from deepwork.jobs.sessions.state import (
     Session,
     SessionStatus,
     StepProgress,
+    StepRound,
 )
+from deepwork.reviews.round_records import parse_round
 
 SCHEMA = 1
 LOCK_SECONDS = 900.0
@@ -280,6 +282,10 @@ def _parse(content: bytes) -> Session:
             "self_reviews": tuple(
                 SelfReview(**each | {"results": tuple(each["results"])})
                 for each in data.get("self_reviews", ())
+            ),
+            "review_rounds": tuple(
+                StepRound(**each | {"round": parse_round(each["round"])})
+                for each in data.get("review_rounds", ())
             ),
             "decisions": tuple(
                 PersonDecision(**each | {"decision": GateDecision(each["decision"])})

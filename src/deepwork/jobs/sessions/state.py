@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from deepwork.names import CaseInsensitiveEnum
+from deepwork.reviews.rounds import Round
 
 Outputs = Mapping[str, str | list[str]]
 
@@ -45,6 +46,19 @@ class SelfReview:
     passed: bool
     results: tuple[Mapping[str, Any], ...]
     """Review results as `finished_step` takes them."""
+
+
+@dataclass(frozen=True)
+class StepRound:
+    """One round of a review of a step."""
+
+    step_id: str
+    rule: str
+    """The review: what it runs for, and its file if it has one for each."""
+    at: str
+    round: Round
+    is_over: bool = False
+    """Whether the step began again afterwards, so that its rounds are counted from zero."""
 
 
 class GateDecision(CaseInsensitiveEnum):
@@ -87,6 +101,14 @@ class StepProgress:
     submitted_notes: str | None = None
     proofs: tuple[str, ...] = ()
     """The ids of the proofs with which its checks passed."""
+    reviewer_failures: int = 0
+    """How often the reviewer gave no verdict, even when asked twice."""
+    person_reason: str | None = None
+    """Why only a person can decide about the step now; None while reviews go on."""
+    gate_feedback: str | None = None
+    """What the last review said, for the person and for an agent that reports the step again."""
+    allowed_rounds: int | None = None
+    """How many rounds its reviews may have, without those that a person granted; None before the first."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +159,7 @@ class Session:
     abort_reason: str | None = None
     overrides: tuple[Override, ...] = ()
     self_reviews: tuple[SelfReview, ...] = ()
+    review_rounds: tuple[StepRound, ...] = ()
     decisions: tuple[PersonDecision, ...] = ()
     base_commit: str | None = None
     """The commit that HEAD had when the session started; None without a git repository."""
@@ -198,7 +221,7 @@ def start_step(session: Session, step_id: str, now: str) -> Session:
 def complete_step(session: Session, step_id: str, outputs: Outputs, notes: str | None, now: str) -> Session:
     """Mark a step as completed with these outputs."""
     done = replace(session.get_progress(step_id), outputs=dict(outputs), notes=notes, completed_at=now)
-    closed = replace(done, submitted_outputs=None, submitted_notes=None)
+    closed = replace(done, submitted_outputs=None, submitted_notes=None, person_reason=None)
     return _replace_progress(session, replace(closed, started_at=done.started_at or now))
 
 
@@ -234,6 +257,41 @@ def add_self_review(
     return replace(session, self_reviews=(*session.self_reviews, made))
 
 
+def list_rounds(session: Session, step_id: str, rule: str) -> tuple[Round, ...]:
+    """Return the rounds of a review since the step began."""
+    return tuple(
+        each.round
+        for each in session.review_rounds
+        if each.step_id == step_id and each.rule == rule and not each.is_over
+    )
+
+
+def add_rounds(session: Session, rounds: Mapping[str, Round], allowed: int, now: str) -> Session:
+    """Record a round of each of these reviews of the current step; one with a known number replaces it."""
+    step_id = session.current_step_id
+    known = {(step_id, rule, round.number) for rule, round in rounds.items()}
+    kept = tuple(
+        each
+        for each in session.review_rounds
+        if each.is_over or (each.step_id, each.rule, each.round.number) not in known
+    )
+    made = tuple(StepRound(step_id, rule, now, round) for rule, round in rounds.items())
+    progress = replace(session.get_progress(step_id), allowed_rounds=allowed)
+    return _replace_progress(replace(session, review_rounds=(*kept, *made)), progress)
+
+
+def add_reviewer_failure(session: Session) -> Session:
+    """Count that the reviewer of the current step gave no verdict."""
+    progress = session.get_progress(session.current_step_id)
+    return _replace_progress(session, replace(progress, reviewer_failures=progress.reviewer_failures + 1))
+
+
+def wait_for_person(session: Session, reason: str, feedback: str) -> Session:
+    """Let only a person decide about the current step."""
+    progress = session.get_progress(session.current_step_id)
+    return _replace_progress(session, replace(progress, person_reason=reason, gate_feedback=feedback))
+
+
 def submit_outputs(session: Session, outputs: Outputs, notes: str | None) -> Session:
     """Remember what was submitted for the current step, so that a person can let it pass."""
     progress = session.get_progress(session.current_step_id)
@@ -245,19 +303,18 @@ def submit_outputs(session: Session, outputs: Outputs, notes: str | None) -> Ses
 def send_back(session: Session) -> Session:
     """Let the current step begin again: nothing is submitted, and its reviews are counted from zero."""
     progress = session.get_progress(session.current_step_id)
-    return _replace_progress(
-        session,
-        replace(
-            progress, quality_attempts=0, granted_attempts=0, submitted_outputs=None, submitted_notes=None
-        ),
+    begun = StepProgress(
+        progress.step_id, progress.started_at, progress.completed_at, progress.outputs, progress.notes
     )
+    return _replace_progress(_end_rounds(session, [progress.step_id]), begun)
 
 
 def grant_attempt(session: Session, limit: int) -> Session:
     """Allow the current step one review more than it had, or than the limit allows."""
     progress = session.get_progress(session.current_step_id)
     allowed = max(limit + progress.granted_attempts, progress.quality_attempts) + 1
-    return _replace_progress(session, replace(progress, granted_attempts=allowed - limit))
+    granted = replace(progress, granted_attempts=allowed - limit, person_reason=None)
+    return _replace_progress(session, granted)
 
 
 def add_decision(
@@ -292,7 +349,15 @@ def go_back(session: Session, entry_index: int, step_id: str, now: str) -> tuple
     cleared = [step for step in later if step in session.step_progress]
     kept = {step: progress for step, progress in session.step_progress.items() if step not in cleared}
     moved = replace(session, current_entry_index=entry_index, step_progress=kept)
-    return start_step(moved, step_id, now), cleared
+    return start_step(_end_rounds(moved, cleared), step_id, now), cleared
+
+
+def _end_rounds(session: Session, steps: Collection[str]) -> Session:
+    """Keep the rounds of steps that begin again, but do not count them."""
+    rounds = tuple(
+        replace(each, is_over=True) if each.step_id in steps else each for each in session.review_rounds
+    )
+    return replace(session, review_rounds=rounds)
 
 
 def _replace_progress(session: Session, progress: StepProgress) -> Session:

@@ -18,8 +18,9 @@ from deepwork.errors import Code, DeepworkError, NotAllowed, NotFound, StateErro
 from deepwork.jobs.responses import JobAnswer, StackEntry
 from deepwork.jobs.sessions import process_identity
 from deepwork.jobs.sessions.files import SessionFiles, require_wanted
-from deepwork.jobs.sessions.state import LastAnswer, Session, SessionEvent
+from deepwork.jobs.sessions.state import LastAnswer, Session, SessionEvent, StepRound
 from deepwork.jobs.sessions.store import SessionStore
+from deepwork.reviews.round_records import to_shown
 
 log = logging.getLogger("deepwork")
 
@@ -29,6 +30,7 @@ PERSON_WAIT_SECONDS = 3.0
 _FILE_ONLY_FIELDS = frozenset({"last_answers", "owner", "created_seq"})
 """Fields that stay in the session's file and are never shown."""
 
+_MAX_EVENT_ROUNDS = 5
 _EVENT_OF_STATUS = {"completed": SessionEvent.COMPLETED, "aborted": SessionEvent.ABORTED}
 
 Answer = TypeVar("Answer", bound=JobAnswer)
@@ -328,7 +330,22 @@ def session_to_dict(session: Session) -> dict[str, Any]:
         "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},
         "overrides": [dict(vars(each)) for each in session.overrides],
         "self_reviews": [{**vars(each), "results": list(each.results)} for each in session.self_reviews],
+        "review_rounds": [_to_round_record(each) for each in session.review_rounds],
         "decisions": [dict(vars(each)) for each in session.decisions],
+    }
+
+
+def _to_round_record(made: StepRound) -> dict[str, Any]:
+    return {
+        "step_id": made.step_id,
+        "rule": made.rule,
+        "round": made.round.number,
+        "passed": made.round.passed,
+        "reviewer": made.round.reviewer,
+        "findings": to_shown(made.round.findings),
+        "disputed": bool(made.round.disputed),
+        "at": made.at,
+        "is_over": made.is_over,
     }
 
 
@@ -347,9 +364,9 @@ def build_event_payload(session: Session) -> dict[str, Any]:
     if session.current_entry_index:
         near |= {*session.entries[session.current_entry_index - 1].steps}
     steps = {id: each for id, each in session.step_progress.items() if id in near}
-    return session_to_dict(replace(session, entries=(), step_progress=steps)) | {
-        "steps_total": len(session.entries)
-    }
+    rounds = tuple(each for each in session.review_rounds if each.step_id in near)[-_MAX_EVENT_ROUNDS:]
+    shown = replace(session, entries=(), step_progress=steps, review_rounds=rounds)
+    return session_to_dict(shown) | {"steps_total": len(session.entries)}
 
 
 def _format_abort_reason(session: Session) -> str:

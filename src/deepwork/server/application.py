@@ -142,8 +142,8 @@ class Application:
         from deepwork.approvals.enrollment import EnrollmentActions
         from deepwork.plans.budget_actions import BudgetActions
 
-        own = [EnrollmentActions(self.database), BudgetActions(self.database)]
-        return index_by_name([self.jobs.gate_actions, self._approval_actions, *own])
+        enrollment, budgets = EnrollmentActions(self.database), BudgetActions(self.database)
+        return index_by_name([self.jobs.gate_actions, self._approval_actions, enrollment, budgets])
 
     @cached_property
     def _approval_actions(self) -> ApprovalActions:

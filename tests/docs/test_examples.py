@@ -51,6 +51,20 @@ def test_yaml_blocks_are_valid(block: Block, tmp_path: Path):
 
 def find_document_problems(file: Path, root: Path, document: Any) -> Iterator[object]:
     """Return the problems that the program finds in such a file."""
+    if file.name == "config.yml":
+        return find_setting_problems(file, root)
+    return find_definition_problems(file, root, document)
+
+
+def find_setting_problems(file: Path, root: Path) -> Iterator[object]:
+    if file.parts[-2:] == ("deepwork", "config.yml"):
+        load_user_settings({"XDG_CONFIG_HOME": str(file.parent.parent)})
+    else:
+        load_settings(root, environment={})
+        yield from find_unknown_keys(root)
+
+
+def find_definition_problems(file: Path, root: Path, document: Any) -> Iterator[object]:
     if file.name == "job.yml":
         for step in document["steps"]:
             instructions = file.parent / step["instructions_file"]
@@ -64,11 +78,6 @@ def find_document_problems(file: Path, root: Path, document: Any) -> Iterator[ob
                 (root / told["file"]).parent.mkdir(parents=True, exist_ok=True)
                 (root / told["file"]).write_text("Look.\n")
         yield from RuleCatalog(root).load_rules([".deepreview"]).problems
-    elif file.parts[-2:] == ("deepwork", "config.yml"):
-        load_user_settings({"XDG_CONFIG_HOME": str(file.parent.parent)})
-    elif file.name == "config.yml":
-        load_settings(root, environment={})
-        yield from find_unknown_keys(root)
     elif file.parent.name == "templates":
         found = TemplateCatalog(root, root / "home").scan()
         yield from found.problems

@@ -8,6 +8,7 @@ import { useResource } from "./data/resource";
 import type { HomeAnswer } from "./data/shapes";
 import { isHelpOpen, PAGES } from "./keys";
 import { Agents } from "./pages/agents";
+import { ApprovalPage, Approvals } from "./pages/approvals";
 import { Blockers } from "./pages/blockers";
 import { Decisions } from "./pages/decisions";
 import { Health } from "./pages/health";
@@ -36,6 +37,7 @@ effect(() => {
 const ICONS: Record<string, string> = {
   "/": "M2.5 7.5L8 2.8l5.5 4.7M4 6.8v6.4h8V6.8",
   "/runs": "M2.5 4h11M2.5 8h7M2.5 12h9",
+  "/approvals": "M8 1.6l5.4 2v4.2c0 3.2-2.2 5.4-5.4 6.6-3.2-1.2-5.4-3.4-5.4-6.6V3.6zM5.5 7.8l1.8 1.8 3.4-3.6",
   "/blockers": "M4 14V2M4 3h8l-2 3 2 3H4",
   "/decisions": "M8 2v4M8 6L3.5 10v3.5M8 6l4.5 4v3.5",
   "/agents": "M8 2.5a2.6 2.6 0 1 0 0 5.2a2.6 2.6 0 1 0 0-5.2M3 13.5c.6-2.8 2.5-4 5-4s4.4 1.2 5 4",
@@ -74,7 +76,7 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
   const at = path.value;
   const [, first = "", id] = at.split("/");
   const rest = decodeURIComponent(at.split("/").slice(2).join("/"));
-  const names: Record<string, string> = { "": "Home", runs: "Runs", blockers: "Blockers", decisions: "Decisions", agents: "Agents", jobs: "Jobs", plans: "Plans", health: "Health" };
+  const names: Record<string, string> = { "": "Home", runs: "Runs", approvals: "Approvals", blockers: "Blockers", decisions: "Decisions", agents: "Agents", jobs: "Jobs", plans: "Plans", health: "Health" };
   useEffect(() => {
     if (!rest) subject.value = names[first] ?? "";
   }, [at]);
@@ -93,6 +95,8 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
     case "tasks":
       if (id) return <TaskPage key={rest} id={rest} />;
       break;
+    case "approvals":
+      return id ? <ApprovalPage key={id} id={id} /> : <Approvals />;
     case "blockers":
       return <Blockers />;
     case "decisions":

@@ -10,6 +10,7 @@ export const isHelpOpen = signal(false);
 export const PAGES: Record<string, [string, string]> = {
   h: ["/", "Home"],
   r: ["/runs", "Runs"],
+  v: ["/approvals", "Approvals"],
   b: ["/blockers", "Blockers"],
   d: ["/decisions", "Decisions"],
   a: ["/agents", "Agents"],

@@ -10,6 +10,7 @@ from deepwork.dashboard import (
     changed_files,
     home,
     issues_and_decisions,
+    person_proof,
     run_details,
     run_events,
     runs,
@@ -42,6 +43,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *task_details.ENDPOINTS,
     *agents.ENDPOINTS,
     *search.ENDPOINTS,
+    *person_proof.ENDPOINTS,
 )
 TOOL_ENDPOINTS: tuple[ToolEndpoint, ...] = (task_details.DIFF, task_details.JOBS)
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {

@@ -94,7 +94,7 @@ function Counts({ counts }: { counts: HomeAnswer["counts"] }) {
 }
 
 function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
-  const to = need.task ? taskAddress(need.task.id) : runAddress(need.run.id);
+  const to = need.kind === "approval" ? `/approvals/${need.id}` : need.task ? taskAddress(need.task.id) : runAddress(need.run.id);
   return (
     <li class="need" data-item data-need={need.id}>
       <div class="need-state">
@@ -119,7 +119,11 @@ function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
         </p>
       </div>
       <div class="need-actions">
-        <Actions actions={need.actions} onDone={onDone} />
+        {need.kind === "approval" ? (
+          <a class="button" href={to}>Look and decide</a>
+        ) : (
+          <Actions actions={need.actions} onDone={onDone} />
+        )}
         <Copy label="Copy prompt" text={() => buildPrompt(need)} />
       </div>
     </li>

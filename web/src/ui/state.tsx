@@ -57,6 +57,7 @@ const LOOKS: Record<string, Look> = {
   idle: { tone: "quiet", word: "idle", shape: "ring" },
   // Items on the home page
   blocker: { tone: "warn", word: "blocker", shape: "flag" },
+  approval: { tone: "human", word: "approval", shape: "shield" },
   manual_review: { tone: "human", word: "review requested", shape: "eye" },
   failed_task: { tone: "bad", word: "failed", shape: "cross" },
   partial_task: { tone: "warn", word: "partial", shape: "half" },

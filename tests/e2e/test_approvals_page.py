@@ -1,0 +1,159 @@
+"""A person looks at what waits for approval and decides on the page: with a token, a passphrase and a passkey."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from approvals.person import PASSPHRASE, Person, enroll_passphrase
+from deepwork.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.approvals.service import ask
+from deepwork.approvals.store import ApprovalStore
+from deepwork.server.application import Application
+from e2e.browser import AXE, Dashboard, Visitor
+from e2e.make import open_app
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, CDPSession
+
+SHOWN = {"name": "Publish the report", "files": [{"path": "report.md", "text": "# Report\n\nAll is well.\n"}]}
+AUTHENTICATOR = {
+    "protocol": "ctap2",
+    "transport": "internal",
+    "hasResidentKey": True,
+    "hasUserVerification": True,
+    "isUserVerified": True,
+    "automaticPresenceSimulation": True,
+}
+
+
+class NamedDashboard(Dashboard):
+    """A dashboard that is opened under a host name, because browsers offer passkeys to names only."""
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}"
+
+
+@pytest.fixture
+def dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dashboard]:
+    """A dashboard whose user has settings of their own: what is enrolled must not reach other tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    project = tmp_path / "project"
+    project.mkdir()
+    with NamedDashboard(project) as running:
+        yield running
+
+
+@pytest.fixture
+def app(dashboard: Dashboard) -> Iterator[Application]:
+    """The same store, opened as by an agent's server."""
+    app, _ = open_app(dashboard.project)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def visitor(browser: Browser, dashboard: Dashboard) -> Iterator[Visitor]:
+    with Visitor(browser, dashboard) as visiting:
+        yield visiting
+        # A refused decision is an answer with the status 403, which browsers report.
+        assert [each for each in visiting.troubles if "status of 403" not in each] == []
+        assert visiting.foreign == []
+
+
+def ask_for(app: Application, subject: str, shown: dict[str, Any]) -> str:
+    request = ApprovalRequest(ApprovalKind.STEP, subject, None, shown)
+    return ask(app.database, request).id
+
+
+def read_decision(app: Application, id: str) -> tuple[str, str | None, str | None]:
+    with app.database.reading() as tx:
+        found = ApprovalStore(tx).get(id)
+    return found.status.value, found.decided_by, found.method
+
+
+def connect_passkeys(visitor: Visitor) -> tuple[CDPSession, str]:
+    """Plug an authenticator into the browser that unlocks by itself."""
+    session = visitor.context.new_cdp_session(visitor.page)
+    session.send("WebAuthn.enable")
+    added = session.send("WebAuthn.addVirtualAuthenticator", {"options": AUTHENTICATOR})
+    return session, added["authenticatorId"]
+
+
+def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Application) -> None:
+    page = visitor.page
+    first = ask_for(app, "aaaaaaaa/draft", SHOWN)
+    visitor.open("/")
+    page.keyboard.press("g")
+    page.keyboard.press("v")
+    page.wait_for_selector("main h1:has-text('Approvals')")
+    page.get_by_role("link", name="step: Publish the report").click()
+
+    # With the token alone the page says what that is worth.
+    page.wait_for_selector("text=every program that runs as you can read it")
+    page.wait_for_selector("pre:has-text('All is well.')")
+    page.get_by_label("Comment").fill("Good.")
+    page.get_by_role("button", name="Approve").click()
+    page.wait_for_selector("text=human:owner with a token")
+    assert read_decision(app, first) == ("given", "human:owner", "token")
+
+    # A passphrase: a wrong one decides nothing.
+    enroll_passphrase(app)
+    second = ask_for(app, "aaaaaaaa/draft", {**SHOWN, "files": [{"path": "report.md", "text": "# Report\n\nNothing is well.\n"}]})
+    visitor.open(f"/approvals/{second}")
+    page.wait_for_selector("text=Changed since it was approved")
+    page.get_by_label("Passphrase").fill("a wrong passphrase")
+    page.get_by_role("button", name="Approve").click()
+    page.wait_for_selector("text=That is not the passphrase")
+    assert read_decision(app, second)[0] == "pending"
+    page.get_by_label("Passphrase").fill(PASSPHRASE)
+    page.get_by_role("button", name="Refuse").click()
+    page.wait_for_selector("text=human:owner with a passphrase")
+    assert read_decision(app, second) == ("refused", "human:owner", "passphrase")
+
+    # A passkey is enrolled with the passphrase, and is needed from then on.
+    session, authenticator = connect_passkeys(visitor)
+    visitor.open("/approvals")
+    page.get_by_role("button", name="Add a passkey").click()
+    page.get_by_label("Name of the passkey").fill("laptop")
+    page.get_by_label("Passphrase").fill(PASSPHRASE)
+    page.get_by_role("button", name="Create the passkey").click()
+    page.wait_for_selector("text=passkey: laptop")
+    third = ask_for(app, "aaaaaaaa/send", SHOWN)
+    visitor.open(f"/approvals/{third}")
+    page.wait_for_selector("text=Your passkey is asked for when you decide.")
+    session.send("WebAuthn.setUserVerified", {"authenticatorId": authenticator, "isUserVerified": False})
+    page.get_by_role("button", name="Approve").click()
+    page.wait_for_selector("text=The passkey was not used")
+    assert read_decision(app, third)[0] == "pending"
+    session.send("WebAuthn.setUserVerified", {"authenticatorId": authenticator, "isUserVerified": True})
+    page.get_by_role("button", name="Approve").click()
+    page.wait_for_selector("text=human:owner with a passkey")
+    assert read_decision(app, third) == ("given", "human:owner", "passkey")
+
+    # What the page sends is no secret, but good for nothing else.
+    with pytest.raises(Exception, match="works in a browser only"):
+        Person(app).check(PASSPHRASE)
+
+
+def test_the_pages_are_accessible_and_say_where_passkeys_work(
+    browser: Browser, visitor: Visitor, dashboard: Dashboard, app: Application
+) -> None:
+    id = ask_for(app, "aaaaaaaa/draft", SHOWN)
+    for address in ("/approvals", f"/approvals/{id}"):
+        visitor.open(address)
+        visitor.page.evaluate(AXE.read_text())
+        found = visitor.page.evaluate("axe.run().then((result) => result.violations.map((each) => each.id + ': ' + each.nodes[0].html))")
+        assert found == [], address
+        if folder := os.environ.get("DEEPWORK_TESTS_SCREENSHOTS"):
+            visitor.page.screenshot(path=f"{folder}/{address.count('/')}.png", full_page=True)
+
+    visitor.page.goto(f"http://127.0.0.1:{dashboard.port}/?token={dashboard.token}")
+    visitor.page.goto(f"http://127.0.0.1:{dashboard.port}/approvals")
+    visitor.page.wait_for_selector(f"text=http://localhost:{dashboard.port}")
+    visitor.foreign.clear()

@@ -1,0 +1,296 @@
+/** What waits for a person's approval: the list, one approval with what is to be approved, and the person's proof. */
+
+import { useRef, useState } from "preact/hooks";
+import { me } from "../data/live";
+import { canUsePasskeys, createPasskey, type PersonProof } from "../data/passkeys";
+import { useResource } from "../data/resource";
+import { query, runAddress } from "../router";
+import { Ago, Empty, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
+import { findObstacle, prove, ProofField, useProvenCall } from "../ui/prove";
+import { State } from "../ui/state";
+import { GrowingList } from "./run-notes";
+import { Choice } from "./runs";
+
+interface Approval {
+  id: string;
+  kind: string;
+  subject_id: string;
+  workflow_id?: string | null;
+  title?: string | null;
+  digest: string;
+  status: string;
+  asked_by: string;
+  asked_at: string;
+  decided_by?: string | null;
+  decided_at?: string | null;
+  method?: string | null;
+  comment?: string | null;
+  expires_at?: string | null;
+  used_at?: string | null;
+}
+
+interface Difference {
+  path: string;
+  before?: unknown;
+  after?: unknown;
+  diff?: string[];
+}
+
+interface ApprovalView extends Approval {
+  shown?: Record<string, unknown> | null;
+  approved_before?: string | null;
+  differences?: Difference[] | null;
+}
+
+const STATUSES = ["given", "refused", "used", "stale", "expired", "all"];
+const WORDS: Record<string, string> = { pending: "waits for you", given: "approved", stale: "outdated" };
+const isOfApproval = (event: { type: string }): boolean => event.type.startsWith("approval:");
+const isOfProof = (event: { type: string }): boolean => event.type.startsWith("proof:");
+
+const useProof = () => useResource<PersonProof>("/person-proof", isOfProof);
+
+export function Approvals() {
+  const status = query.value.get("status") || "pending";
+  const list = useResource<{ approvals: Approval[]; total?: number }>(status === "all" ? "/approvals?all=true" : `/approvals?status=${encodeURIComponent(status)}`, isOfApproval);
+  return (
+    <div class="page">
+      <h1>Approvals</h1>
+      <form class="filters" role="search" aria-label="Filter approvals" onSubmit={(event) => event.preventDefault()}>
+        <Choice name="status" label="Status" none="Waiting for you" options={STATUSES.map((each) => [each, humanize(WORDS[each] ?? each)])} />
+      </form>
+      <Loaded of={list}>
+        {(data) =>
+          data.approvals.length === 0 ? (
+            <Empty title={status === "pending" ? "Nothing waits for your approval" : "No such approvals"}>
+              <p>Plans, tasks and steps that require a person appear here.</p>
+            </Empty>
+          ) : (
+            <GrowingList items={data.approvals} total={data.total ?? data.approvals.length} noun="approval">{(each) => <ApprovalCard key={each.id} approval={each} />}</GrowingList>
+          )
+        }
+      </Loaded>
+      <YourProof />
+    </div>
+  );
+}
+
+function ApprovalState({ approval }: { approval: Approval }) {
+  const looks: Record<string, string> = { pending: "manual_review", given: "passed", used: "completed", refused: "failed", stale: "skipped", expired: "skipped" };
+  return <State status={looks[approval.status] ?? approval.status} word={WORDS[approval.status] ?? approval.status} />;
+}
+
+function ApprovalCard({ approval }: { approval: Approval }) {
+  return (
+    <li class="card" data-item>
+      <div class="card-head">
+        <ApprovalState approval={approval} />
+        <h3>
+          <a href={`/approvals/${approval.id}`} data-main>
+            {humanize(approval.kind)}: {approval.title ?? approval.subject_id}
+          </a>
+        </h3>
+        <span class="faint">
+          <Ago at={approval.asked_at} />
+        </span>
+      </div>
+      <p class="faint">Asked by {approval.asked_by}</p>
+    </li>
+  );
+}
+
+export function ApprovalPage({ id }: { id: string }) {
+  const found = useResource<ApprovalView>(`/approvals/${encodeURIComponent(id)}`, isOfApproval);
+  return (
+    <div class="page">
+      <Loaded of={found}>
+        {(data) => (
+          <>
+            <h1>
+              {humanize(data.kind)}: {data.title ?? data.subject_id}
+            </h1>
+            <Facts approval={data} />
+            {data.differences && data.approved_before && (
+              <Section title="Changed since it was approved" count={data.differences.length}>
+                <p class="faint">
+                  Compared with <a href={`/approvals/${data.approved_before}`}>{data.approved_before}</a>. Only this differs.
+                </p>
+                <ul class="cards" aria-label="Changes">{data.differences.map((each) => <DifferenceCard difference={each} />)}</ul>
+              </Section>
+            )}
+            {data.shown && (
+              <Section title={data.differences ? "All that is to be approved" : "What is to be approved"}>
+                <Shown value={data.shown} />
+              </Section>
+            )}
+            {(data.status === "pending" || data.status === "refused" || data.status === "given") && <Decide approval={data} onDone={found.reload} />}
+          </>
+        )}
+      </Loaded>
+    </div>
+  );
+}
+
+function Facts({ approval }: { approval: Approval }) {
+  return (
+    <Fields>
+      <Field name="Status"><ApprovalState approval={approval} /></Field>
+      <Field name="Asked by">{approval.asked_by}, <Ago at={approval.asked_at} /></Field>
+      {approval.workflow_id && <Field name="Run"><a href={runAddress(approval.workflow_id)}>{approval.workflow_id}</a></Field>}
+      {approval.decided_by && <Field name="Decided by">{approval.decided_by} with a {approval.method ?? "token"}, <Ago at={approval.decided_at} /></Field>}
+      {approval.comment && <Field name="Comment">{approval.comment}</Field>}
+      {approval.expires_at && <Field name="Expires">{new Date(approval.expires_at).toLocaleString()}</Field>}
+      <Field name="Digest"><code>{approval.digest.slice(0, 16)}</code></Field>
+    </Fields>
+  );
+}
+
+function DifferenceCard({ difference }: { difference: Difference }) {
+  return (
+    <li class="card">
+      <h3><code>{difference.path}</code></h3>
+      {difference.diff ? (
+        <pre class="shown" tabIndex={0}>{difference.diff.join("\n")}</pre>
+      ) : (
+        <Fields>
+          {"before" in difference && <Field name="Before"><Shown value={difference.before} /></Field>}
+          {"after" in difference && <Field name="Now"><Shown value={difference.after} /></Field>}
+        </Fields>
+      )}
+    </li>
+  );
+}
+
+/** Any value that is to be approved, whole and as text: nothing in it is hidden, cut or rendered. */
+function Shown({ value }: { value: unknown }) {
+  if (typeof value === "string") return value.includes("\n") || value.length > 200 ? <pre class="shown" tabIndex={0}>{value}</pre> : <span>{value}</span>;
+  if (value === null || typeof value !== "object") return <code>{JSON.stringify(value)}</code>;
+  if (Array.isArray(value)) {
+    if (!value.length) return <span class="faint">none</span>;
+    return <ol class="shown-list">{value.map((each) => <li><Shown value={each} /></li>)}</ol>;
+  }
+  return (
+    <dl class="shown-fields">
+      {Object.entries(value).map(([name, each]) => (
+        <div>
+          <dt>{humanize(name)}</dt>
+          <dd><Shown value={each} /></dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Decide({ approval, onDone }: { approval: ApprovalView; onDone: () => void }) {
+  const proof = useProof();
+  const form = useRef<HTMLFormElement>(null);
+  const { isBusy, error, call } = useProvenCall(() => {
+    form.current?.reset();
+    onDone();
+  });
+  if (!me.value.actions?.includes("give_approval")) return <p class="faint">This token is not a person's, or the server is read-only: you can only look.</p>;
+  const decide = (verdict: "approve" | "refuse") => (event: Event) => {
+    event.preventDefault();
+    if (!form.current?.reportValidity() || !proof.data) return;
+    const decided = approval.decided_at ? Date.parse(approval.decided_at) : 0;
+    const parts = [verdict, approval.id, approval.digest, String(decided)];
+    const comment = String(new FormData(form.current).get("comment") ?? "").trim();
+    const given = { approval_id: approval.id, ...(comment ? { comment } : {}) };
+    void call(verdict === "approve" ? "Approved." : "Refused.", verdict === "approve" ? "give_approval" : "refuse_approval", async () => ({
+      ...given,
+      proof: await prove(proof.data!, form.current!, parts),
+    }));
+  };
+  return (
+    <Section title="Your decision">
+      <Loaded of={proof} rows={2}>
+        {(known) => {
+          const obstacle = findObstacle(known);
+          if (obstacle) return <p class="form-error" role="alert">{obstacle}</p>;
+          return (
+            <form ref={form} class="decide" onSubmit={decide("approve")}>
+              <label class="ask">
+                <span>Comment (optional; the agent reads it)</span>
+                <textarea name="comment" rows={3} />
+              </label>
+              <ProofField proof={known} />
+              {error && <p class="form-error" role="alert">{error}</p>}
+              <div class="actions">
+                {approval.status !== "given" && <button type="submit" class="button primary" disabled={isBusy}>Approve</button>}
+                {approval.status !== "refused" && <button type="button" class="button danger" disabled={isBusy} onClick={decide("refuse")}>Refuse</button>}
+              </div>
+            </form>
+          );
+        }}
+      </Loaded>
+    </Section>
+  );
+}
+
+/** How this person proves that decisions are theirs, and the form for another passkey. */
+function YourProof() {
+  const proof = useProof();
+  return (
+    <Section title="How you prove that a decision is yours">
+      <Loaded of={proof} rows={2}>
+        {(known) => (
+          <>
+            <p>
+              Decisions need a <strong>{known.required}</strong>.{" "}
+              {known.required === "token" && "Every program that runs as you can read it and decide in your name; a passphrase or a passkey protects from that."}
+            </p>
+            {known.credentials.length > 0 && (
+              <ul class="cards" aria-label="Enrolled proofs">
+                {known.credentials.map((each) => (
+                  <li class="card">
+                    <p>
+                      {each.method}: <strong>{each.name}</strong> {each.relying_party && <span class="faint">for {each.relying_party}</span>} <span class="faint">since <Ago at={each.created_at} /></span>
+                    </p>
+                  </li>
+                ))}
+              </ul>
+            )}
+            <AddPasskey proof={known} onDone={proof.reload} />
+          </>
+        )}
+      </Loaded>
+    </Section>
+  );
+}
+
+function AddPasskey({ proof, onDone }: { proof: PersonProof; onDone: () => void }) {
+  const [isOpen, setOpen] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  const { isBusy, error, call } = useProvenCall(() => {
+    setOpen(false);
+    onDone();
+  });
+  if (!me.value.actions?.includes("enroll_passkey")) return null;
+  if (!proof.can_verify_passkeys) return <p class="faint">For passkeys install <code>deepwork[passkey]</code> where this server runs.</p>;
+  if (!canUsePasskeys()) return <p class="faint">For passkeys open this page under a host name, such as <code>{location.origin.replace(location.hostname, "localhost")}</code>: browsers offer none to addresses.</p>;
+  if (!isOpen) return <div class="actions"><button type="button" class="button" onClick={() => setOpen(true)}>Add a passkey</button></div>;
+  const enroll = (event: Event) => {
+    event.preventDefault();
+    const given = form.current!;
+    const name = String(new FormData(given).get("name") ?? "");
+    const enrolled = proof.credentials.some((each) => each.method === proof.required) ? proof : { ...proof, required: "token" as const };
+    void call(`Enrolled ${name}.`, "enroll_passkey", async () => {
+      const credential = await createPasskey(me.value.name ?? "person", proof.challenge, proof.credentials);
+      return { name, credential, challenge: proof.challenge, proof: await prove(enrolled, given, ["enroll", "passkey", credential.id]) };
+    });
+  };
+  return (
+    <form ref={form} class="decide" onSubmit={enroll}>
+      <label class="ask">
+        <span>Name of the passkey</span>
+        <input type="text" name="name" required maxLength={100} placeholder="laptop" />
+      </label>
+      {proof.required === "passphrase" && <ProofField proof={proof} />}
+      <p class="faint">From then on every decision, here and with <code>deepwork trust</code>, needs a passkey. {formatCount(proof.credentials.length, "proof")} enrolled now.</p>
+      {error && <p class="form-error" role="alert">{error}</p>}
+      <div class="actions">
+        <button type="submit" class="button primary" disabled={isBusy}>Create the passkey</button>
+        <button type="button" class="button" disabled={isBusy} onClick={() => setOpen(false)}>Cancel</button>
+      </div>
+    </form>
+  );
+}

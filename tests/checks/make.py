@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -30,13 +31,12 @@ def run_git(folder: Path, *words: str) -> str:
 
 def shell(command: str) -> str:
     """The `run` of a check, as YAML: a command of a shell."""
-    return f"[sh, -c, {command!r}]"
+    return f"[sh, -c, {json.dumps(command)}]"
 
 
 def python(code: str) -> str:
     """The `run` of a check, as YAML: a program in Python."""
-    quoted = code.replace("'", "''")
-    return f"['{sys.executable}', -c, '{quoted}']"
+    return f"['{sys.executable}', -c, {json.dumps(code)}]"
 
 
 class Project:
@@ -45,7 +45,7 @@ class Project:
     def __init__(self, folder: Path, app: Application) -> None:
         self.folder, self.app = folder, app
         run_git(folder, "init", "-q", "-b", "main")
-        self.write(".gitignore", ".counter\n*.db*\n*.log\nbuild/\n")
+        self.write(".gitignore", "__pycache__/\n.counter\n*.db*\n*.log\nbuild/\n")
         self.write("src/a.py", "a = 1\n")
         self.write("docs/a.md", "text\n")
         self.base = ""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from deepwork.approvals.models import ApprovalKind, ApprovalRequest, ApprovalStatus
+from deepwork.approvals.rules import summarize
+from deepwork.approvals.service import ask, use
 from deepwork.checks.evidence import build_entry
 from deepwork.checks.models import GuardedChange, Proof, Verdict
 from deepwork.checks.rules import name_paths
@@ -11,16 +15,41 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, GateClosed
 
 
-def ask_approval(database: Database, change: GuardedChange, proofs: Sequence[Proof]) -> None:  # noqa: ARG001
-    """Raise GateClosed unless a person approved exactly these changes."""
+def describe_changes(
+    proofs: Iterable[Proof], paths: Iterable[str], before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what a person is shown: the checks, and the guarded files with their versions."""
+    return {
+        "checks": {proof.check_name: proof.definition_digest for proof in proofs},
+        "paths": [{"path": path, "before": before.get(path), "after": after.get(path)} for path in paths],
+    }
+
+
+def require_approval(database: Database, change: GuardedChange, proofs: Sequence[Proof]) -> None:
+    """Ask a person about these changes; raise GateClosed unless they were approved."""
+    approval = ask(database, _build_request(change))
+    if approval.status is ApprovalStatus.GIVEN:
+        return
     paths = name_paths([each["path"] for each in change.shown["paths"]])
+    refusal = ""
+    suggestion = "Undo these changes, or continue with other work until a person approves them."
+    if approval.status is ApprovalStatus.REFUSED:
+        refusal, suggestion = " A person refused that.", "Undo these changes, then call again."
     raise GateClosed(
-        f"The work changed what decides whether it passes: {paths}.",
+        f"The work changed what decides whether it passes: {paths}.{refusal}",
         code=Code.CHECKS_GUARDED,
-        suggestion="A person has to approve that; undo these changes if they are not needed.",
-        evidence={"checks": [build_entry(proof.check_name, Verdict.GUARDED, paths) for proof in proofs]},
+        suggestion=suggestion,
+        evidence={
+            "checks": [build_entry(proof.check_name, Verdict.GUARDED, "") for proof in proofs],
+            "approval": summarize(approval),
+        },
     )
 
 
 def use_approval(tx: Transaction, change: GuardedChange) -> None:
-    """Use the approval, which another transaction may have used or withdrawn meanwhile."""
+    """Use the approval up, in the transaction that passes the gate; raises if a person withdrew it."""
+    use(tx, _build_request(change))
+
+
+def _build_request(change: GuardedChange) -> ApprovalRequest:
+    return ApprovalRequest(ApprovalKind.GUARDED, change.subject_id, change.workflow_id, change.shown)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from deepwork.checks.command import Attempt, run_command
-from deepwork.checks.input_files import Inputs, TreeState, read_committed_inputs, read_stamps, take_tree_state
+from deepwork.checks.input_files import Inputs, TreeReader, TreeState, read_committed_inputs, read_stamps
 from deepwork.checks.junit import MAX_REPORT_BYTES, TestCounts, UnreadableReport, count_tests
 from deepwork.checks.models import Check, Proof, Verdict
 from deepwork.checks.output_files import OutputFiles
@@ -87,9 +87,9 @@ class _Outcome:
 class CheckRunner:
     """Runs checks of one project; proofs go to the database, outputs and locks to a folder."""
 
-    def __init__(self, database: Database, project: str, host: str, folder: Path) -> None:
+    def __init__(self, database: Database, project: str, host: str, folder: Path, reader: TreeReader) -> None:
         self._database, self._project, self._host = database, project, host
-        self._folder = folder
+        self._folder, self._reader = folder, reader
         self._outputs = OutputFiles(folder)
 
     def run(self, task: Task) -> Proof:
@@ -103,7 +103,9 @@ class CheckRunner:
 
     def _run_locked(self, task: Task, held: tuple[int, ...]) -> Proof:
         if not task.check.clean:
-            now = take_tree_state(task.place.store, task.place.top).read_inputs(task.check, task.place.prefix)
+            now = self._reader.read(task.place.store, task.place.top).read_inputs(
+                task.check, task.place.prefix
+            )
             if now.digest != task.inputs.digest:
                 raise InputsChanged
         self._emit("check:started", {"check": task.check.name, "tree": task.state.snapshot.tree})
@@ -120,7 +122,7 @@ class CheckRunner:
         place, check = task.place, task.check
         stamps = read_stamps(place.top, task.inputs.paths)
         outcome = self._run_attempts(check, place.folder, held)
-        after = take_tree_state(place.store, place.top).read_inputs(check, place.prefix)
+        after = self._reader.read(place.store, place.top).read_inputs(check, place.prefix)
         changed = find_changed_paths(
             {file.path: file.version for file in task.inputs.files},
             {file.path: file.version for file in after.files},

@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from deepwork.call import current_call
 from deepwork.checks.definitions import CheckDefinitions
 from deepwork.checks.evidence import build_entry, describe_failure, render_output
-from deepwork.checks.guarded_changes import ask_approval, use_approval
-from deepwork.checks.input_files import TreeState, take_tree_state
+from deepwork.checks.guarded_changes import describe_changes, require_approval, use_approval
+from deepwork.checks.input_files import TreeReader, TreeState
 from deepwork.checks.models import Check, CheckFile, GuardedChange, Proof, ProofRequest, Subject
 from deepwork.checks.output_files import OutputFiles
-from deepwork.checks.rules import build_trusted_definitions, find_guarded
+from deepwork.checks.rules import build_trusted_definitions, find_changed_paths, find_guarded
 from deepwork.checks.run_table import Run, RunTable
 from deepwork.checks.runner import CheckRunner, InputsChanged, Place, Task
 from deepwork.checks.store import ProofStore
+from deepwork.checks.verification import Comparison, compare_proof
 from deepwork.database.transaction import Database, Transaction
 from deepwork.environment import build_child_environment
 from deepwork.errors import Code, GateClosed, NotARepository
@@ -51,7 +51,8 @@ class CheckService:
         self._environment = environment
         self._prefix = _find_prefix(project)
         self._definitions = CheckDefinitions(self._prefix)
-        self._runner = CheckRunner(database, str(project), host, folder)
+        self._reader = TreeReader()
+        self._runner = CheckRunner(database, str(project), host, folder, self._reader)
         self._runs = RunTable()
         self.outputs = OutputFiles(folder)
 
@@ -87,6 +88,17 @@ class CheckService:
             use_approval(tx, guarded)
         ProofStore(tx).add_uses(subject, [proof.id for proof in proofs])
 
+    def verify(self, proof: Proof) -> Comparison:
+        """Compare a proof with its output, its definition and its tree."""
+        place = self._find_place(self._project)
+        return compare_proof(
+            proof,
+            self.outputs.read(proof.output_file),
+            lambda commit: self.load_definitions(self._project, commit),
+            place.store,
+            place.prefix,
+        )
+
     # --- proofs
 
     def _obtain_proofs(
@@ -94,15 +106,21 @@ class CheckService:
     ) -> tuple[TreeState, list[Proof]]:
         """Find or make a proof of each check, all of the same state of the tree."""
         for _ in range(_MAX_RESTARTS):
-            state = take_tree_state(place.store, place.top)
+            state = self._reader.read(place.store, place.top)
             tasks = [
                 Task(place, request.base, check, state.read_inputs(check, place.prefix), state)
                 for check in checks
             ]
+            proofs: list[Proof] = []
             try:
-                return state, [self._obtain_proof(task, deadline) for task in tasks]
+                for task in tasks:
+                    proofs.append(self._obtain_proof(task, deadline))  # noqa: PERF401 - what is there counts
             except InputsChanged:
                 continue
+            except GateClosed:  # one still runs: what failed before it would have to run again
+                self._require_green(request, checks[: len(proofs)], proofs)
+                raise
+            return state, proofs
         raise _build_running_error(checks[0].name, "Files keep changing while it starts.")
 
     def _obtain_proof(self, task: Task, deadline: float | None) -> Proof:
@@ -157,22 +175,19 @@ class CheckService:
         self, place: Place, request: ProofRequest, file: CheckFile, state: TreeState, proofs: list[Proof]
     ) -> tuple[Proof, ...]:
         """Ask a person if the work changed what decides about it; return the proofs with that request."""
-        before = {each.path: each for each in place.store.list_files(request.base)}
+        if request.changed_paths is not None and not find_guarded(file, place.prefix, request.changed_paths):
+            return tuple(proofs)
+        before = {each.path: f"{each.mode} {each.blob}" for each in place.store.list_files(request.base)}
+        after = state.map_versions()
         changed = request.changed_paths
         if changed is None:
-            changed = _list_different(before, state)
+            changed = tuple(find_changed_paths(before, after))
         guarded = find_guarded(file, place.prefix, changed)
         if not guarded:
             return tuple(proofs)
-        shown = {
-            "checks": {proof.check_name: proof.definition_digest for proof in proofs},
-            "paths": [
-                {"path": path, "before": _get_blob(before, path), "after": _get_blob(state.files, path)}
-                for path in guarded
-            ],
-        }
+        shown = describe_changes(proofs, guarded, before, after)
         change = GuardedChange(request.subject.id, request.workflow_id, shown)
-        ask_approval(self._database, change, proofs)
+        require_approval(self._database, change, proofs)
         return tuple(replace(proof, guarded=change) for proof in proofs)
 
     # --- places
@@ -211,12 +226,3 @@ def _build_running_error(name: str, detail: str) -> GateClosed:
 def _find_prefix(project: Path) -> Path:
     top = find_tree_root(project)
     return Path() if top is None else project.relative_to(top)
-
-
-def _list_different(before: Mapping[str, Any], state: TreeState) -> tuple[str, ...]:
-    paths = before.keys() | state.files.keys()
-    return tuple(path for path in paths if before.get(path) != state.files.get(path)) + tuple(state.unstored)
-
-
-def _get_blob(files: Mapping[str, Any], path: str) -> str | None:
-    return files[path].blob if path in files else None

@@ -1,0 +1,61 @@
+"""What only people can do about proofs: let one count although its check did not pass.
+
+Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
+agents: the command line calls them in a person's name.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from deepwork.approvals.credentials import build_challenge
+from deepwork.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
+from deepwork.call import current_call
+from deepwork.checks.models import Proof
+from deepwork.checks.responses import ProofSummary
+from deepwork.checks.store import ProofStore
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import InvalidInput, NotAllowed
+from deepwork.tool_declarations import InTransaction, Traits, tool
+from deepwork.tool_types import Id, Text
+
+
+class ProofActions:
+    """Decisions of people about proofs."""
+
+    traits: ClassVar = Traits(toolset="checks")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @tool("work", long_running=True, for_people=True)
+    def waive_proof(self, proof_id: Id, reason: Text) -> InTransaction[ProofSummary]:
+        """Let exactly these inputs count as passed although the check did not pass."""
+        with self._database.reading() as tx:
+            proof = get_proof(tx, proof_id)
+        checked = PersonProofs(self._database).check(current_call(), _build_challenge(proof))
+        return InTransaction(partial(self._waive, proof_id, reason, checked))
+
+    def _waive(self, id: str, reason: str, checked: CheckedProof) -> ProofSummary:
+        with self._database.transaction() as tx:
+            proof = get_proof(tx, id)
+            require_person_proof(tx, _build_challenge(proof), checked)
+            if proof.is_proving:
+                raise NotAllowed(f"Proof {id} counts as passed already.", suggestion="Nothing is left to do.")
+            ProofStore(tx).waive(id, tx.caller, reason)
+            waived = get_proof(tx, id)
+            tx.emit("check:waived", {"proof_id": id, "check": proof.check_name, "by": tx.caller})
+            return ProofSummary.from_proof(waived)
+
+
+def get_proof(tx: Transaction, id: str) -> Proof:
+    """Return the proof; raises InvalidInput if there is none."""
+    found = ProofStore(tx).find(id)
+    if found is None:
+        raise InvalidInput(f"There is no proof {id[:200]!r}.", suggestion="See `deepwork proofs list`.")
+    return found
+
+
+def _build_challenge(proof: Proof) -> str:
+    return build_challenge("waive", proof.id, proof.inputs_digest, proof.definition_digest)

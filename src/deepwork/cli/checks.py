@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,14 @@ from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.id_resolution import resolve_id
 from deepwork.cli.framework.options import Function, json_option, place_options
 from deepwork.cli.framework.output import print_answer, to_printable
+from deepwork.cli.framework.proofs import build_person_call, passphrase_option
 from deepwork.errors import GateClosed, InvalidInput
 
 if TYPE_CHECKING:
+    from deepwork.checks.service import CheckService
     from deepwork.server.application import Application
+
+_KINDS = ("task", "tracked_task", "step")
 
 
 def options(command: Function) -> Function:
@@ -39,9 +44,9 @@ def check(task: str | None, only: tuple[str, ...], clean: bool, as_json: bool, *
     A check that passed before with the same files and the same definition does not run again.
     """
     with open_application(place.pop("path"), place) as app:
-        request = _build_task_request(app, task, only) if task else _build_tree_request(app, only)
+        checks, request = _build_task_request(app, task, only) if task else _build_tree_request(app, only)
         try:
-            proofs = app.checks.prove(request, clean=clean)
+            proofs = checks.prove(request, clean=clean)
         except GateClosed as closed:
             _print_closed(closed, as_json=as_json)
             sys.exit(1)
@@ -74,8 +79,7 @@ def list_proofs(
             if id is None:
                 found = store.list_newest(limit, check_name, Verdict(verdict) if verdict else None)
             else:
-                kinds = ("task", "tracked_task", "step")
-                found = [each for kind in kinds for each in store.list_used_by(Subject(kind, id))][:limit]
+                found = [each for kind in _KINDS for each in store.list_used_by(Subject(kind, id))][:limit]
     if as_json:
         rows = [ProofSummary.from_proof(proof).model_dump() for proof in found]
         print_answer({"proofs": rows}, as_json=True)
@@ -101,7 +105,8 @@ def show_proof(proof_id: str, as_json: bool, **place: Any) -> None:
         print_answer({**answer, "output": text}, as_json=True)
         return
     print_answer({key: value for key, value in answer.items() if value not in (None, [])}, as_json=False)
-    print("\nIts output was removed." if text is None else f"\n{to_printable(text)}")
+    print("\nOutput:" if text is not None else "\nIts output was removed.")
+    _print_text(text or "")
 
 
 @proofs.command("verify")
@@ -113,7 +118,9 @@ def verify_proofs(proof_ids: tuple[str, ...], as_json: bool, **place: Any) -> No
         with app.database.reading() as tx:
             newest = [] if proof_ids else ProofStore(tx).list_newest(100)
         found = [_get_proof(app, id) for id in proof_ids] or newest
-        rows = [{"id": proof.id, "check": proof.check_name, **app.checks.verify(proof)} for proof in found]
+        rows: list[dict[str, Any]] = [
+            {"id": proof.id, "check": proof.check_name, **asdict(app.checks.verify(proof))} for proof in found
+        ]
     bad = [row for row in rows if row["problems"]]
     if as_json:
         print_answer({"proofs": rows}, as_json=True)
@@ -139,11 +146,7 @@ def export_proofs(
             id = resolve_id(app.database, "any_task", task)
             with app.database.reading() as tx:
                 store = ProofStore(tx)
-                found += [
-                    each
-                    for kind in ("task", "tracked_task", "step")
-                    for each in store.list_used_by(Subject(kind, id))
-                ]
+                found += [each for kind in _KINDS for each in store.list_used_by(Subject(kind, id))]
     if not found:
         raise InvalidInput(
             "No proof is named.", suggestion="Name ids that `deepwork proofs list` shows, or --task."
@@ -159,15 +162,16 @@ def export_proofs(
 @proofs.command("waive")
 @click.argument("proof_id", metavar="ID")
 @click.option("--reason", required=True, metavar="TEXT", help="Why it may count; stored with the proof.")
+@passphrase_option
 @options
-def waive_proof(proof_id: str, reason: str, as_json: bool, **place: Any) -> None:
+def waive_proof(proof_id: str, reason: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> None:
     """Let exactly these files count as passed although the check did not pass."""
     from deepwork.server.invocation import invoke
 
     with open_application(place.pop("path"), place) as app:
         proof = _get_proof(app, proof_id)
         spec = app.person_actions["waive_proof"]
-        call = _build_person_call(app)
+        call = build_person_call(app.database, spec.name, passphrase_stdin=passphrase_stdin)
         answer = invoke(app.database, spec, {"proof_id": proof.id, "reason": reason}, call)
     if as_json:
         print_answer(answer, as_json=True)
@@ -175,14 +179,24 @@ def waive_proof(proof_id: str, reason: str, as_json: bool, **place: Any) -> None
         print(f"Proof {proof.id} of check {proof.check_name} counts as passed now.")
 
 
-def _build_tree_request(app: Application, only: tuple[str, ...]) -> ProofRequest:
+def _build_task_request(
+    app: Application, task: str, only: tuple[str, ...]
+) -> tuple[CheckService, ProofRequest]:
+    """Ask what completing the task has to prove."""
+    checks, request = app.task_prover.find_request(resolve_id(app.database, "task", task))
+    names = tuple(name for name in request.names if not only or name in only)
+    return checks, replace(request, names=names, attempt=None, wait_seconds=None)
+
+
+def _build_tree_request(app: Application, only: tuple[str, ...]) -> tuple[CheckService, ProofRequest]:
     """Ask about the tree of the current folder, with the checks of its last commit."""
     tree = app.settings.project_root
     base = _resolve_head(tree)
     names = only or (tuple(app.checks.load_definitions(tree, base).checks) if base else ())
     if base is None:
         app.checks.require_defined(tree, None, names)
-    return ProofRequest(Subject("command", ""), tree, base or "", names, (), wait_seconds=None)
+    request = ProofRequest(Subject("command", ""), tree, base or "", names, (), wait_seconds=None)
+    return app.checks, request
 
 
 def _print_closed(closed: GateClosed, *, as_json: bool) -> None:
@@ -192,8 +206,14 @@ def _print_closed(closed: GateClosed, *, as_json: bool) -> None:
     print(to_printable(closed.message))
     for entry in closed.evidence.get("checks", ()):
         if entry["output"]:
-            print(to_printable(f"\n{entry['name']}: {entry['output']}"))
-    print(to_printable(f"\n{closed.suggestion}"), file=sys.stderr)
+            print(f"\n{entry['name']}:")
+            _print_text(entry["output"])
+    print(to_printable(closed.suggestion), file=sys.stderr)
+
+
+def _print_text(text: str) -> None:
+    for line in text.splitlines():
+        print(to_printable(line))
 
 
 def _to_row(proof: Proof) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from deepwork.config import OPTIONS, STATE_FOLDER, Settings, find_unknown_keys, 
 from deepwork.database.opening import open_engine
 from deepwork.environment import build_child_environment
 from deepwork.errors import DeepworkError, DefinitionError, GitError
+from deepwork.files.state import find_hidden_checks
 from deepwork.git.command import Git
 from deepwork.trust.policy import open_trust_store
 from deepwork.trust.rules import render_untrusted_line
@@ -138,6 +139,8 @@ def _find_secret_problems(settings: Settings) -> Iterator[str]:
 
 
 def _find_trust_problems(settings: Settings) -> Iterator[str]:
+    if hidden := find_hidden_checks(settings.state_folder):
+        yield hidden
     if settings.untrusted_keys:
         yield render_untrusted_line(settings.untrusted_keys)
     try:

@@ -47,6 +47,8 @@ COMMANDS = {
     "budget": ("deepwork.cli.budgets:budget", "Budgets: show and change what plans and tasks may cost."),
     "spend": ("deepwork.cli.budgets:spend", "Show what work cost: by plan, task, agent, vendor or day."),
     "track": ("deepwork.cli.track:track", "Record work as it happens, and show the record."),
+    "check": ("deepwork.cli.checks:check", "Run the checks of this tree, or those that a task needs."),
+    "proofs": ("deepwork.cli.checks:proofs", "Proofs: what checks said about which files."),
     "diff": ("deepwork.cli.track:diff", "Show what a task changed."),
     "templates": ("deepwork.cli.templates:templates", "Reusable plan templates."),
     "workspaces": ("deepwork.cli.workspaces:workspaces", "Workspaces: git worktrees for parallel tasks."),
@@ -65,7 +67,7 @@ COMMANDS = {
 COMMANDS_BY_PURPOSE = {
     "You": "status show approvals answer tell dashboard",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
-    "Look": "diff events spend",
+    "Look": "diff check proofs events spend",
     "Operate": "serve db doctor tokens audit",
     "Set up": "init setup trust hook completion",
 }

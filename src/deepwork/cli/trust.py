@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import click
 from deepwork.cli.framework.options import json_option, load_command_settings, project_option, resolve_project
 from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.cli.framework.proofs import passphrase_option
+from deepwork.cli.trusted_checks import CommittedChecks, load_committed_checks, print_checks
 from deepwork.config import Settings, list_acting_settings
 from deepwork.errors import NotAllowed, StorageError
 from deepwork.timestamps import format_timestamp
@@ -38,14 +39,18 @@ _SECRET_PARAMETERS = {
 @click.option("--yes", is_flag=True, help="Do not ask, for scripts.")
 @click.option("--list", "mode", flag_value="list", help="List all projects in which you trust something.")
 @click.option("--revoke", "mode", flag_value="revoke", help="Trust nothing in this project any more.")
+@click.option("--commit", metavar="REV", help="Trust the checks of this commit. Default: the last one.")
 @passphrase_option
 @project_option
 @json_option
-def trust(yes: bool, mode: str | None, passphrase_stdin: bool, path: str, as_json: bool) -> None:
+def trust(
+    yes: bool, mode: str | None, commit: str | None, passphrase_stdin: bool, path: str, as_json: bool
+) -> None:
     """Trust the settings of a project that can open a port, name a server or a folder, or start a program.
 
-    They are ignored until then. If one of them changes later, it is ignored until you run this again. It
-    takes the same proof as approvals; --yes is proof enough only where a token is.
+    And trust the commands of its checks, as committed. All of these are ignored until then. If one of them
+    changes later, it is ignored until you run this again. It takes the same proof as approvals; --yes is
+    proof enough only where a token is.
     """
     if mode == "list":
         _print_projects(as_json=as_json)
@@ -53,39 +58,57 @@ def trust(yes: bool, mode: str | None, passphrase_stdin: bool, path: str, as_jso
         _revoke(path, as_json=as_json)
     else:
         settings = load_command_settings(path, quiet=True)
-        _trust_project(settings, yes=yes, passphrase_stdin=passphrase_stdin, as_json=as_json)
+        checks = load_committed_checks(settings.repository_root, commit)
+        _trust_project(settings, checks, yes=yes, passphrase_stdin=passphrase_stdin, as_json=as_json)
 
 
-def _trust_project(settings: Settings, *, yes: bool, passphrase_stdin: bool, as_json: bool) -> None:
+def _trust_project(
+    settings: Settings, checks: CommittedChecks, *, yes: bool, passphrase_stdin: bool, as_json: bool
+) -> None:
     project, definitions = settings.repository_root, list_acting_settings(settings.project_root)
     untrusted = list_untrusted(project, Kind.CONFIG, definitions)
     rows = [
         {"key": key, "value": _hide_secrets(value), "trusted": key not in untrusted}
         for key, value in definitions.items()
     ]
+    new = (*untrusted, *checks.untrusted)
     if not as_json:
-        _print_definitions(project, rows)
-    if untrusted:
-        proof = _obtain_proof(settings, untrusted, yes=yes, passphrase_stdin=passphrase_stdin)
-        now = format_timestamp(time.time_ns() // 1_000_000)
-        open_trust_store().pin(project, Kind.CONFIG, definitions, proof=proof, trusted_at=now)
+        _print_definitions(project, rows, checks)
+    if new:
+        proof = _obtain_proof(settings, new, yes=yes, passphrase_stdin=passphrase_stdin)
+        _pin(project, definitions, checks, proof)
     if as_json:
         trusted = [{**row, "trusted": True} for row in rows]
-        print_answer({"project": str(project), "settings": trusted, "changed": bool(untrusted)}, as_json=True)
+        commands = [{**row, "trusted": True} for row in checks.list_rows()]
+        answer = {"project": str(project), "settings": trusted, "checks": commands, "changed": bool(new)}
+        print_answer(answer, as_json=True)
     elif untrusted:
         print("Trusted. Restart running servers to apply it; `deepwork trust --revoke` undoes it.")
+    elif new:
+        print("Trusted. `deepwork trust --revoke` undoes it.")
 
 
-def _print_definitions(project: Path, rows: list[dict[str, Any]]) -> None:
-    if not rows:
+def _pin(project: Path, definitions: Mapping[str, Any], checks: CommittedChecks, proof: Proof) -> None:
+    store, now = open_trust_store(), format_timestamp(time.time_ns() // 1_000_000)
+    store.pin(project, Kind.CONFIG, definitions, proof=proof, trusted_at=now)
+    if checks.untrusted:
+        # Work that started from an older commit needs the versions there.
+        store.pin(project, Kind.CHECKS, checks.definitions, proof=proof, trusted_at=now, keeps_others=True)
+
+
+def _print_definitions(project: Path, rows: list[dict[str, Any]], checks: CommittedChecks) -> None:
+    if not rows and not checks.definitions:
         print(f"Nothing in {to_printable(str(project))} needs trust.")
         return
-    print(f".deepwork/config.yml of {to_printable(str(project))} wants to set:")
-    width = max(len(row["key"]) for row in rows)
+    if rows:
+        print(f".deepwork/config.yml of {to_printable(str(project))} wants to set:")
+    width = max((len(row["key"]) for row in rows), default=0)
     for row in rows:
         known = "  (trusted)" if row["trusted"] else ""
         print(f"  {row['key']:<{width}}  {to_printable(row['value'])}{known}")
-    if all(row["trusted"] for row in rows):
+    if checks.definitions:
+        print_checks(checks)
+    if all(row["trusted"] for row in rows) and not checks.untrusted:
         print("You trust all of this already.")
 
 
@@ -104,7 +127,7 @@ def _confirm() -> None:
     if not sys.stdin or not sys.stdin.isatty():
         raise NotAllowed(
             "Nothing was trusted: standard input is not a terminal, so nobody can be asked.",
-            suggestion="Read the settings in .deepwork/config.yml, then run `deepwork trust --yes`.",
+            suggestion="Read what is printed above, then run `deepwork trust --yes`.",
         )
     click.echo("They can open a port, connect to a server, use files elsewhere or start a program.", err=True)
     if not click.confirm("Do you trust them?", err=True):
@@ -167,6 +190,7 @@ def _print_projects(*, as_json: bool) -> None:
             "trusted_at": trusted.trusted_at,
             "proof": trusted.proof,
             "settings": sorted(trusted.digests.get(Kind.CONFIG, ())),
+            "checks": sorted({name.rpartition("@")[0] for name in trusted.digests.get(Kind.CHECKS, ())}),
         }
         for path, trusted in open_trust_store().load().items()
     ]

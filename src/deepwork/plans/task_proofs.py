@@ -17,6 +17,7 @@ from deepwork.plans.interfaces import TaskTrees
 from deepwork.plans.models import Outline, Task, TaskStatus, Workflow
 from deepwork.plans.requirements import PlanRequirements, list_required_checks
 from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tool_declarations import NotPrepared
 
 if TYPE_CHECKING:  # imported by the first plan that names a check
@@ -84,17 +85,35 @@ class TaskProver:
 
         None if it requires none.
         """
-        from deepwork.checks.models import ProofRequest, Subject  # noqa: PLC0415
-
-        trees = self._get_trees()
         with self._database.transaction() as tx:
             work = self._renew_claim(tx, task_id, agent_id, claim_epoch)
             if not list_names(work.workflow, work.task):
                 return None
-            tree = trees.locate(tx, work.workflow, work.task)
-        workflow, task = work.workflow, work.task
+            tree = self._get_trees().locate(tx, work.workflow, work.task)
+        request = self._build_request(work.workflow, work.task, tree)
+        checks = self._get_checks(Path(work.workflow.repository_path or ""))
+
+        def renew() -> None:
+            with self._database.transaction() as tx:
+                self._renew_claim(tx, task_id, agent_id, claim_epoch)
+
+        return TaskProofs(request.names, _prove(checks, request, self._presence.lease_ms / 2000, renew))
+
+    def find_request(self, task_id: str) -> tuple[CheckService, ProofRequest]:
+        """Return what completing the task would have to prove, and the checks of its project."""
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(task_id)
+            workflow = PlanStore(tx).get(task.workflow_id)
+            tree = self._get_trees().locate(tx, workflow, task)
+        checks = self._get_checks(Path(workflow.repository_path or ""))
+        return checks, self._build_request(workflow, task, tree)
+
+    def _build_request(self, workflow: Workflow, task: Task, tree: Path) -> ProofRequest:
+        from deepwork.checks.models import ProofRequest, Subject  # noqa: PLC0415
+
+        trees = self._get_trees()
         base = trees.find_base(workflow, tree) or ""
-        request = ProofRequest(
+        return ProofRequest(
             subject=Subject(TASK, task.id),
             tree=tree,
             base=base,
@@ -103,13 +122,6 @@ class TaskProver:
             attempt=(task.failures + 1, task.max_attempts),
             workflow_id=workflow.id,
         )
-        checks = self._get_checks(Path(workflow.repository_path or ""))
-
-        def renew() -> None:
-            with self._database.transaction() as tx:
-                self._renew_claim(tx, task_id, agent_id, claim_epoch)
-
-        return TaskProofs(request.names, _prove(checks, request, self._presence.lease_ms / 2000, renew))
 
     def take(self, workflow: Workflow, task: Task) -> TaskProofs | None:
         """Return the proofs with which the call completes the task; None if it does not, or needs none.

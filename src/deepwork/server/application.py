@@ -140,10 +140,11 @@ class Application:
     def person_actions(self) -> dict[str, ToolSpec]:
         """What only people can do, by name: described like tools, but offered to no agent."""
         from deepwork.approvals.enrollment import EnrollmentActions
+        from deepwork.checks.actions import ProofActions
         from deepwork.plans.budget_actions import BudgetActions
 
-        enrollment, budgets = EnrollmentActions(self.database), BudgetActions(self.database)
-        return index_by_name([self.jobs.gate_actions, self._approval_actions, enrollment, budgets])
+        simple = [kind(self.database) for kind in (EnrollmentActions, BudgetActions, ProofActions)]
+        return index_by_name([self.jobs.gate_actions, self._approval_actions, *simple])
 
     @cached_property
     def _approval_actions(self) -> ApprovalActions:
@@ -234,7 +235,7 @@ class Application:
             self.database,
             self.presence,
             self._repositories,
-            self._task_prover,
+            self.task_prover,
             has_many_projects=self._has_many_projects,
             file_conflicts=FileConflicts(self.settings.file_conflicts),
         )
@@ -243,11 +244,12 @@ class Application:
         from deepwork.plans.task_tools import TaskTools
 
         only = str(self.settings.repository_root) if self._has_many_projects else None
-        prover, gate = self._task_prover, self._work_gate
+        prover, gate = self.task_prover, self._work_gate
         return TaskTools(self.database, self.presence, prover, gate, self._workspace_service, only)
 
     @cached_property
-    def _task_prover(self) -> TaskProver:
+    def task_prover(self) -> TaskProver:
+        """Proves the checks of planned tasks."""
         from deepwork.plans.task_proofs import TaskProver
 
         return TaskProver(self.database, self.presence, self.get_checks, lambda: self._plan_task_tracker)

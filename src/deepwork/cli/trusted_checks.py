@@ -1,0 +1,78 @@
+"""The part of `deepwork trust` about checks: commands of the repository, as they are committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepwork.checks.definitions import CheckDefinitions
+from deepwork.checks.models import CHECKS_FILE, CheckFile
+from deepwork.checks.rules import build_trusted_definitions
+from deepwork.cli.framework.output import to_printable
+from deepwork.environment import build_child_environment
+from deepwork.errors import InvalidInput
+from deepwork.files.repositories import find_tree_root
+from deepwork.foreign_text import escape_line
+from deepwork.git.command import Git
+from deepwork.git.refs import resolve_commit
+from deepwork.trust.models import Kind
+from deepwork.trust.policy import list_untrusted
+
+_SHOWN_KEYS = ("timeout_seconds", "needs", "junit", "not_fewer", "retries", "clean")
+
+
+@dataclass(frozen=True)
+class CommittedChecks:
+    """The checks of a commit, and those of them that nobody trusted."""
+
+    commit: str | None
+    file: CheckFile
+    definitions: dict[str, dict[str, Any]]
+    untrusted: tuple[str, ...]
+
+    def list_rows(self) -> list[dict[str, Any]]:
+        """Return what `--json` says about each check."""
+        rows = [
+            {"check": each["name"], "trusted": version not in self.untrusted, **each}
+            for version, each in self.definitions.items()
+        ]
+        return [{key: value for key, value in row.items() if key != "name"} for row in rows]
+
+
+def load_committed_checks(project: Path, revision: str | None) -> CommittedChecks:
+    """Load the checks of a commit, by default the last one; without a repository there are none."""
+    top = find_tree_root(project)
+    git = Git(project, environment=build_child_environment()) if top else None
+    commit = resolve_commit(git, revision or "HEAD") if git else None
+    if revision and commit is None:
+        raise InvalidInput(f"There is no commit {revision[:200]!r} here.", suggestion="See `git log`.")
+    if git is None or top is None or commit is None:
+        return CommittedChecks(None, CheckFile(), {}, ())
+    file = CheckDefinitions(project.relative_to(top)).load(git, commit)
+    definitions = build_trusted_definitions(file)
+    return CommittedChecks(commit, file, definitions, list_untrusted(project, Kind.CHECKS, definitions))
+
+
+def print_checks(checks: CommittedChecks) -> None:
+    """Print every command, word by word, with everything else that a check says."""
+    print(f"{CHECKS_FILE} at {(checks.commit or '')[:12]} wants to run:")
+    for row in checks.list_rows():
+        known = "  (trusted)" if row["trusted"] else ""
+        words = " ".join(_quote_word(word) for word in row["run"])
+        print(f"  {to_printable(row['check'])}: {words}{known}")
+        more = [f"{key} {_format(row[key])}" for key in _SHOWN_KEYS if row[key]]
+        print(f"    {'; '.join(more)}")
+    print(f"  guarded: {_format(list(checks.file.guarded))}")
+
+
+def _quote_word(word: str) -> str:
+    """Quote a word so that people see where it begins and ends; no character can hide another one."""
+    plain = word.replace("-", "").replace("_", "").replace("/", "").replace(".", "").replace("=", "")
+    return word if plain.isascii() and plain.isalnum() else escape_line(ascii(word))
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_quote_word(each) for each in value)
+    return to_printable(str(value))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from deepwork.checks.check_file import CheckFileDefinition
 from deepwork.files.definition_models import build_schema
 from deepwork.jobs.definitions.job_file import JobDefinition
 from deepwork.reviews.rule_file import RuleFile
@@ -17,6 +18,7 @@ MODELS: dict[Path, type[BaseModel]] = {
     PACKAGE / "jobs" / "job.schema.json": JobDefinition,
     PACKAGE / "reviews" / "deepreview.schema.json": RuleFile,
     PACKAGE / "templates" / "template.schema.json": TemplateDefinition,
+    PACKAGE / "checks" / "checks.schema.json": CheckFileDefinition,
 }
 
 

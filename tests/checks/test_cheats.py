@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from hashlib import sha1
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,28 @@ def test_old_timestamps_hide_no_change(project: Project):
     assert project.fail().code is Code.CHECKS_FAILED
 
 
+@pytest.mark.parametrize("more", ["", ", clean: true"])
+def test_an_index_that_lies_hides_no_change(project: Project, more: str):
+    """The index says that the file has its old content, and the file looks as the index says."""
+    project.define_check(shell("grep -q good src/a.py"), f", needs: ['src/**']{more}")
+    place = project.write("src/a.py", "good\n")
+    os.utime(place, (1_700_000_000, 1_700_000_000))
+    project.prove()
+    good = run_git(project.folder, "hash-object", "-w", "src/a.py")
+    project.write("src/a.py", "evil\n")
+    os.utime(place, (1_700_000_000, 1_700_000_000))
+    run_git(project.folder, "add", "src/a.py")
+    evil = run_git(project.folder, "hash-object", "src/a.py")
+    index = project.folder / ".git/index"
+    content = index.read_bytes().replace(bytes.fromhex(evil), bytes.fromhex(good))[:-20]
+    index.write_bytes(content + sha1(content).digest())
+    assert (
+        run_git(project.folder, "status", "--porcelain", "src/a.py") == "M  src/a.py"
+    )  # says git: no change since
+
+    assert project.fail().code is Code.CHECKS_FAILED
+
+
 def test_a_clean_run_sees_no_ignored_files(project: Project):
     project.define_check(shell("test ! -e src/hidden.log"), ", clean: true")
     project.write("src/hidden.log", "helps the check")
@@ -371,20 +394,21 @@ def test_eight_processes_at_once_make_one_run(any_project: Project, location: st
 
 
 @pytest.mark.parametrize("stage", ["starts", "runs", "ends"])
-def test_a_killed_server_leaves_no_proof_and_no_process(any_project: Project, location: str, stage: str):
+def test_a_killed_server_leaves_no_proof_and_no_process(project: Project, tmp_path: Path, stage: str):
     """Another process that waits for the run starts its own."""
+    location = str(tmp_path / "deepwork.db")
     marks = {"starts": "", "runs": "echo x > ran.log; ", "ends": "echo x > ran.log; "}
     last = "exit 0" if stage == "ends" else "sleep 600 & sleep 600"
     command = f"{COUNT}; if test -e again.log; then exit 0; fi; {marks[stage]}{last}"
-    any_project.define_check(shell(command))
-    killed, waiter = start_waiter(any_project, location), start_waiter(any_project, location)
+    project.define_check(shell(command))
+    killed, waiter = start_waiter(project, location), start_waiter(project, location)
     ask(killed)
     if stage == "starts":
         time.sleep(0.02)
     else:
-        wait_for(any_project.folder / "ran.log")
+        wait_for(project.folder / "ran.log")
         ask(waiter)
-    any_project.write("again.log", "")
+    project.write("again.log", "")
     killed.kill()
     killed.communicate()
     if stage == "starts":
@@ -393,7 +417,7 @@ def test_a_killed_server_leaves_no_proof_and_no_process(any_project: Project, lo
     answer = waiter.communicate(timeout=120)[0]
 
     assert answer.startswith("pf_")
-    assert list_processes_below(any_project.folder) == []
-    with any_project.app.database.reading() as tx:
+    assert list_processes_below(project.folder) == []
+    with project.app.database.reading() as tx:
         count = tx.fetch_value("SELECT count(*) FROM proofs")
-    assert count <= any_project.count_runs()
+    assert count <= project.count_runs()

@@ -33,6 +33,7 @@ MUST_BE_THERE = (
     "deepwork/reviews/deepreview.schema.json",
     "deepwork/templates/shipped/feature.yml",
     "deepwork/templates/template.schema.json",
+    "deepwork/checks/checks.schema.json",
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from deepwork.checks.models import ALWAYS_GUARDED, CHECKS_FILE, DEFAULT_TIMEOUT_SECONDS, Check, CheckFile
 from deepwork.errors import InvalidInput
 from deepwork.files.problems import MAX_PROBLEMS, DefinitionProblem, FileProblem, InvalidDefinition
+from deepwork.files.state import find_hidden_checks
 from deepwork.files.yaml import YamlDocument, load_yaml
 from deepwork.git.command import Git
 from deepwork.git.refs import resolve_commit
@@ -31,7 +32,7 @@ class CheckDefinitions:
 
     def load(self, git: Git, base: str) -> CheckFile:
         """Return the checks at a commit; without the file there are none."""
-        commit = _resolve(git, base)
+        commit = base if base in self._known else _resolve(git, base)
         if commit not in self._known:
             content = read_committed_file(git, commit, self._file)
             source = f"{CHECKS_FILE} at {commit[:12]}"
@@ -52,9 +53,13 @@ class CheckDefinitions:
             raise InvalidInput(
                 f"The check {unknown[0][:200]!r} is not defined in {CHECKS_FILE} at {base[:12]}; "
                 f"defined there: {defined[:500]}.",
-                suggestion=_COMMIT_FIRST,
+                suggestion=self._suggest_commit(git),
             )
         return found, [found.checks[name] for name in dict.fromkeys(names)]
+
+    def _suggest_commit(self, git: Git) -> str:
+        hidden = find_hidden_checks((git.root / self._file).parent)
+        return f"{hidden} {_COMMIT_FIRST}" if hidden else _COMMIT_FIRST
 
 
 def read_committed_file(git: Git, commit: str, path: str) -> bytes | None:

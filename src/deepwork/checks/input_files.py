@@ -1,4 +1,9 @@
-"""The files that checks depend on: which content they have, and whether somebody touched them."""
+"""The files that checks depend on: which content they have, and whether somebody touched them.
+
+An agent controls the index of the repository and the times of its files, so neither says what a file has.
+Every file is hashed once by us. Later its inode and change time, which no program can set, tell whether that
+still holds.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,10 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import new as new_hash
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -19,10 +26,21 @@ from deepwork.git.snapshot import SnapshotStore
 from deepwork.git.snapshot_types import Snapshot, TreeFile
 
 _SUBMODULE_MODE = "160000"
+_LINK_MODE = "120000"
+_SHA1_LENGTH = 40
 _CHUNK_BYTES = 2**20
-_MAX_KNOWN = 200_000
 _SETTLING_NS = 10**9
-"""A file that changed later may change again without another time."""
+"""A file that changed later than this may change again without another time."""
+
+
+class Stamp(NamedTuple):
+    """What changes with every change of a file."""
+
+    inode: int
+    changed_ns: int
+    modified_ns: int
+    size: int
+    mode: int
 
 
 @dataclass(frozen=True)
@@ -44,98 +62,160 @@ class TreeState:
     top: Path
     snapshot: Snapshot
     files: Mapping[str, TreeFile]
+    contents: Mapping[str, str]
+    """Files of which git stores other bytes, such as other line endings, with the hash of theirs."""
     unstored: frozenset[str]
     """Large untracked files and nested repositories, which a snapshot only lists."""
-    converted: frozenset[str] = frozenset()
-    """Files of which git stores other bytes, such as other line endings."""
+    _inputs: dict[tuple[Check, str], Inputs] = field(default_factory=dict, compare=False, repr=False)
+
+    def with_snapshot(self, snapshot: Snapshot) -> TreeState:
+        """Return the same files with another snapshot of them."""
+        if (snapshot.listed, snapshot.unreadable) == (self.snapshot.listed, self.snapshot.unreadable):
+            return replace(self, snapshot=snapshot)
+        unstored = frozenset(each.path for each in snapshot.listed)
+        return TreeState(self.top, snapshot, self.files, self.contents, unstored)
 
     def read_inputs(self, check: Check, prefix: str) -> Inputs:
         """Return the inputs of a check; raises NotAllowed if one of them cannot be read."""
+        known = self._inputs.get((check, prefix))
+        if known is not None:
+            return known
         paths = select_inputs(check, prefix, (*self.files, *self.unstored))
         if unreadable := select_inputs(check, prefix, self.snapshot.unreadable):
             raise NotAllowed(
                 f"{unreadable[0][:200]!a} cannot be read, so check {check.name} would prove nothing.",
                 suggestion="Make the file readable, or remove it, then call again.",
             )
-        files = tuple(InputFile(path, self._get_version(path)) for path in paths)
-        return Inputs(files, compute_inputs_digest(files))
+        files = tuple(InputFile(path, self.get_version(path)) for path in paths)
+        inputs = Inputs(files, compute_inputs_digest(files))
+        if not self._is_unstored(paths):
+            self._inputs[check, prefix] = inputs
+        return inputs
 
     def map_versions(self) -> dict[str, str]:
-        """Map each path to what identifies its content; reads the files that a snapshot only lists."""
-        return {path: self._get_version(path) for path in (*self.files, *self.unstored)}
+        """Map each path to what identifies its content, as git stores it where it does."""
+        stored = {path: f"{file.mode} {file.blob}" for path, file in self.files.items()}
+        return stored | {path: self.get_version(path) for path in self.unstored}
 
-    def _get_version(self, path: str) -> str:
+    def get_version(self, path: str) -> str:
+        """Return what identifies the content of a file; reads it if a snapshot only lists it."""
         if path in self.unstored:
             return f"content {hash_content(self.top / path)}"
         file = self.files[path]
-        if file.mode == _SUBMODULE_MODE or path in self.converted:
+        if file.mode == _SUBMODULE_MODE:  # git compares only its commit
             return f"{file.mode} {file.blob} {hash_content(self.top / path)}"
-        return f"{file.mode} {file.blob}"
+        content = self.contents.get(path)
+        return f"{file.mode} {file.blob}" if content is None else f"{file.mode} {file.blob} {content}"
+
+    def _is_unstored(self, paths: Iterable[str]) -> bool:
+        return any(path in self.unstored or self.files[path].mode == _SUBMODULE_MODE for path in paths)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What was found in a tree the last time."""
+
+    state: TreeState
+    stamps: Mapping[str, Stamp]
+    read_at_ns: int
 
 
 class TreeReader:
-    """Reads the state of a working tree, without trusting timestamps that a program can set."""
+    """Reads the states of working trees; remembers the last one of each."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, _Stamp], str] = {}
+        self._known: dict[Path, _Known] = {}
+        self._hashes: dict[Path, dict[str, tuple[Stamp, str]]] = {}
 
     def read(self, store: SnapshotStore, top: Path) -> TreeState:
-        """Take a snapshot and list its files."""
-        snapshot = store.take()
+        """Take a snapshot and compare it with the files themselves."""
+        last = self._known.get(top)
+        began = time.time_ns()
+        with ThreadPoolExecutor(1) as aside:  # both take long, and wait for the disk
+            reading = aside.submit(read_stamps, top, last.state.files if last else ())
+            snapshot = store.take()
+            stamps = reading.result()
+        if last and last.state.snapshot.tree == snapshot.tree and self._is_unchanged(last, stamps):
+            return last.state.with_snapshot(snapshot)
+        return self._read_files(store, top, snapshot, stamps, began)
+
+    def _is_unchanged(self, last: _Known, stamps: Mapping[str, Stamp]) -> bool:
+        newest = max((stamp.changed_ns for stamp in stamps.values()), default=0)
+        return stamps == last.stamps and newest < last.read_at_ns - _SETTLING_NS
+
+    def _read_files(
+        self, store: SnapshotStore, top: Path, snapshot: Snapshot, stamps: dict[str, Stamp], began: int
+    ) -> TreeState:
         files = {file.path: file for file in store.list_files(snapshot.tree)}
-        is_converting = store.may_convert(files)
-        if is_converting:
-            files = {file.path: file for file in store.list_files(snapshot.tree, sized=True)}
-        stamps = _read_file_stamps(top, files)
-        files.update(self._read_backdated(store, top, files, stamps))
-        converted = {
-            path for path, stamp in stamps.items() if is_converting and stamp.size != files[path].size
-        }
-        unstored = frozenset(each.path for each in snapshot.listed)
-        return TreeState(top, snapshot, files, unstored, frozenset(converted))
+        missing = read_stamps(top, [path for path in files if path not in stamps])
+        stamps = {path: stamp for path, stamp in (stamps | missing).items() if path in files}
+        contents = self._hash(store, top, stamps)
+        contents = {path: content for path, content in contents.items() if content != files[path].blob}
+        if wrong := _find_wrong(store, top, files, stamps, contents):
+            snapshot = store.read_again(snapshot, wrong)
+            files = {file.path: file for file in store.list_files(snapshot.tree)}
+        odd = {path: content for path, content in contents.items() if _get_blob(files, path) != content}
+        files = {path: _correct_mode(file, stamps.get(path)) for path, file in files.items()}
+        state = TreeState(top, snapshot, files, odd, frozenset(each.path for each in snapshot.listed))
+        self._known[top] = _Known(state, stamps, began)
+        return state
 
-    def _read_backdated(
-        self, store: SnapshotStore, top: Path, files: Mapping[str, TreeFile], stamps: Mapping[str, _Stamp]
-    ) -> dict[str, TreeFile]:
-        """Read again the files whose time was set: git compares times only to the second."""
-        places = {path: (f"{top}/{path}", stamp) for path, stamp in stamps.items() if stamp.is_backdated}
-        new = [path for path, place in places.items() if place not in self._known]
-        hashes = dict(zip(new, store.hash_files(new), strict=True)) if new else {}
+    def _hash(self, store: SnapshotStore, top: Path, stamps: Mapping[str, Stamp]) -> dict[str, str]:
+        """Return the hash of the content of every regular file; reads those that changed since."""
+        known = self._hashes.get(top, {})
+        regular = {path: stamp for path, stamp in stamps.items() if stat.S_ISREG(stamp.mode)}
+        found = {
+            path: known[path][1]
+            for path, stamp in regular.items()
+            if path in known and known[path][0] == stamp
+        }
         settled = time.time_ns() - _SETTLING_NS
-        if len(self._known) > _MAX_KNOWN:
-            self._known.clear()
-        self._known |= {places[path]: hashes[path] for path in new if places[path][1].changed_ns < settled}
-        return {
-            path: files[path]._replace(blob=hashes.get(path) or self._known[place])
-            for path, place in places.items()
+        new = [path for path in regular if path not in found]
+        found.update(zip(new, store.hash_files(new, raw=True), strict=True))
+        self._hashes[top] = {
+            path: (regular[path], hash) for path, hash in found.items() if regular[path].changed_ns < settled
         }
+        return found
 
 
-class _Stamp(NamedTuple):
-    inode: int
-    changed_ns: int
-    modified_ns: int
-    size: int
-
-    @property
-    def is_backdated(self) -> bool:
-        """Whether a program set its time: writing sets both times to the same."""
-        return self.changed_ns != self.modified_ns
-
-
-def _read_file_stamps(top: Path, files: Mapping[str, TreeFile]) -> dict[str, _Stamp]:
-    """Return the stamps of the regular files that exist."""
-    found = {}
+def _find_wrong(
+    store: SnapshotStore,
+    top: Path,
+    files: Mapping[str, TreeFile],
+    stamps: Mapping[str, Stamp],
+    contents: Mapping[str, str],
+) -> list[str]:
+    """List the files that the snapshot does not have as they are."""
+    converted = [path for path in contents if files[path].mode.startswith("100")]
+    stored = dict(zip(converted, store.hash_files(converted, raw=False), strict=True))
+    wrong = [path for path in contents if stored.get(path) != files[path].blob]
     for path, file in files.items():
-        if not file.mode.startswith("100"):
+        if file.mode == _SUBMODULE_MODE or path in stored:
             continue
-        try:
-            status = os.lstat(f"{top}/{path}")
-        except OSError:
-            continue
-        if stat.S_ISREG(status.st_mode):
-            found[path] = _Stamp(status.st_ino, status.st_ctime_ns, status.st_mtime_ns, status.st_size)
-    return found
+        stamp = stamps.get(path)
+        is_link = stamp is not None and stat.S_ISLNK(stamp.mode)
+        if stamp is None or is_link != (file.mode == _LINK_MODE) or (is_link and _has_moved(top, file)):
+            wrong.append(path)
+    return wrong
+
+
+def _has_moved(top: Path, link: TreeFile) -> bool:
+    """Return whether a link leads elsewhere than the snapshot says."""
+    target = os.fsencode((top / link.path).readlink())
+    algorithm = "sha1" if len(link.blob) == _SHA1_LENGTH else "sha256"
+    return new_hash(algorithm, b"blob %d\0%b" % (len(target), target)).hexdigest() != link.blob
+
+
+def _get_blob(files: Mapping[str, TreeFile], path: str) -> str | None:
+    return files[path].blob if path in files else None
+
+
+def _correct_mode(file: TreeFile, stamp: Stamp | None) -> TreeFile:
+    """Return the file with its own mode: a repository can make git ignore that."""
+    if stamp is None or not file.mode.startswith("100"):
+        return file
+    mode = "100755" if stamp.mode & stat.S_IXUSR else "100644"
+    return file if file.mode == mode else file._replace(mode=mode)
 
 
 def read_committed_inputs(store: SnapshotStore, commit: str, check: Check, prefix: str) -> Inputs:
@@ -148,9 +228,18 @@ def read_committed_inputs(store: SnapshotStore, commit: str, check: Check, prefi
     return Inputs(chosen, compute_inputs_digest(chosen))
 
 
-def read_stamps(folder: Path, paths: Iterable[str]) -> dict[str, tuple[int, int] | None]:
-    """Return inode and change time of each file: no program can set them back after it changed a file."""
-    return {path: _read_stamp(f"{folder}/{path}") for path in paths}
+def read_stamps(folder: Path, paths: Iterable[str]) -> dict[str, Stamp]:
+    """Return the stamps of the files that exist."""
+    start, lstat, found = f"{folder}/", os.lstat, {}
+    for path in paths:
+        try:
+            status = lstat(start + path)
+        except OSError:
+            continue
+        found[path] = Stamp(
+            status.st_ino, status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_mode
+        )
+    return found
 
 
 def hash_content(path: Path) -> str:
@@ -177,11 +266,3 @@ def _list_below(path: Path) -> Iterator[Path]:
     for entry in sorted(path.iterdir()):
         if entry.name != ".git":
             yield from _list_below(entry)
-
-
-def _read_stamp(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    return status.st_ino, status.st_ctime_ns

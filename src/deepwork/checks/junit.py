@@ -35,7 +35,7 @@ def count_tests(report: bytes) -> TestCounts:
         parser.Parse(report, True)
     except expat.ExpatError as error:
         raise UnreadableReport(f"it is not XML: {error}") from None
-    except ValueError as error:  # an encoding that Python does not know
+    except (ValueError, LookupError) as error:  # an encoding that Python does not know
         raise UnreadableReport(f"it cannot be decoded: {error}") from None
     return TestCounts(counter.cases - counter.skipped, counter.skipped)
 

@@ -54,6 +54,8 @@ class CheckService:
         self._reader = TreeReader()
         self._runner = CheckRunner(database, str(project), host, folder, self._reader)
         self._runs = RunTable()
+        self._places: dict[Path | None, Place] = {}
+        self._gits: dict[Path, Git] = {}
         self.outputs = OutputFiles(folder)
 
     def require_defined(self, tree: Path, base: str | None, names: Iterable[str]) -> None:
@@ -194,13 +196,19 @@ class CheckService:
 
     def _find_place(self, tree: Path) -> Place:
         top = find_tree_root(tree)
+        if top in self._places:
+            return self._places[top]
         if top is None:
             raise NotARepository(f"{tree} is not in a git repository, so nothing can be proved about it.")
         prefix = self._prefix.as_posix()
-        return Place(top, "" if prefix == "." else f"{prefix}/", self._open_snapshots(top))
+        place = Place(top, "" if prefix == "." else f"{prefix}/", self._open_snapshots(top))
+        self._places[top] = place
+        return place
 
     def _open_git(self, tree: Path) -> Git:
-        return Git(tree, environment=build_child_environment(self._environment))
+        if tree not in self._gits:
+            self._gits[tree] = Git(tree, environment=build_child_environment(self._environment))
+        return self._gits[tree]
 
 
 def _wait_for(run: Run, name: str, deadline: float | None) -> None:

@@ -45,6 +45,19 @@ def make_state_folder(folder: Path) -> None:
         ) from error
 
 
+def find_hidden_checks(folder: Path) -> str | None:
+    """Say how to commit the checks if a .gitignore that an earlier version wrote hides them."""
+    try:
+        is_hidden = "!checks.yml" not in (folder / ".gitignore").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return None
+    if not is_hidden or not (folder / "checks.yml").exists():
+        return None
+    return (
+        f"Git does not see {folder.name}/checks.yml: add the line `!checks.yml` to {folder.name}/.gitignore."
+    )
+
+
 def find_link_problem(path: Path) -> StorageError | None:
     """Return the error of a path that is a link: state behind it would be elsewhere, with other locks."""
     if not path.is_symlink():

@@ -5,7 +5,7 @@ In a repository a snapshot is a git tree that includes untracked files; elsewher
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from deepwork.errors import NotAllowed
@@ -67,17 +67,17 @@ class SnapshotStore:
             return HeadProgress()
         return self._require_trees().get_progress(before, after)
 
-    def list_files(self, tree: str, *, sized: bool = False) -> list[TreeFile]:
-        """List the files of a stored tree, or of a commit of the repository; with sizes if `sized`."""
-        return self._require_trees().list_files(tree, sized=sized)
+    def list_files(self, tree: str) -> list[TreeFile]:
+        """List the files of a stored tree, or of a commit of the repository."""
+        return self._require_trees().list_files(tree)
 
-    def hash_files(self, paths: Sequence[str]) -> list[str]:
-        """Return the hashes under which the content of these files is stored, read from the files now."""
-        return self._require_trees().hash_files(paths)
+    def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
+        """Hash the content of these files now; `raw`: as it is, without the conversions of git."""
+        return self._require_trees().hash_files(paths, raw=raw)
 
-    def may_convert(self, paths: Iterable[str]) -> bool:
-        """Return whether git may store other bytes than a file has, such as other line endings."""
-        return self._require_trees().may_convert(paths)
+    def read_again(self, snapshot: Snapshot, paths: Sequence[str]) -> Snapshot:
+        """Return the snapshot with these files as they are, whatever an index said about them."""
+        return self._require_trees().read_again(snapshot, paths)
 
     def check_out(self, tree: str, folder: Path) -> None:
         """Write the files of a stored tree, or of a commit of the repository, to an empty folder."""

@@ -77,7 +77,6 @@ class TreeFile(NamedTuple):
     mode: str
     blob: str
     path: str
-    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

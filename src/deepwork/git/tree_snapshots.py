@@ -121,34 +121,33 @@ class TreeSnapshotStore:
         commits = tuple(Commit(*line.split(" ", 1)) for line in reversed(listed) if line)
         return HeadProgress(commits, is_switched, is_rewritten)
 
-    def list_files(self, tree: str, *, sized: bool) -> list[TreeFile]:
-        flags = ("-l",) if sized else ()
-        output = self._index.run("ls-tree", "-r", "-z", "--full-tree", *flags, check_hash(tree))
+    def list_files(self, tree: str) -> list[TreeFile]:
+        output = self._index.run("ls-tree", "-r", "-z", "--full-tree", check_hash(tree))
         found = []
         for entry in os.fsdecode(output).split("\0")[:-1]:
             about, _, path = entry.partition("\t")
-            mode, _, blob, *size = about.split()
-            found.append(TreeFile(mode, blob, path, int(size[0]) if size and size[0] != "-" else None))
+            mode, _, blob = about.split(" ")
+            found.append(TreeFile(mode, blob, path))
         return found
 
-    def hash_files(self, paths: Sequence[str]) -> list[str]:
+    def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
+        flags = ("--no-filters",) if raw else ()
         plain = [path for path in paths if "\n" not in path]  # git separates names by line breaks here
         listed = b"".join(os.fsencode(path) + b"\n" for path in plain)
-        output = self._index.run("hash-object", "--stdin-paths", input=listed) if plain else b""
+        output = self._index.run("hash-object", *flags, "--stdin-paths", input=listed) if plain else b""
         hashes = dict(zip(plain, output.decode().split(), strict=True))
         for path in paths:
             if path not in hashes:
-                hashes[path] = self._index.run("hash-object", "--", path).decode().strip()
+                hashes[path] = self._index.run("hash-object", *flags, "--", path).decode().strip()
         return [hashes[path] for path in paths]
 
-    def may_convert(self, paths: Iterable[str]) -> bool:
-        if any(path.endswith(".gitattributes") for path in paths):
-            return True
-        attributes = self._git.query_path("--git-path", "info/attributes")
-        pattern = r"^core\.(autocrlf|eol|attributesfile)$"
-        return attributes.exists() or bool(
-            self._git.run("config", "--get-regexp", pattern, ok_codes=(0, 1)).strip()
-        )
+    def read_again(self, snapshot: Snapshot, paths: Sequence[str]) -> Snapshot:
+        with hold_file_lock(self._lock):
+            state = self._load_index_state()
+            self._index.remove(paths)
+            refused = self._index.add([path for path in paths if self._is_file(path)])
+            unreadable = tuple(sorted({*snapshot.unreadable, *refused}))
+            return replace(snapshot, tree=self._save_state(state).tree, unreadable=unreadable)
 
     def check_out(self, tree: str, folder: Path) -> None:
         with TemporaryDirectory(prefix="deepwork-index-") as temporary:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from benchmarks import (
     calls,
+    checks,
     commands,
     growth,
     http_crowds,
@@ -260,6 +261,12 @@ SECTIONS = (
                 },
             )
         ),
+    ),
+    Section(
+        "checks",
+        "Whether two checks have to run, on 10,000 files of which none changed.",
+        checks.measure_decisions,
+        compare(checks.SNAPSHOT, {checks.DECISION: 2}),
     ),
     Section(
         "context",

@@ -34,14 +34,14 @@ PLAIN, SNAPSHOT, AGAIN, FIRST = (
 _YESTERDAY = time.time() - 24 * 3600
 
 
-def create_repository(root: Path, count: int) -> str:
+def create_repository(root: Path, count: int, *, with_checks: bool = False) -> str:
     """Create a repository with `count` files in folders of twenty; return the first commit."""
     for number in range(count):
         _write(
             root / f"src/part_{number // 1000}/area_{number // 20 % 50}/module_{number % 20}.py",
             f"{number}\n" * 40,
         )
-    _write(root / ".gitignore", ".deepwork/\n")
+    _write(root / ".gitignore", ".deepwork/*\n!.deepwork/checks.yml\n" if with_checks else ".deepwork/\n")
     _git(root, "init", "--quiet", "--initial-branch=main")
     _commit(root, "All of it")
     start = _git(root, "rev-parse", "HEAD").decode().strip()

@@ -104,7 +104,11 @@ def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Applica
 
     # A passphrase: a wrong one decides nothing.
     enroll_passphrase(app)
-    second = ask_for(app, "aaaaaaaa/draft", {**SHOWN, "files": [{"path": "report.md", "text": "# Report\n\nNothing is well.\n"}]})
+    second = ask_for(
+        app,
+        "aaaaaaaa/draft",
+        {**SHOWN, "files": [{"path": "report.md", "text": "# Report\n\nNothing is well.\n"}]},
+    )
     visitor.open(f"/approvals/{second}")
     page.wait_for_selector("text=Changed since it was approved")
     page.get_by_label("Passphrase").fill("a wrong passphrase")
@@ -148,7 +152,9 @@ def test_the_pages_are_accessible_and_say_where_passkeys_work(
     for address in ("/approvals", f"/approvals/{id}"):
         visitor.open(address)
         visitor.page.evaluate(AXE.read_text())
-        found = visitor.page.evaluate("axe.run().then((result) => result.violations.map((each) => each.id + ': ' + each.nodes[0].html))")
+        found = visitor.page.evaluate(
+            "axe.run().then((result) => result.violations.map((each) => each.id + ': ' + each.nodes[0].html))"
+        )
         assert found == [], address
         if folder := os.environ.get("DEEPWORK_TESTS_SCREENSHOTS"):
             visitor.page.screenshot(path=f"{folder}/{address.count('/')}.png", full_page=True)

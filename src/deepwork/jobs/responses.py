@@ -163,6 +163,10 @@ class FinishedStep(JobAnswer):
     """What people decided since the agent last continued the session."""
     findings: Added[list[FindingAnswer]] = None
     """What the reviews of a step that passed found, and what did not keep it from passing."""
+    waiting_for: Added[Literal["checks", "approval", "person"]] = None
+    """With `needs_work`: what else than the work itself the step waits for."""
+    checks: Added[dict[str, str]] = None
+    """The verdict of each check that the reported step had to pass."""
 
 
 class WentToStep(FinishedStep):

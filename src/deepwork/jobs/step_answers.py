@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from deepwork.call import current_call
@@ -17,6 +18,7 @@ from deepwork.jobs.responses import FinishedStep
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import PersonDecision, Session, SessionEvent
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager
+from deepwork.jobs.step_checks import ClosedGate
 from deepwork.jobs.step_rounds import JudgedRound
 
 ReviewKind = Literal["reviewer", "self_review", "override", "person"]
@@ -42,6 +44,14 @@ class StepAnswers:
             taken_over=taken_over or None,
             decisions=to_infos(news),
         )
+
+    def report_closed(
+        self, session: Session, closed: ClosedGate, news: list[PersonDecision], taken_over: bool
+    ) -> SessionChange[FinishedStep]:
+        """Answer that a check or a person has to agree first."""
+        answer = self.build_needs_work(session, SentBack(closed.feedback), news, taken_over)
+        waiting = answer.model_copy(update={"waiting_for": closed.waiting_for})
+        return SessionChange(session, waiting, SessionEvent.UPDATED)
 
     def report_progress(
         self,
@@ -82,3 +92,12 @@ class StepAnswers:
             findings=found,
         )
         return SessionChange(moved, answer, SessionEvent.COMPLETED)
+
+
+def add_verdicts(
+    change: SessionChange[FinishedStep], verdicts: Mapping[str, str] | None
+) -> SessionChange[FinishedStep]:
+    """Add the verdicts of the checks that the reported step passed."""
+    if not verdicts:
+        return change
+    return replace(change, answer=change.answer.model_copy(update={"checks": dict(verdicts)}))

@@ -37,7 +37,8 @@ from deepwork.jobs.rules import (
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import PersonDecision, PinnedEntry, Session, SessionEvent, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
-from deepwork.jobs.step_answers import StepAnswers
+from deepwork.jobs.step_answers import StepAnswers, add_verdicts
+from deepwork.jobs.step_checks import StepChecks
 from deepwork.jobs.step_gate import StepGate, Submitted
 from deepwork.jobs.step_outputs import complete_steps, find_problems, split_outputs
 from deepwork.jobs.step_review import StepReviewService
@@ -76,13 +77,14 @@ class WorkflowTools:
         step_review: StepReviewService | None,
         git: Git,
         database: Database,
+        checks: StepChecks,
         find_reason_to_stay: FindReason = lambda: None,
     ) -> None:
         """Without `step_review`, steps are completed without a review."""
         self._database = database
         self._find_reason_to_stay = find_reason_to_stay
         self._settings, self._catalog, self._state = settings, catalog, state
-        self._git = git
+        self._git, self._checks = git, checks
         self._gate = StepGate(step_review, state, settings.max_quality_attempts)
         self._answers = StepAnswers(catalog, state, git)
         self._last_infos: tuple[list[Job], list[JobInfo]] | None = None
@@ -113,6 +115,7 @@ class WorkflowTools:
             job = self._catalog.get(job_name)
             workflow = select_workflow(job, workflow_name)
             session = self._create_session(id, job_name, workflow, goal, instance_id)
+            session = self._checks.pin(session, job)
             begin = build_active_step(job, session)
             branch = self._prepare_branch(session)
             if branch:
@@ -156,15 +159,19 @@ class WorkflowTools:
             job = self._catalog.get(session.job_name)
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
             session = state.submit_outputs(state.mark_decisions_seen(session), outputs, notes)
+            proven = self._checks.prove(session)
+            if proven.closed:
+                return self._answers.report_closed(proven.session, proven.closed, news, taken_over)
             submitted = Submitted(step_outputs, notes, quality_review_override_reason, review_results or [])
-            session, outcome = self._gate.review(session, submitted)
+            session, outcome = self._gate.review(proven.session, submitted)
             if isinstance(outcome, SentBack):
                 return self._send_back(session, outcome, news, taken_over)
             session = complete_steps(session, step_outputs, notes, format_now())
             moved = state.advance(session, format_now())
-            return self._answers.report_progress(
+            passed = self._answers.report_progress(
                 moved, news, taken_over, review=outcome.how, rounds=outcome.rounds
             )
+            return add_verdicts(passed, proven.verdicts)
 
         answer = self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
         settle_decisions(self._database, shown[-1])

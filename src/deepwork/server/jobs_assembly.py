@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deepwork.config import Settings
 from deepwork.database.transaction import Database
@@ -17,9 +19,13 @@ from deepwork.jobs.gate_actions import GateActions
 from deepwork.jobs.quality_gate import QualityGate
 from deepwork.jobs.sessions.files import SessionFiles
 from deepwork.jobs.sessions.state_manager import StateManager
+from deepwork.jobs.step_checks import StepChecks
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.jobs.tools import JobSettings, WorkflowTools
 from deepwork.jobs.tree_users import find_reason_to_stay
+
+if TYPE_CHECKING:
+    from deepwork.checks.service import CheckService
 
 
 @dataclass
@@ -28,6 +34,7 @@ class JobsAssembly:
 
     settings: Settings
     database: Database
+    get_checks: Callable[[], CheckService]
 
     @cached_property
     def catalog(self) -> JobCatalog:
@@ -54,7 +61,7 @@ class JobsAssembly:
     @cached_property
     def tools(self) -> WorkflowTools:
         root, gate = self.settings.project_root, self.quality_gate
-        tree = find_tree_root(root) or root
+        tree, git = find_tree_root(root) or root, Git(root, environment=build_child_environment())
         return WorkflowTools(
             JobSettings(
                 root,
@@ -65,8 +72,11 @@ class JobsAssembly:
             self.catalog,
             self.sessions,
             self._build_step_review(gate) if gate else None,
-            Git(root, environment=build_child_environment()),
+            git,
             self.database,
+            StepChecks(
+                git, self.database, self.sessions, self.settings.quality_gate_max_attempts, self.get_checks
+            ),
             partial(find_reason_to_stay, self.database, str(tree)),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -290,6 +290,12 @@ def wait_for_person(session: Session, reason: str, feedback: str) -> Session:
     """Let only a person decide about the current step."""
     progress = session.get_progress(session.current_step_id)
     return _replace_progress(session, replace(progress, person_reason=reason, gate_feedback=feedback))
+
+
+def add_proofs(session: Session, proofs: Sequence[str]) -> Session:
+    """Remember the proofs with which the checks of the current step passed."""
+    progress = session.get_progress(session.current_step_id)
+    return _replace_progress(session, replace(progress, proofs=tuple(proofs)))
 
 
 def submit_outputs(session: Session, outputs: Outputs, notes: str | None) -> Session:

@@ -18,7 +18,7 @@ from deepwork.errors import Code, DeepworkError, NotAllowed, NotFound, StateErro
 from deepwork.jobs.responses import JobAnswer, StackEntry
 from deepwork.jobs.sessions import process_identity
 from deepwork.jobs.sessions.files import SessionFiles, require_wanted
-from deepwork.jobs.sessions.state import LastAnswer, Session, SessionEvent, StepRound
+from deepwork.jobs.sessions.state import LastAnswer, Session, SessionEvent, StepProgress, StepRound
 from deepwork.jobs.sessions.store import SessionStore
 from deepwork.reviews.round_records import to_shown
 
@@ -27,7 +27,7 @@ log = logging.getLogger("deepwork")
 _ID_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 ANONYMOUS = "anonymous"
 PERSON_WAIT_SECONDS = 3.0
-_FILE_ONLY_FIELDS = frozenset({"last_answers", "owner", "created_seq"})
+_FILE_ONLY_FIELDS = frozenset({"last_answers", "owner", "created_seq", "base_branch"})
 """Fields that stay in the session's file and are never shown."""
 
 _MAX_EVENT_ROUNDS = 5
@@ -325,9 +325,11 @@ def session_to_dict(session: Session) -> dict[str, Any]:
     """Convert a session to a dictionary without its internal fields."""
     # `asdict` copies every value, which takes a hundred times as long for a long workflow.
     data = {key: value for key, value in vars(session).items() if key not in _FILE_ONLY_FIELDS}
+    if not session.checks:
+        del data["checks"], data["base_commit"]
     return data | {
         "entries": [{**vars(entry), "steps": list(entry.steps)} for entry in session.entries],
-        "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},
+        "step_progress": {id: _to_progress_dict(each) for id, each in session.step_progress.items()},
         "overrides": [dict(vars(each)) for each in session.overrides],
         "self_reviews": [{**vars(each), "results": list(each.results)} for each in session.self_reviews],
         "review_rounds": [_to_round_record(each) for each in session.review_rounds],
@@ -347,6 +349,12 @@ def _to_round_record(made: StepRound) -> dict[str, Any]:
         "at": made.at,
         "is_over": made.is_over,
     }
+
+
+def _to_progress_dict(progress: StepProgress) -> dict[str, Any]:
+    data = dict(vars(progress))
+    proofs = list(data.pop("proofs"))
+    return {**data, "proofs": proofs} if proofs else data
 
 
 def _build_row_data(session: Session) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from application import Clock, call_tool, make_app
-from checks.make import COUNT, Project, shell
+from checks.make import COUNT, Project, run_git, shell
 from deepwork.errors import DeepworkError, GateClosed
 
 CHECK = shell(f"{COUNT}; test -e good || {{ echo there is no good; exit 1; }}")
@@ -61,6 +61,8 @@ def make_gated(folder: Path, location: str, clock: Clock) -> Iterator[GatedProje
     folder.mkdir()
     app = make_app(folder, location, clock)
     project = GatedProject(folder, app)
+    for name, value in (("user.name", "Ada"), ("user.email", "ada@example.org")):
+        run_git(folder, "config", name, value)
     project.define_check(CHECK, guarded="['guarded/**']")
     yield project
     app.close()

@@ -13,7 +13,7 @@ from deepwork.errors import NotAllowed
 from deepwork.names import new_ids
 from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Node, Outline, PlanEvent, PlanStatus, Task, Workflow
 from deepwork.plans.recorder import PlanRecorder
-from deepwork.plans.requirements import PlanRequirements, serialize_requirements
+from deepwork.plans.requirements import PlanRequirements, requirements_to_dict
 from deepwork.plans.rules import graph
 from deepwork.plans.rules.attempts import get_max_attempts
 from deepwork.plans.rules.graph import Graph
@@ -248,6 +248,6 @@ def _task_to_dict(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[s
         "depends_on": list(depends_on.get(task.id, ())) if task.is_explicit else None,
         "max_attempts": task.max_attempts if task.max_attempts != DEFAULT_MAX_ATTEMPTS else None,
         **task.context,
-        **(json.loads(serialize_requirements(task.requirements) or "{}") if task.requirements else {}),
+        **(requirements_to_dict(task.requirements) if task.requirements else {}),
     }
     return {name: value for name, value in outline.items() if value is not None}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from deepwork.budgets.models import Budget
 from deepwork.names import CaseInsensitiveEnum
+
+_TASK_KEYS = ("checks", "approval", "budget", "changes")
 
 
 class ApprovalTime(CaseInsensitiveEnum):
@@ -45,6 +48,22 @@ def serialize_requirements(required: PlanRequirements | TaskRequirements | None)
         return None
     given = {name: value for name, value in asdict(required).items() if value not in (None, False, ())}
     return json.dumps(given, separators=(",", ":")) if given else None
+
+
+def requirements_to_dict(required: PlanRequirements | TaskRequirements | None) -> dict[str, Any]:
+    """Return what is required in the form in which a plan is written; empty if nothing is."""
+    found: dict[str, Any] = json.loads(serialize_requirements(required) or "{}")
+    if budget := found.get("budget"):
+        found["budget"] = {name: amount for name, amount in budget.items() if amount is not None}
+    return found
+
+
+def read_task_requirements(written: Mapping[str, Any]) -> TaskRequirements | None:
+    """Read what a task requires from its form in a template; None if nothing."""
+    given = {key: written[key] for key in _TASK_KEYS if written.get(key)}
+    if isinstance(given.get("approval"), str):
+        given["approval"] = [given["approval"]]
+    return parse_task_requirements(json.dumps(given)) if given else None
 
 
 def parse_plan_requirements(text: str | None) -> PlanRequirements | None:

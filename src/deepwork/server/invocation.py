@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deepwork.access import scopes
@@ -132,7 +132,16 @@ def _invoke_changing(
     except NotPrepared:
         prepared = _prepare(spec, arguments, call)
         with use_call(copy_with(call, prepared=prepared)):
-            return change()
+            return _change_prepared(change)
+
+
+def _change_prepared(change: Callable[[], Any]) -> Any:
+    try:
+        return change()
+    except NotPrepared as again:
+        raise NotAllowed(
+            "What this call needs changed while it was prepared.", suggestion="Call again.", recoverable=True
+        ) from again
 
 
 def _prepare(spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:

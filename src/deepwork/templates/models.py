@@ -8,6 +8,7 @@ from typing import Any
 
 from deepwork.names import CaseInsensitiveEnum
 from deepwork.plans.models import Complexity, Outline
+from deepwork.plans.requirements import read_task_requirements, requirements_to_dict
 
 
 class Source(CaseInsensitiveEnum):
@@ -63,6 +64,7 @@ def parse_task(written: Mapping[str, Any]) -> Outline:
         files_likely_affected=_to_strings(written.get("files_likely_affected")),
         required_capabilities=_to_strings(written.get("required_capabilities")),
         max_attempts=written.get("max_attempts"),
+        requirements=read_task_requirements(written),
     )
 
 
@@ -77,11 +79,13 @@ def task_to_dict(task: Outline) -> dict[str, Any]:
     An empty `depends_on` stays: it means no dependencies, while a missing one means the default order.
     """
     fields = task._asdict()
-    return {
+    del fields["requirements"]
+    kept = {
         key: value
         for key, value in fields.items()
         if value not in (None, ()) or _is_empty_dependency_list(key, value)
     }
+    return kept | requirements_to_dict(task.requirements)
 
 
 def _is_empty_dependency_list(key: str, value: object) -> bool:

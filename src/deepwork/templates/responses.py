@@ -24,6 +24,10 @@ class TaskForm(Answer):
     estimated_complexity: Complexity | None = None
     files_likely_affected: list[str] | None = None
     required_capabilities: list[str] | None = None
+    checks: list[str] | None = None
+    approval: list[str] | None = None
+    budget: dict[str, float] | None = None
+    changes: str | None = None
 
     @classmethod
     def from_task(cls, task: Outline) -> Self:

@@ -37,6 +37,17 @@ class VariableDefinition(DefinitionModel):
     default: _Text = ""
 
 
+class BudgetDefinition(DefinitionModel):
+    """Write a mapping with usd, tokens and minutes."""
+
+    usd: float = Field(0, gt=0, description="Write a number above 0.")
+    tokens: int = Field(0, gt=0, description="Write a whole number above 0.")
+    minutes: float = Field(0, gt=0, description="Write a number above 0.")
+
+
+_ApprovalTime = Annotated[str, Field(pattern="^(before|after)$", description="Write before or after.")]
+
+
 class TaskDefinition(DefinitionModel):
     """Write a mapping with name and description."""
 
@@ -60,6 +71,16 @@ class TaskDefinition(DefinitionModel):
     max_attempts: int = Field(
         3, ge=1, le=1000, description="Write how often it may fail before it waits for a person."
     )
+    checks: list[_Name] = Field(
+        [], description="Write a list of names of checks in .deepwork/checks.yml that it must pass."
+    )
+    approval: Annotated[_ApprovalTime | list[_ApprovalTime], OneOf()] = Field(
+        [], description="Write before, after or a list of both: when a person must approve it."
+    )
+    budget: BudgetDefinition = Field(
+        default_factory=BudgetDefinition.model_construct, description="Write what it may cost."
+    )
+    changes: Literal["none"] = Field("none", description="Write none if it need not change any file.")
 
 
 class TemplateDefinition(DefinitionModel):

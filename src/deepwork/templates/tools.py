@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
 from deepwork.files.problems import find_nearest
 from deepwork.names import new_id
-from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Complexity, Outline, SourceType, Task
+from deepwork.plans.interfaces import RepositoryRegistry
+from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Complexity, Outline, SourceType, Task, Workflow
 from deepwork.plans.plan_tools import Parallelism, PlanTools
 from deepwork.plans.planning import Planner
+from deepwork.plans.requirements import TaskRequirements, list_required_approvals, list_required_checks
 from deepwork.plans.rules.graph import MAX_TASKS
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.plans.task_proofs import NamedChecks, TaskProver, list_named_checks, require_checked_names
 from deepwork.templates import rules
 from deepwork.templates.catalog import CatalogContents, TemplateCatalog
 from deepwork.templates.models import Source, Template, TemplateEvent, Variable
@@ -36,8 +40,16 @@ class TemplateTools:
         presets={"show": Preset("list", {}, "Show a template in full.", without=frozenset({"limit"}))},
     )
 
-    def __init__(self, database: Database, plans: PlanTools, catalog: TemplateCatalog) -> None:
+    def __init__(
+        self,
+        database: Database,
+        plans: PlanTools,
+        catalog: TemplateCatalog,
+        prover: TaskProver,
+        repositories: RepositoryRegistry,
+    ) -> None:
         self._database = database
+        self._prover, self._repositories = prover, repositories
         self._plans = plans
         self._catalog = catalog
 
@@ -93,7 +105,7 @@ class TemplateTools:
         views = [TemplateView.excerpt_from_template(template) for template in listed]
         return Templates(templates=views, total=len(chosen), errors=errors or None)
 
-    @tool("work")
+    @tool("work", prepared_by="_check_names")
     def template_apply(
         self,
         template_id: Annotated[Id, Field(description="Id or name")],
@@ -119,8 +131,25 @@ class TemplateTools:
             )
             details = {"approach": template.description or ""}
             workflow = PlanStore(tx).get_for_update(created.id)
+            require_checked_names(workflow, list_named_checks(None, plan.tasks))
             Planner(tx).set_plan(workflow, f"Applied template: {template.name}", plan.tasks, details)
             return TemplateApplied(workflow_id=created.id)
+
+    def _check_names(
+        self,
+        template_id: str,
+        variables: dict[str, str] | None = None,
+        repository_path: str | None = None,
+        repository_paths: list[str] | None = None,
+        **_: Any,
+    ) -> NamedChecks:
+        files = self._catalog.scan()
+        with self._database.reading() as tx:
+            template = self._get(tx, files, template_id)
+        names = list_named_checks(None, rules.fill_template(template, variables or {}).tasks)
+        located = self._repositories.locate(repository_path or next(iter(repository_paths or ()), None))
+        head = self._repositories.find_head(located)
+        return self._prover.check_names_at(located, head.commit if head else None, names)
 
     def _save(self, tx: Transaction, template: Template, files: CatalogContents) -> None:
         """Insert the template; NotAllowed if its name is taken, except by a shipped template."""
@@ -186,9 +215,22 @@ def _load_plan_tasks(tx: Transaction, workflow_id: str) -> list[Outline]:
             files_likely_affected=task.files,
             required_capabilities=tuple(sorted(task.required_capabilities)),
             max_attempts=None if task.max_attempts == DEFAULT_MAX_ATTEMPTS else task.max_attempts,
+            requirements=_combine_requirements(workflow, task),
         )
         for task in sorted(tasks, key=lambda task: task.position)
     ]
+
+
+def _combine_requirements(workflow: Workflow, task: Task) -> TaskRequirements | None:
+    """Return what the plan and the task require of the task: a template has only tasks."""
+    plan, own = workflow.requirements, task.requirements
+    if plan is None or not (plan.checks or plan.approval):
+        return own
+    return replace(
+        own or TaskRequirements(),
+        checks=list_required_checks(plan, own),
+        approval=tuple(sorted(list_required_approvals(plan, own), reverse=True)),
+    )
 
 
 def _get_complexity(task: Task) -> Complexity | None:

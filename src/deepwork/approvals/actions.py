@@ -15,6 +15,7 @@ from deepwork.approvals.models import Approval, ApprovalKind, Verdict
 from deepwork.approvals.notices import notify_of_decision
 from deepwork.approvals.person_proof import CheckedProof
 from deepwork.approvals.responses import Decision
+from deepwork.approvals.rules import describe_next_call
 from deepwork.approvals.service import check_decision_proof, decide
 from deepwork.approvals.store import ApprovalStore
 from deepwork.call import current_call
@@ -60,7 +61,7 @@ class ApprovalActions:
             decided = decide(tx, id, verdict, comment, proof)
             effect = handler.apply(tx, decided) if handler else None
             if handler is None:
-                notify_of_decision(tx, decided, "Call again." if decided.was_given else "")
+                notify_of_decision(tx, decided, describe_next_call(decided))
             else:
                 tx.after_commit(partial(_follow, handler, decided))
             current_call().note_outcome(f"{decided.status.value}:{decided.digest}")

@@ -101,6 +101,12 @@ def describe_subject(approval: Approval) -> str:
     return _SUBJECT_WORDS[approval.subject_kind]
 
 
+def describe_next_call(approval: Approval) -> str:
+    """Say what the agent does after a decision about work that it reported."""
+    again = "call finished_step again" if approval.subject_kind is ApprovalKind.STEP else "report it again"
+    return f"{again.capitalize()}." if approval.was_given else f"Change it, then {again}."
+
+
 def summarize(approval: Approval) -> dict[str, Any]:
     """Describe an approval to the agent that waits for it."""
     said = {"comment": approval.comment} if approval.comment else {}

@@ -136,6 +136,9 @@ def _render(found: Candidate, answer: dict[str, Any]) -> Iterator[str]:
 def _list_commands(found: Candidate, answer: dict[str, Any]) -> Iterator[str]:
     if found.kind == "issue" and not answer.get("resolved_at"):
         yield f"deepwork answer {found.id} TEXT"
+    if found.kind == "approval" and answer["status"] == "pending":
+        yield f"deepwork approvals approve {found.id}"
+        yield f"deepwork approvals refuse {found.id} --comment TEXT"
     yield from (command.format(id=found.id) for command in _NEXT_COMMANDS.get(found.kind, ()))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deepwork.answers import Answer
+from deepwork.approvals.queries import show_approval
 from deepwork.database.transaction import Transaction
 from deepwork.messages.responses import MessageView
 from deepwork.messages.store import MessageStore
@@ -87,4 +88,5 @@ _READERS: dict[str, Callable[[Transaction, str], Answer | None]] = {
     "notice": _read_notice,
     "workspace": _read_workspace,
     "repository": _read_repository,
+    "approval": show_approval,
 }

@@ -84,6 +84,13 @@ def ask_for_plan(tx: Transaction, workflow: Workflow) -> Approval | None:
     return find_or_ask(tx, build_plan_request(tx, PlanStore(tx).get(workflow.id)))
 
 
+def withdraw_start_requests(tx: Transaction, workflow: Workflow, removed: Sequence[Task]) -> None:
+    """Stop asking about tasks that are not in the plan any more."""
+    for task in removed:
+        if needs_approval(workflow, task, ApprovalTime.BEFORE):
+            withdraw(tx, ApprovalKind.TASK_BEFORE, task.id)
+
+
 def find_plan_obstacle(tx: Transaction, workflow: Workflow) -> Approval | None:
     """Return the approval that the plan waits for, from what was asked last; writes nothing."""
     if not needs_plan_approval(workflow):

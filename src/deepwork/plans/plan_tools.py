@@ -15,7 +15,7 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import InvalidInput, NotFound
 from deepwork.names import new_id
 from deepwork.plans import summary as summaries
-from deepwork.plans.approval_gate import ask_for_plan, summarize_obstacle
+from deepwork.plans.approval_gate import ask_for_plan, summarize_obstacle, withdraw_start_requests
 from deepwork.plans.claims import ClaimService
 from deepwork.plans.interfaces import RepositoryRegistry
 from deepwork.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
@@ -235,6 +235,7 @@ class PlanTools:
             if task.workflow_id != workflow_id:
                 raise NotFound("task", task_id, suggestion=f"It belongs to workflow {task.workflow_id}.")
             rewired = Planner(tx).remove_task(workflow, task)
+            withdraw_start_requests(tx, workflow, [task])
             ask_for_plan(tx, workflow)
             notify_of_plan_change(tx, workflow, f"task {task.name!r} was removed")
             return TaskRemoved(rewired=[node.id for node in rewired[:100]])
@@ -255,6 +256,7 @@ class PlanTools:
             outlines = [task.to_outline() for task in tasks]
             require_checked_names(workflow, list_named_checks(None, outlines))
             made, removed, kept = Planner(tx).replan(workflow, reason, outlines, summary)
+            withdraw_start_requests(tx, workflow, removed)
             ask_for_plan(tx, workflow)
             notify_of_plan_change(tx, workflow, f"{len(removed)} tasks replaced by {len(made)}: {reason}")
             return Replanned(tasks_created=len(made), tasks_removed=len(removed), tasks_kept=kept)

@@ -7,6 +7,7 @@ from typing import Any
 
 from deepwork.dashboard import offered_actions
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
+from deepwork.dashboard.evidence import Evidence, read_plan_evidence
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunLine, build_run_lines
 from deepwork.dashboard.sessions import SessionPart, build_session_part
@@ -95,6 +96,7 @@ class RunWhole(RunLine):
     plan: PlanPart | None = None
     session: SessionPart | None = None
     workspaces: list[RunWorkspace] | None = None
+    evidence: Evidence | None = None
     actions: list[Act]
 
 
@@ -187,6 +189,7 @@ def _read_plan_details(tx: Transaction, row: Row) -> dict[str, Any]:
         "workspaces": [
             _to_run_workspace(WorkspaceView.from_workspace(each, tasks.get(each.id, ()))) for each in found
         ],
+        "evidence": read_plan_evidence(tx, workflow),
         "actions": offered_actions.list_plan_actions(workflow.id, workflow.status),
     }
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from deepwork.dashboard import offered_actions
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer, ToolEndpoint
+from deepwork.dashboard.evidence import Evidence, read_task_evidence
 from deepwork.dashboard.issues_and_decisions import (
     DecisionLine,
     IssueLine,
@@ -60,6 +61,7 @@ class TaskWhole(RestAnswer):
     checkpoints_total: int | None = None
     verification: dict[str, Any] | None = None
     commits: list[dict[str, Any]] | None = None
+    evidence: Evidence | None = None
     files_count: int
     actions: list[Act]
 
@@ -127,6 +129,7 @@ def _read_planned_task(tx: Transaction, id: str) -> TaskWhole:
             for each in checkpoints
         ],
         checkpoints_total=found.checkpoints,
+        evidence=read_task_evidence(tx, found),
         actions=offered_actions.list_planned_task_actions(
             id, found.status, holder["id"] if is_held and holder else None
         ),

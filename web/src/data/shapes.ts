@@ -36,6 +36,34 @@ export interface RunLine extends RunRef {
   updated_at?: string | null;
 }
 
+export interface Amounts {
+  usd?: number | null;
+  tokens?: number | null;
+  minutes?: number | null;
+}
+
+export interface CheckLine {
+  name: string;
+  verdict?: string | null;
+  at?: string | null;
+  tests_run?: number | null;
+  tests_skipped?: number | null;
+  proof_id?: string | null;
+  output_file?: string | null;
+  waived_by?: string | null;
+  waive_reason?: string | null;
+}
+
+export interface Evidence {
+  budget?: Amounts | null;
+  spent?: Amounts | null;
+  sources?: Record<string, number> | null;
+  reason?: string | null;
+  max_unreviewed?: number | null;
+  checks?: CheckLine[] | null;
+  approvals?: { id: string; kind: string; asked_at: string }[] | null;
+}
+
 export interface Ask {
   name: string;
   label: string;
@@ -124,6 +152,7 @@ export interface Step {
 }
 
 export interface RunDetails extends RunLine {
+  evidence?: Evidence | null;
   issues?: number;
   scope?: string | null;
   constraints?: string | null;
@@ -271,6 +300,7 @@ export interface RelatedTask {
 }
 
 export interface TaskAnswer {
+  evidence?: Evidence | null;
   task: Record<string, unknown> & { id: string; name: string; status: string };
   run: RunRef;
   parents?: { id: string; name: string }[];

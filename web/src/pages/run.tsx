@@ -8,6 +8,7 @@ import { useTasks } from "../data/useTasks";
 import { go, query, withQuery } from "../router";
 import { Actions } from "../ui/actions";
 import { announce } from "../ui/announce";
+import { Evidence } from "../ui/evidence";
 import { Ago, Bar, Copy, Field, Fields, Loaded, formatCount, Prose, Skeleton, tokens, Duration, ErrorNotice, humanize } from "../ui/parts";
 import { PhaseDots } from "../ui/runlist";
 import { State } from "../ui/state";
@@ -102,6 +103,7 @@ function Header({ run, onDone }: { run: RunDetails; onDone: () => void }) {
         {run.profile && <Field name="Profile">{run.profile}</Field>}
         {run.created_by && <Field name="Created by">{run.created_by}</Field>}
       </Fields>
+      <Evidence evidence={run.evidence} />
       <Outcome run={run} />
       <More run={run} />
     </header>

@@ -9,6 +9,7 @@ import { parseTime } from "../data/tasks";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
 import { TaskDiffs } from "../ui/diff";
+import { Evidence } from "../ui/evidence";
 import { Ago, Copy, Field, Fields, Loaded, formatCount, Prose, Section, tokens, Duration, humanize } from "../ui/parts";
 import { State, StateMark } from "../ui/state";
 import { DecisionCard, IssueCard } from "./run-notes";
@@ -133,6 +134,7 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
         </div>
       )}
       <OutcomeParts summary={summary} get={get} Heading={isPage ? "h2" : "h3"} />
+      <Evidence evidence={answer.evidence} />
       <Scope answer={answer} />
       <RelatedTasks title="Subtasks" list={answer.children} />
       <RelatedTasks title="Depends on" list={answer.depends_on} />

@@ -64,6 +64,7 @@ const LOOKS: Record<string, Look> = {
   stale_task: { tone: "warn", word: "silent", shape: "clock" },
   gate: { tone: "human", word: "needs work", shape: "shield" },
   lost_claim: { tone: "warn", word: "claim lost", shape: "unlink" },
+  budget: { tone: "human", word: "budget used up", shape: "stop" },
   waiting_plan: { tone: "human", word: "paused", shape: "pause" },
 };
 

@@ -270,7 +270,7 @@ class Application:
         from deepwork.templates.tools import TemplateTools
 
         catalog = TemplateCatalog(self.settings.project_root, Path.home())
-        return TemplateTools(self.database, self._plan_tools, catalog, self._task_prover, self._repositories)
+        return TemplateTools(self.database, self._plan_tools, catalog, self.task_prover, self._repositories)
 
     def _build_workspace_tools(self) -> WorkspaceTools:
         from deepwork.workspaces.tools import WorkspaceTools

@@ -137,6 +137,16 @@ def test_fewer_tests_than_at_the_base_are_red(tested: Project, tests: str):
     assert "at the base 10 ran" in error.to_dict()["checks"][0]["output"]
 
 
+def test_a_proof_against_a_base_with_fewer_tests_does_not_count_for_another_base(tested: Project):
+    older = tested.base
+    tested.write("tests/test_a.py", TEN_TESTS.replace("range(10)", "range(12)"))
+    newer = tested.commit("two more tests")
+    tested.write("tests/test_a.py", TEN_TESTS.replace("range(10)", "range(11)"))
+
+    assert tested.prove(base=older)[0].tests_run == 11
+    assert "at the base 12 ran" in tested.fail(base=newer).to_dict()["checks"][0]["output"]
+
+
 def test_a_prepared_report_does_not_count(project: Project):
     project.define_check(shell("true"), ", junit: build/junit.xml")
     project.write("build/junit.xml", "<testsuite><testcase name='a'/></testsuite>")

@@ -127,6 +127,22 @@ def test_a_long_check_goes_on_while_the_call_returns(project: Project):
     assert project.count_runs() == 1
 
 
+def test_what_failed_is_told_although_another_check_still_runs(project: Project):
+    project.define(
+        "checks:\n"
+        f"  red: {{run: {shell(f'{COUNT}; exit 1')}}}\n"
+        f"  slow: {{run: {shell('until test -e go.log; do sleep 0.05; done')}}}\n"
+    )
+
+    while (error := project.fail("red", "slow", wait_seconds=0.5)).code is Code.CHECKS_RUNNING:
+        pass
+
+    assert error.code is Code.CHECKS_FAILED
+    assert [entry["name"] for entry in error.to_dict()["checks"]] == ["red"]
+    project.write("go.log", "")
+    assert project.count_runs() == 1
+
+
 def test_untrusted_commands_do_not_run(project: Project):
     project.define_check(shell(COUNT), trust=False)
 

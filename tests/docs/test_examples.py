@@ -15,6 +15,7 @@ import yaml
 from scripts import commands_page, not_run_page, performance_page, reliability_page, settings_page, tools_page
 from scripts.pages import ROOT, Block, list_pages, parse_blocks, parse_steps
 
+from deepwork.checks.definitions import parse_checks
 from deepwork.cli.main import COMMANDS
 from deepwork.cli.plan_file import split_file
 from deepwork.cli.serve import serve
@@ -78,6 +79,8 @@ def find_definition_problems(file: Path, root: Path, document: Any) -> Iterator[
                 (root / told["file"]).parent.mkdir(parents=True, exist_ok=True)
                 (root / told["file"]).write_text("Look.\n")
         yield from RuleCatalog(root).load_rules([".deepreview"]).problems
+    elif file.name == "checks.yml":
+        parse_checks(file.read_bytes())
     elif file.parent.name == "templates":
         found = TemplateCatalog(root, root / "home").scan()
         yield from found.problems

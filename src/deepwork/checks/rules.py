@@ -24,9 +24,10 @@ class InputFile:
     version: str
 
 
-def compute_definition_digest(check: Check) -> str:
-    """Compute the digest of a definition."""
-    return compute_digest(check.to_dict())
+def compute_definition_digest(check: Check, compared_with: str = "") -> str:
+    """Compute the digest of a definition, and of the base that its tests are compared with."""
+    more = {"compared_with": compared_with} if compared_with else {}
+    return compute_digest({**check.to_dict(), **more})
 
 
 def build_trusted_definitions(file: CheckFile) -> dict[str, dict[str, Any]]:

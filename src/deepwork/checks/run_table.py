@@ -29,6 +29,11 @@ class Run:
         """How long it has been running."""
         return int(time.monotonic() - self._began)
 
+    @property
+    def is_done_with(self) -> bool:
+        """Whether nobody needs its result any more."""
+        return self.is_seen or self._error is not None
+
     def start(self) -> None:
         """Start its thread, which ends with this process."""
         threading.Thread(target=self._run, name="deepwork-check", daemon=True).start()
@@ -64,7 +69,7 @@ class RunTable:
     def join(self, key: str, execute: Callable[[], Proof]) -> Run:
         """Return the run of this key that nobody has got the result of; otherwise start one."""
         with self._lock:
-            for other in [each for each, run in self._runs.items() if run.is_over and run.is_seen]:
+            for other in [each for each, run in self._runs.items() if run.is_over and run.is_done_with]:
                 del self._runs[other]
             if key not in self._runs:
                 self._runs[key] = Run(execute)

@@ -62,10 +62,12 @@ class Task:
     check: Check
     inputs: Inputs
     state: TreeState
+    compared_with: str = ""
+    """The digest of the inputs at the base, if the tests are compared with those there."""
 
     @property
     def definition_digest(self) -> str:
-        return compute_definition_digest(self.check)
+        return compute_definition_digest(self.check, self.compared_with)
 
     @property
     def key(self) -> str:
@@ -91,6 +93,19 @@ class CheckRunner:
         self._database, self._project, self._host = database, project, host
         self._folder, self._reader = folder, reader
         self._outputs = OutputFiles(folder)
+        self._base_digests: dict[tuple[Path, str, Check], str] = {}
+
+    def build_task(self, place: Place, base: str, check: Check, state: TreeState) -> Task:
+        """Build the task to prove a check for a state of a tree."""
+        inputs = state.read_inputs(check, place.prefix)
+        compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
+        return Task(place, base, check, inputs, state, compared_with)
+
+    def _digest_base(self, place: Place, base: str, check: Check) -> str:
+        key = (place.top, base, check)
+        if key not in self._base_digests:
+            self._base_digests[key] = read_committed_inputs(place.store, base, check, place.prefix).digest
+        return self._base_digests[key]
 
     def run(self, task: Task) -> Proof:
         """Run the check, or wait for another process that does; return the proof."""

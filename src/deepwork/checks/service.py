@@ -109,10 +109,7 @@ class CheckService:
         """Find or make a proof of each check, all of the same state of the tree."""
         for _ in range(_MAX_RESTARTS):
             state = self._reader.read(place.store, place.top)
-            tasks = [
-                Task(place, request.base, check, state.read_inputs(check, place.prefix), state)
-                for check in checks
-            ]
+            tasks = [self._runner.build_task(place, request.base, check, state) for check in checks]
             proofs: list[Proof] = []
             try:
                 for task in tasks:

@@ -53,6 +53,7 @@ class Settings:
     external_runner: str = ""
     quality_gate_timeout: int = 120
     quality_gate_max_attempts: int = 3
+    quality_gate_override: str = "agent"
     max_parallel_reviews: int = 4
     log_level: str = "info"
     untrusted_keys: tuple[str, ...] = ()
@@ -313,6 +314,13 @@ OPTIONS: Final = (
         "a whole number from 1 to 100",
         "How often a step may fail its review.",
         ("quality_gate", "max_attempts"),
+    ),
+    Option(
+        "quality_gate_override",
+        _build_choice_parser("agent", "person"),
+        "agent or person",
+        "Who may let a step pass without its review: its agent, with a reason, or only a person.",
+        ("quality_gate", "override"),
     ),
     Option(
         "max_parallel_reviews",

@@ -19,6 +19,7 @@ from deepwork.jobs.responses import Decided
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import GateDecision, Session, SessionEvent, StepProgress, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager
+from deepwork.jobs.step_approvals import StepApprovals
 from deepwork.jobs.step_outputs import complete_steps, split_outputs
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Text
@@ -33,10 +34,16 @@ class GateActions:
     traits: ClassVar = Traits(toolset="jobs")
 
     def __init__(
-        self, root: Path, catalog: JobCatalog, state: StateManager, max_attempts: int, database: Database
+        self,
+        root: Path,
+        catalog: JobCatalog,
+        state: StateManager,
+        max_attempts: int,
+        database: Database,
+        approvals: StepApprovals,
     ) -> None:
         self._root, self._catalog, self._state, self._max_attempts = root, catalog, state, max_attempts
-        self._database = database
+        self._database, self._approvals = database, approvals
 
     @tool("work", long_running=True, for_people=True)
     def pass_step(self, session_id: str, comment: Text | None = None, step_id: StepId = None) -> Decided:
@@ -99,6 +106,7 @@ class GateActions:
                 f"What the agent submitted is not complete any more: {error.message}",
                 suggestion="Restore the files, or send the step back.",
             ) from error
+        self._approvals.require(session, step_outputs)
         return complete_steps(session, step_outputs, progress.submitted_notes, format_now())
 
     def _build_answer(self, made: state.PersonDecision, changed: Session) -> Decided:

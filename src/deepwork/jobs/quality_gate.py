@@ -111,7 +111,7 @@ class Passed:
 
     marks: frozenset[str] = frozenset()
     """Marks of the reviews that passed now, which need not run again."""
-    how: Literal["reviewer", "self_review", "override"] | None = None
+    how: Literal["reviewer", "self_review", "override", "person"] | None = None
     """What it passed; None if it has no reviews."""
     rounds: tuple[JudgedRound, ...] = ()
 

@@ -167,6 +167,8 @@ class FinishedStep(JobAnswer):
     """With `needs_work`: what else than the work itself the step waits for."""
     checks: Added[dict[str, str]] = None
     """The verdict of each check that the reported step had to pass."""
+    approval: Added[dict[str, Any]] = None
+    """What a person has to approve, or refused."""
 
 
 class WentToStep(FinishedStep):

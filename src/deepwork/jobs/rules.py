@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepwork.call import is_person
 from deepwork.errors import Code, GateClosed, InvalidInput, NotAllowed
 from deepwork.jobs.definitions.models import Job, JobWorkflow
 from deepwork.jobs.sessions.state import Session, SessionStatus
@@ -89,4 +90,15 @@ def require_current_step(session: Session, step_id: str | None) -> None:
         raise NotAllowed(
             f"Step {step_id!r} is not current; the session is at {session.current_step_id!r}.",
             suggestion="See {tool:get_session} for what the current step needs.",
+        )
+
+
+def require_override_allowed(allowed: str, caller: str) -> None:
+    """Raise if an agent wants to let a step pass without its review, and only a person may."""
+    if allowed == "person" and not is_person(caller):
+        raise NotAllowed(
+            "The settings of this project (quality_gate.override) let only a person skip a review.",
+            suggestion="Call again without `quality_review_override_reason`. A person can pass the step with "
+            "`deepwork sessions pass`.",
+            recoverable=True,
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from deepwork.call import current_call
+from deepwork.errors import GateClosed
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
 from deepwork.jobs.branch import build_branch_note
@@ -18,7 +19,7 @@ from deepwork.jobs.responses import FinishedStep
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import PersonDecision, Session, SessionEvent
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager
-from deepwork.jobs.step_checks import ClosedGate
+from deepwork.jobs.step_checks import ClosedGate, describe_gate
 from deepwork.jobs.step_rounds import JudgedRound
 
 ReviewKind = Literal["reviewer", "self_review", "override", "person"]
@@ -52,6 +53,14 @@ class StepAnswers:
         answer = self.build_needs_work(session, SentBack(closed.feedback), news, taken_over)
         waiting = answer.model_copy(update={"waiting_for": closed.waiting_for})
         return SessionChange(session, waiting, SessionEvent.UPDATED)
+
+    def report_unapproved(
+        self, session: Session, closed: GateClosed, news: list[PersonDecision], taken_over: bool
+    ) -> SessionChange[FinishedStep]:
+        """Answer that a person has to approve the step first, or refused it."""
+        change = self.report_closed(session, describe_gate(closed), news, taken_over)
+        answer = change.answer.model_copy(update={"approval": closed.evidence["approval"]})
+        return replace(change, answer=answer)
 
     def report_progress(
         self,

@@ -15,7 +15,7 @@ from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
 from deepwork.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
-from deepwork.jobs.quality_gate import SentBack
+from deepwork.jobs.quality_gate import Outcome, Passed, SentBack
 from deepwork.jobs.responses import (
     Aborted,
     FinishedStep,
@@ -31,6 +31,7 @@ from deepwork.jobs.responses import (
 from deepwork.jobs.rules import (
     find_entry_index,
     require_current_step,
+    require_override_allowed,
     select_workflow,
     was_ended_by_unseen_decision,
 )
@@ -38,6 +39,7 @@ from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import PersonDecision, PinnedEntry, Session, SessionEvent, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
 from deepwork.jobs.step_answers import StepAnswers, add_verdicts
+from deepwork.jobs.step_approvals import StepApprovals
 from deepwork.jobs.step_checks import StepChecks
 from deepwork.jobs.step_gate import StepGate, Submitted
 from deepwork.jobs.step_outputs import complete_steps, find_problems, split_outputs
@@ -62,6 +64,8 @@ class JobSettings:
     git_branch: str = "switch"
     max_quality_attempts: int = 3
     is_read_only: bool = False
+    override: str = "agent"
+    """Who may let a step pass without its review: an `agent`, or only a `person`."""
 
 
 class WorkflowTools:
@@ -85,6 +89,7 @@ class WorkflowTools:
         self._find_reason_to_stay = find_reason_to_stay
         self._settings, self._catalog, self._state = settings, catalog, state
         self._git, self._checks = git, checks
+        self._approvals = StepApprovals(settings.root, git, database)
         self._gate = StepGate(step_review, state, settings.max_quality_attempts)
         self._answers = StepAnswers(catalog, state, git)
         self._last_infos: tuple[list[Job], list[JobInfo]] | None = None
@@ -115,7 +120,7 @@ class WorkflowTools:
             job = self._catalog.get(job_name)
             workflow = select_workflow(job, workflow_name)
             session = self._create_session(id, job_name, workflow, goal, instance_id)
-            session = self._checks.pin(session, job)
+            session = self._approvals.pin(self._checks.pin(session, job), job)
             begin = build_active_step(job, session)
             branch = self._prepare_branch(session)
             if branch:
@@ -156,6 +161,8 @@ class WorkflowTools:
             if answer := self._answer_with_decision(session, step_id, news, taken_over):
                 return answer
             require_current_step(session, step_id)
+            if quality_review_override_reason:
+                require_override_allowed(self._settings.override, _get_caller())
             job = self._catalog.get(session.job_name)
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
             session = state.submit_outputs(state.mark_decisions_seen(session), outputs, notes)
@@ -163,9 +170,16 @@ class WorkflowTools:
             if proven.closed:
                 return self._answers.report_closed(proven.session, proven.closed, news, taken_over)
             submitted = Submitted(step_outputs, notes, quality_review_override_reason, review_results or [])
-            session, outcome = self._gate.review(proven.session, submitted)
+            session = proven.session
+            outcome: Outcome = Passed(how="person")
+            # What passed its reviews and waits for a person is not reviewed again.
+            if not self._approvals.was_reviewed(session, step_outputs):
+                session, outcome = self._gate.review(session, submitted)
             if isinstance(outcome, SentBack):
                 return self._send_back(session, outcome, news, taken_over)
+            if closed := self._approvals.pass_or_ask(session, step_outputs):
+                waiting = self._approvals.mark_reviewed(session, step_outputs)
+                return self._answers.report_unapproved(waiting, closed, news, taken_over)
             session = complete_steps(session, step_outputs, notes, format_now())
             moved = state.advance(session, format_now())
             passed = self._answers.report_progress(

@@ -19,6 +19,7 @@ from deepwork.jobs.gate_actions import GateActions
 from deepwork.jobs.quality_gate import QualityGate
 from deepwork.jobs.sessions.files import SessionFiles
 from deepwork.jobs.sessions.state_manager import StateManager
+from deepwork.jobs.step_approvals import StepApprovals
 from deepwork.jobs.step_checks import StepChecks
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.jobs.tools import JobSettings, WorkflowTools
@@ -68,6 +69,7 @@ class JobsAssembly:
                 self.settings.git_branch,
                 self.settings.quality_gate_max_attempts,
                 self.settings.read_only,
+                self.settings.quality_gate_override,
             ),
             self.catalog,
             self.sessions,
@@ -88,7 +90,9 @@ class JobsAssembly:
     def gate_actions(self) -> GateActions:
         """What only people can do."""
         limit = self.settings.quality_gate_max_attempts
-        return GateActions(self.settings.project_root, self.catalog, self.sessions, limit, self.database)
+        root = self.settings.project_root
+        approvals = StepApprovals(root, Git(root, environment=build_child_environment()), self.database)
+        return GateActions(root, self.catalog, self.sessions, limit, self.database, approvals)
 
     @property
     def _tmp(self) -> Path:

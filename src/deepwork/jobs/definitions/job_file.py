@@ -11,7 +11,15 @@ from pydantic import ConfigDict, Field
 from deepwork.files.definition_models import DefinitionModel, OneOf, Text, validate_data
 from deepwork.files.problems import DefinitionProblem, Where
 from deepwork.jobs.definitions import models
-from deepwork.jobs.definitions.models import IDENTIFIER, MAX_IDENTIFIER, HookAction, Job, JobWorkflow, Step
+from deepwork.jobs.definitions.models import (
+    IDENTIFIER,
+    MAX_IDENTIFIER,
+    HookAction,
+    Job,
+    JobWorkflow,
+    Step,
+    StepApproval,
+)
 from deepwork.reviews.round_keys import RoundsDefinition
 
 _Identifier = Annotated[
@@ -118,6 +126,20 @@ class HooksDefinition(DefinitionModel):
     before_prompt: list[_Action] = Field(default=[])
 
 
+class StepApprovalDefinition(DefinitionModel):
+    """Write a mapping with of and expires, or {} for all outputs."""
+
+    of: list[Text] = Field([], description="Names of outputs, else paths; all outputs if it is left out.")
+    expires: str | None = Field(
+        None,
+        pattern=r"^[1-9][0-9]{0,5}[smhd]$",
+        description="How long the approval is good for, from the decision: such as 30m, 24h or 7d.",
+    )
+
+    def to_model(self) -> StepApproval:
+        return StepApproval.parse(tuple(dict.fromkeys(self.of)), self.expires)
+
+
 class StepDefinition(DefinitionModel):
     """Write a mapping with id, name, description, instructions_file, outputs and reviews."""
 
@@ -137,6 +159,9 @@ class StepDefinition(DefinitionModel):
     )
     checks: list[_Name] = Field(
         [], description="Names of checks in .deepwork/checks.yml that must pass before the step is done."
+    )
+    approval: StepApprovalDefinition | None = Field(
+        None, description="What a person must approve before the step is done."
     )
     dependencies: list[str] = Field([], description="Ids of the steps that must come before.")
     agent: Text = Field("", description="The kind of agent that should do the step.")
@@ -160,6 +185,7 @@ class StepDefinition(DefinitionModel):
             hidden=self.hidden,
             hooks=self._convert_hooks(),
             checks=tuple(dict.fromkeys(self.checks)),
+            approval=self.approval.to_model() if self.approval else None,
         )
 
     def _convert_hooks(self) -> dict[str, tuple[HookAction, ...]]:

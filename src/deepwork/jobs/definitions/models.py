@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from deepwork.names import CaseInsensitiveEnum
 from deepwork.reviews.rounds import ReviewPolicy
@@ -79,6 +80,27 @@ class HookAction:
 
 
 @dataclass(frozen=True)
+class StepApproval:
+    """What of a step a person must approve before it counts as done, and how long that is good for."""
+
+    of: tuple[str, ...] = ()
+    """Names of outputs, else paths; empty: all outputs."""
+    expires_ms: int | None = None
+
+    @classmethod
+    def parse(cls, of: tuple[str, ...], expires: str | None) -> StepApproval:
+        """Parse what job.yml says; a duration that is malformed does not limit it."""
+        known = expires is not None and expires[-1:] in _UNIT_MS and expires[:-1].isdigit()
+        return cls(of, int(expires[:-1]) * _UNIT_MS[expires[-1]] if known and expires else None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"of": list(self.of), "expires_ms": self.expires_ms}
+
+
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True)
 class Step:
     """One unit of work for an agent."""
 
@@ -96,6 +118,7 @@ class Step:
     hooks: Mapping[str, tuple[HookAction, ...]]
     checks: tuple[str, ...] = ()
     """Names of checks in .deepwork/checks.yml that must pass before the step counts as done."""
+    approval: StepApproval | None = None
 
     @property
     def user_inputs(self) -> tuple[UserInput, ...]:

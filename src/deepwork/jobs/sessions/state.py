@@ -166,6 +166,8 @@ class Session:
     base_branch: str | None = None
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By step, the checks that it must pass, as job.yml named them at that commit."""
+    approvals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By step, what a person must approve (`of`) and how long that is good for (`expires_ms`)."""
     last_answers: Mapping[str, LastAnswer] = field(default_factory=dict)
     """By tool, so that a late retry still gets its own answer."""
     generation: int = 0

@@ -327,6 +327,8 @@ def session_to_dict(session: Session) -> dict[str, Any]:
     data = {key: value for key, value in vars(session).items() if key not in _FILE_ONLY_FIELDS}
     if not session.checks:
         del data["checks"], data["base_commit"]
+    if not session.approvals:
+        del data["approvals"]
     return data | {
         "entries": [{**vars(entry), "steps": list(entry.steps)} for entry in session.entries],
         "step_progress": {id: _to_progress_dict(each) for id, each in session.step_progress.items()},

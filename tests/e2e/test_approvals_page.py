@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from application import call_tool
 from approvals.person import PASSPHRASE, Person, enroll_passphrase
 from deepwork.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.approvals.service import ask
@@ -20,7 +21,7 @@ from e2e.make import open_app
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession
 
-SHOWN = {"name": "Publish the report", "files": [{"path": "report.md", "text": "# Report\n\nAll is well.\n"}]}
+SHOWN = {"name": "Publish the report", "files": [{"path": "report.md", "text": "# Report\n\nAll is well.\u202e\n"}]}
 AUTHENTICATOR = {
     "protocol": "ctap2",
     "transport": "internal",
@@ -67,7 +68,8 @@ def visitor(browser: Browser, dashboard: Dashboard) -> Iterator[Visitor]:
 
 
 def ask_for(app: Application, subject: str, shown: dict[str, Any]) -> str:
-    request = ApprovalRequest(ApprovalKind.STEP, subject, None, shown)
+    plan = call_tool(app, "workflow_create", name="Report", source_type="prompt", source_content="Write it.")
+    request = ApprovalRequest(ApprovalKind.STEP, subject, plan["id"], shown)
     return ask(app.database, request).id
 
 
@@ -96,7 +98,7 @@ def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Applica
 
     # With the token alone the page says what that is worth.
     page.wait_for_selector("text=every program that runs as you can read it")
-    page.wait_for_selector("pre:has-text('All is well.')")
+    page.wait_for_selector("pre:has-text('All is well.⟨U+202E⟩')")
     page.get_by_label("Comment").fill("Good.")
     page.get_by_role("button", name="Approve").click()
     page.wait_for_selector("text=human:owner with a token")
@@ -111,6 +113,9 @@ def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Applica
     )
     visitor.open(f"/approvals/{second}")
     page.wait_for_selector("text=Changed since it was approved")
+    page.wait_for_selector("pre:has-text('-All is well.')")
+    page.get_by_role("link", name="Show all that is to be approved").click()
+    page.wait_for_selector("pre:has-text('# Report')")
     page.get_by_label("Passphrase").fill("a wrong passphrase")
     page.get_by_role("button", name="Approve").click()
     page.wait_for_selector("text=That is not the passphrase")

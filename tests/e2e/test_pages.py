@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def list_paths(made: MadeProject) -> list[str]:
     run, part = f"/runs/{made.track}", made.tasks["part"]
     return [
-        "/", "/runs", "/runs?q=nothing-of-the-kind", "/blockers", "/decisions", "/agents", f"/agents?agent={made.agent}",
+        "/", "/runs", "/runs?q=nothing-of-the-kind", "/approvals", "/blockers", "/decisions", "/agents", f"/agents?agent={made.agent}",
         "/jobs", "/plans", "/health", run, f"{run}?tab=graph", f"{run}?tab=tasks", f"{run}?tab=files",
         f"{run}?tab=files&file=src/ledger/balance.py", f"{run}?tab=decisions", f"{run}?tab=issues", f"{run}?tab=log",
         f"{run}?tab=timeline&task={part}", f"/tasks/{part}", f"/tasks/{part}?diff=split", f"/runs/{made.done}",

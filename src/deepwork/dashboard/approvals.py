@@ -19,15 +19,21 @@ class ApprovalQuery(NoParameters):
     limit: int = Field(default=50, ge=1, le=500)
 
 
+class ApprovalViewQuery(NoParameters):
+    """How much of an approval to show."""
+
+    whole: bool = Field(default=False, description="All of it, even if only a part differs from before")
+
+
 def read_approvals(context: ReadContext, query: ApprovalQuery) -> Approvals:
     """Read a list of approvals."""
     statuses = None if query.all else [query.status]
     return list_approvals(context.tx, statuses=statuses, workflow_id=query.workflow_id, limit=query.limit)
 
 
-def read_approval(context: ReadContext, _: NoParameters) -> ApprovalView:
+def read_approval(context: ReadContext, query: ApprovalViewQuery) -> ApprovalView:
     """Read an approval with what is to be approved."""
-    return show_approval(context.tx, context.id)
+    return show_approval(context.tx, context.id, whole=query.whole)
 
 
 ENDPOINTS = (
@@ -41,7 +47,7 @@ ENDPOINTS = (
     Endpoint(
         "/api/v1/approvals/{id}",
         "An approval: what is to be approved, or what differs from what was approved before.",
-        NoParameters,
+        ApprovalViewQuery,
         ApprovalView,
         read_approval,
     ),

@@ -4,10 +4,11 @@ import { useRef, useState } from "preact/hooks";
 import { me } from "../data/live";
 import { canUsePasskeys, createPasskey, type PersonProof } from "../data/passkeys";
 import { useResource } from "../data/resource";
-import { query, runAddress } from "../router";
+import { query, runAddress, withQuery } from "../router";
 import { Ago, Empty, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
 import { findObstacle, prove, ProofField, useProvenCall } from "../ui/prove";
 import { State } from "../ui/state";
+import { reveal } from "../view/reveal";
 import { GrowingList } from "./run-notes";
 import { Choice } from "./runs";
 
@@ -99,7 +100,8 @@ function ApprovalCard({ approval }: { approval: Approval }) {
 }
 
 export function ApprovalPage({ id }: { id: string }) {
-  const found = useResource<ApprovalView>(`/approvals/${encodeURIComponent(id)}`, isOfApproval);
+  const whole = query.value.has("whole");
+  const found = useResource<ApprovalView>(`/approvals/${encodeURIComponent(id)}${whole ? "?whole=true" : ""}`, isOfApproval);
   return (
     <div class="page">
       <Loaded of={found}>
@@ -116,6 +118,11 @@ export function ApprovalPage({ id }: { id: string }) {
                 </p>
                 <ul class="cards" aria-label="Changes">{data.differences.map((each) => <DifferenceCard difference={each} />)}</ul>
               </Section>
+            )}
+            {!data.shown && (
+              <div class="actions">
+                <a class="button" href={withQuery({ whole: 1 })}>Show all that is to be approved</a>
+              </div>
             )}
             {data.shown && (
               <Section title={data.differences ? "All that is to be approved" : "What is to be approved"}>
@@ -147,9 +154,9 @@ function Facts({ approval }: { approval: Approval }) {
 function DifferenceCard({ difference }: { difference: Difference }) {
   return (
     <li class="card">
-      <h3><code>{difference.path}</code></h3>
+      <h3><code>{reveal(difference.path)}</code></h3>
       {difference.diff ? (
-        <pre class="shown" tabIndex={0}>{difference.diff.join("\n")}</pre>
+        <pre class="shown" tabIndex={0}>{reveal(difference.diff.join("\n"))}</pre>
       ) : (
         <Fields>
           {"before" in difference && <Field name="Before"><Shown value={difference.before} /></Field>}
@@ -162,7 +169,7 @@ function DifferenceCard({ difference }: { difference: Difference }) {
 
 /** Any value that is to be approved, whole and as text: nothing in it is hidden, cut or rendered. */
 function Shown({ value }: { value: unknown }) {
-  if (typeof value === "string") return value.includes("\n") || value.length > 200 ? <pre class="shown" tabIndex={0}>{value}</pre> : <span>{value}</span>;
+  if (typeof value === "string") return value.includes("\n") || value.length > 200 ? <pre class="shown" tabIndex={0}>{reveal(value)}</pre> : <span>{reveal(value)}</span>;
   if (value === null || typeof value !== "object") return <code>{JSON.stringify(value)}</code>;
   if (Array.isArray(value)) {
     if (!value.length) return <span class="faint">none</span>;
@@ -172,7 +179,7 @@ function Shown({ value }: { value: unknown }) {
     <dl class="shown-fields">
       {Object.entries(value).map(([name, each]) => (
         <div>
-          <dt>{humanize(name)}</dt>
+          <dt>{reveal(humanize(name))}</dt>
           <dd><Shown value={each} /></dd>
         </div>
       ))}

@@ -244,7 +244,7 @@ class PlanTools:
         "work",
         destructive=True,
         prepared_by="_check_tasks",
-        unlisted=("checks", "approval", "budget", "changes"),
+        unlisted=("estimated_complexity", "checks", "approval", "budget", "changes"),
     )
     def workflow_replan(
         self, workflow_id: Id, reason: Text, tasks: list[PlannedTask], summary: str | None = None

@@ -41,11 +41,11 @@ class StartWorkflow:
         instance_id: Annotated[str | None, Field(description="Job: for the branch name")] = None,
         name: Annotated[Name | None, Field(description="Track: short name")] = None,
         objective: Annotated[Text | None, Field(description="Track: measurable goal")] = None,
-        profile: Annotated[Profile | None, Field(description="Track")] = None,
+        profile: Profile | None = None,
         total_phases: Annotated[int | None, Field(ge=1, le=1000, description="Track: expected")] = None,
         scope: Annotated[str | None, Field(description="Track: included, excluded")] = None,
         constraints: Annotated[str | None, Field(description="Track: technical limits")] = None,
-        checks: Annotated[list[Name] | None, Field(description="Track")] = None,
+        checks: list[Name] | None = None,
     ) -> Started | InTransaction[WorkflowStarted]:
         """Job: run it (goal, job_name, workflow_name). Track: record work as it happens (name, objective)."""
         job = {"goal": goal, "job_name": job_name, "workflow_name": workflow_name, "instance_id": instance_id}

@@ -53,7 +53,7 @@ class TemplateTools:
         self._plans = plans
         self._catalog = catalog
 
-    @tool("work", unlisted=("checks", "approval", "budget", "changes"))
+    @tool("work", unlisted=("estimated_complexity", "checks", "approval", "budget", "changes"))
     def template_create(
         self,
         name: Name,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rs_bpe.bpe import openai
 
 from application import Clock
 from checks.make import run_git, shell
@@ -398,3 +400,64 @@ def test_an_old_plan_in_the_history_names_its_checks(gated: GatedProject):
     ]
 
     assert change["old_tasks"][0]["checks"] == ["tests"]
+
+
+# What agents read
+
+
+def count_tokens(answer: Any) -> int:
+    """Count what an answer costs, with the tokenizer of two families of models that counts more."""
+    text = json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
+    return max(encoding.count(text) for encoding in (openai.o200k_base(), openai.cl100k_base()))
+
+
+def test_answers_show_what_is_required_and_the_proofs(gated: GatedProject):
+    id, tasks = plan(
+        gated, {"name": "fix", "checks": ["tests"]}, {"name": "b"}, checks=["tests"], approval="after"
+    )
+    free, others = plan(gated)
+
+    shown = gated.call("workflow_get", id=id)
+    context = gated.call("task_load_context", task_id=tasks["b"])["current_task"]
+    task = gated.call("task_get", id=tasks["fix"])
+
+    assert shown["requires"] == {"checks": ["tests"], "approval": ["after"]}
+    assert shown["base_commit"] == gated.base
+    assert context["requires"] == {"checks": ["tests"], "approval": ["after"]}
+    assert task["requires"] == {"checks": ["tests"]}
+    assert not {"requires", "base_commit"} & gated.call("workflow_get", id=free).keys()
+    assert "requires" not in gated.call("task_load_context", task_id=others["fix"])["current_task"]
+    assert "requires" not in gated.call("task_get", id=others["fix"])
+
+
+def test_a_completed_task_names_its_proofs(gated: GatedProject):
+    _, tasks = plan(gated, {"name": "fix", "checks": ["tests"]})
+    gated.fix()
+    complete(gated, tasks["fix"])
+
+    proofs = gated.call("task_get", id=tasks["fix"])["proofs"]
+
+    with gated.app.database.reading() as tx:
+        assert [proofs["tests"]] == [
+            proof.id for proof in ProofStore(tx).list_used_by(Subject("task", tasks["fix"]))
+        ]
+
+
+def test_a_green_check_costs_an_agent_at_most_40_tokens(gated: GatedProject):
+    _, tasks = plan(gated, {"name": "a"}, {"name": "b", "checks": ["tests"]}, {"name": "c"})
+    gated.fix()
+
+    without, with_check = complete(gated, tasks["a"]), complete(gated, tasks["b"])
+
+    assert count_tokens(with_check) - count_tokens(without) <= 40
+
+
+@pytest.mark.parametrize("line", ["é漢字🙂 0x9f", "a9 Zq-", "Traceback (most recent call last):"])
+def test_a_red_check_costs_an_agent_at_most_600_tokens(gated: GatedProject, line: str):
+    gated.write("long.txt", "".join(f"{number} {line} {number:x}\n" for number in range(500)))
+    gated.define_check(shell("cat long.txt; exit 1"))
+    _, tasks = plan(gated, checks=["tests"])
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert count_tokens(error) <= 600

@@ -105,6 +105,8 @@ class ActiveStep(JobAnswer):
     concurrent_steps: list[ConcurrentStep] | None = None
     decisions: Added[list[DecisionInfo]] = None
     """What people decided about this step."""
+    step_checks: Added[list[str]] = None
+    """The checks that must pass before it is done."""
 
 
 class Started(JobAnswer):

@@ -72,7 +72,7 @@ class StepChecks:
 
         Costs an attempt only if a check is red; raises after the last one, as a review does.
         """
-        names = list_names(session)
+        names = session.list_current_checks()
         if not names:
             return ProvenStep(session)
         try:
@@ -137,12 +137,6 @@ class StepChecks:
             return None if content is None else {}
         data = load_yaml(content.decode("utf-8-sig", errors="replace"), source=path).data
         return data if isinstance(data, dict) else {}
-
-
-def list_names(session: Session) -> tuple[str, ...]:
-    """Return the checks of the current steps, without duplicates."""
-    named = [name for step in session.current_entry.steps for name in session.checks.get(step, ())]
-    return tuple(dict.fromkeys(named))
 
 
 def describe_gate(closed: GateClosed) -> ClosedGate:

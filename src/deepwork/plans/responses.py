@@ -19,6 +19,7 @@ from deepwork.plans.models import (
     TaskStatus,
     Workflow,
 )
+from deepwork.plans.requirements import requirements_to_dict
 from deepwork.text_budget.lines import truncate_to_line
 
 RefusalReason = Literal[
@@ -173,6 +174,10 @@ class PlanTaskView(Answer):
     max_attempts: int | None = None
     waits_for_person: bool | None = None
     waits_for: str | None = None
+    requires: dict[str, Any] | None = None
+    """Its own checks, approvals and budget, beside those of its plan."""
+    proofs: dict[str, str] | None = None
+    """By check, the proof with which it was completed; only if it has checks of its own."""
     """`approval` while its work is done and a person has not decided about it."""
 
     @classmethod
@@ -184,6 +189,7 @@ class PlanTaskView(Answer):
             failures=task.failures or None,
             max_attempts=task.max_attempts if task.failures else None,
             waits_for_person=task.waits_for_person or None,
+            requires=requirements_to_dict(task.requirements) or None if task.requirements else None,
             **{name: getattr(task, name) for name in _COPIED_TASK_FIELDS},
             **(relations.to_fields(task) if relations else {"assigned_agent_id": task.claimed_by}),
             **more,
@@ -245,10 +251,19 @@ class PlanView(Answer):
     tasks: list[TaskLine | PlanTaskView] | None = None
     tasks_total: int | None = None
     history: list[HistoryEntry] | None = None
+    requires: dict[str, Any] | None = None
+    """The checks, approvals and budget of all its tasks."""
+    base_commit: str | None = None
+    """Where its checks are defined; only if something is required."""
 
     @classmethod
     def from_workflow(cls, workflow: Workflow, **more: Any) -> Self:
         same = {name: getattr(workflow, name) for name in _COPIED_WORKFLOW_FIELDS}
+        if workflow.requirements:
+            same |= {
+                "requires": requirements_to_dict(workflow.requirements),
+                "base_commit": workflow.base_commit,
+            }
         return cls(plan=_copy_mapping(workflow.initial_plan), **same, **more)
 
 

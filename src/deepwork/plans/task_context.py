@@ -9,6 +9,12 @@ from typing import Any
 from deepwork.notices.models import Notice
 from deepwork.notices.responses import NoticeView
 from deepwork.plans.models import Checkpoint, RelatedTask, Task, TaskStatus, Workflow
+from deepwork.plans.requirements import (
+    ApprovalTime,
+    list_required_approvals,
+    list_required_checks,
+    requirements_to_dict,
+)
 from deepwork.text_budget.json_shortening import count_json_tokens
 from deepwork.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
 from deepwork.text_budget.token_budget import (
@@ -221,11 +227,26 @@ def _build_skeleton(source: ContextSource, options: ContextOptions) -> dict[str,
             "sequence": task.sequence,
             **({"blocked": True} if source.blocked else {}),
             **({"attempts": task.attempts} if task.error else {}),
+            **_describe_requirements(workflow, task),
         },
         "prior_tasks": [],
         **({"notices": list(map(_build_notice, source.notices))} if source.notices else {}),
         "token_estimate": 0,
     }
+
+
+def _describe_requirements(workflow: Workflow, task: Task) -> dict[str, Any]:
+    """Describe what the task must pass, by its own requirements and by its plan's; nothing if it need not."""
+    plan, own = workflow.requirements, task.requirements
+    if plan is None and own is None:
+        return {}
+    checks, approvals = list_required_checks(plan, own), list_required_approvals(plan, own)
+    requires = requirements_to_dict(own) | {
+        "checks": list(checks),
+        "approval": [time.value for time in ApprovalTime if time in approvals],
+    }
+    shown = {name: value for name, value in requires.items() if value}
+    return {"requires": shown} if shown else {}
 
 
 def _build_notice(notice: Notice) -> dict[str, Any]:

@@ -158,6 +158,14 @@ def list_names(workflow: Workflow, task: Task) -> tuple[str, ...]:
     return list_required_checks(workflow.requirements, task.requirements)
 
 
+def list_used_proofs(tx: Transaction, task: Task) -> dict[str, str]:
+    """Return, by check, the id of the proof with which the task was completed."""
+    from deepwork.checks.models import Subject  # noqa: PLC0415
+    from deepwork.checks.store import ProofStore  # noqa: PLC0415
+
+    return {proof.check_name: proof.id for proof in ProofStore(tx).list_used_by(Subject(TASK, task.id))}
+
+
 def list_named_checks(plan: PlanRequirements | None, outlines: Iterable[Outline]) -> tuple[str, ...]:
     """Return every check that a plan names, for itself or for one of its tasks."""
     own = [name for outline in outlines if outline.requirements for name in outline.requirements.checks]

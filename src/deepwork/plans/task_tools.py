@@ -49,7 +49,7 @@ from deepwork.plans.task_context import (
 )
 from deepwork.plans.task_endings import build_status_answer
 from deepwork.plans.task_presets import TASK_PRESETS
-from deepwork.plans.task_proofs import TaskProofs, TaskProver
+from deepwork.plans.task_proofs import TaskProofs, TaskProver, list_used_proofs
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.plans.usage_reports import record_checkpoint_usage, record_result_usage
 from deepwork.plans.work_gate import DescribedWork, Report, WorkGate
@@ -111,6 +111,8 @@ class TaskTools:
                 newest = CheckpointStore(tx).list_newest(id, checkpoint_limit or 1000)
                 views = [CheckpointView.from_checkpoint(checkpoint) for checkpoint in newest]
                 more = {"checkpoints": views, "checkpoints_total": task.checkpoints}
+            if task.requirements and task.status is TaskStatus.COMPLETED:
+                more["proofs"] = list_used_proofs(tx, task) or None
             return PlanTaskView.from_task(task, load_task_relations(tx, [task]), **more)
 
     @tool("work", acts_as="agent_id")

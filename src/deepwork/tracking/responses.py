@@ -212,6 +212,8 @@ class TrackedWorkflowView(Answer):
     created_at: str
     updated_at: str
     completed_at: str | None = None
+    checks: list[str] | None = None
+    """What each of its tasks must pass to be a success."""
 
     @classmethod
     def from_workflow(cls, workflow: TrackedWorkflow, status: TrackedWorkflowStatus | None = None) -> Self:
@@ -232,6 +234,7 @@ class TrackedWorkflowView(Answer):
             created_at=format_timestamp(workflow.created_at),
             updated_at=format_timestamp(workflow.updated_at),
             completed_at=_format_optional_time(workflow.completed_at),
+            checks=list(workflow.requirements.checks) if workflow.requirements else None,
         )
 
 

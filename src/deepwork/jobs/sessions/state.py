@@ -203,6 +203,11 @@ class Session:
         following = self.entries[self.current_entry_index + 1 :]
         return following[0] if following else None
 
+    def list_current_checks(self) -> tuple[str, ...]:
+        """Return the checks that the current steps must pass, without duplicates."""
+        named = [name for step in self.current_entry.steps for name in self.checks.get(step, ())]
+        return tuple(dict.fromkeys(named))
+
     def get_progress(self, step_id: str) -> StepProgress:
         return self.step_progress.get(step_id, StepProgress(step_id))
 

@@ -1,6 +1,6 @@
 """`make demo`: two agents exchange messages, then a job with a quality gate, reviews, a plan and tracked work.
 
-All parts share one temporary project. In a terminal its dashboard stays open at the end until Ctrl-C.
+At the end a check refuses a task that is not done. The other parts share one temporary project. In a terminal its dashboard stays open at the end until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PARTS = ("two_agents", "job", "review", "plan", "track")
+PARTS = ("two_agents", "job", "review", "plan", "track", "checks")
 LINE = "-" * 100
 DASHBOARD = [sys.executable, "-P", "-m", "deepwork", "dashboard"]
 

@@ -81,6 +81,11 @@ class Presence:
             return None
         return AgentStore(tx).find_only_agent_of(tx.caller)
 
+    def find_unnamed_id(self, tx: Transaction) -> str | None:
+        """Return the id of the agent that a call without `agent_id` acts as."""
+        actor = self.find_unnamed_actor(tx)
+        return actor.id if actor else None
+
     def is_read_by_agent(self, agent: Agent) -> bool:
         """Whether the current call reads in the agent's own name, so that its answer reaches the agent.
 

@@ -22,7 +22,7 @@ from deepwork.cli.framework.options import (
 )
 from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.cli.framework.progress import ProgressBar
-from deepwork.cli.framework.tool_commands import ToolGroup
+from deepwork.cli.framework.tool_commands import ToolGroup, name_person
 from deepwork.cli.main import print_error
 from deepwork.config import PLATFORMS
 from deepwork.environment import build_child_environment
@@ -33,6 +33,8 @@ from deepwork.reviews.catalog import RuleCatalog
 from deepwork.reviews.discovery import RuleFinder
 from deepwork.reviews.models import RuleSet
 from deepwork.reviews.planner import ReviewPlan, resolve_path
+from deepwork.reviews.round_store import RoundStore, RuleEntry
+from deepwork.reviews.round_text import format_finding
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
@@ -110,6 +112,64 @@ def mark_passed(review_ids: tuple[str, ...], as_json: bool, path: str, **place: 
     print_answer({"passed": marked}, as_json=as_json)
 
 
+@review.command("pass")
+@click.argument("review_id", metavar="REVIEW_ID")
+@place_options
+@json_option
+def pass_review(review_id: str, **options: Any) -> None:
+    """Let a review pass whatever its reviewer found."""
+    _decide("pass_review", review_id, **options)
+
+
+@review.command("send-back")
+@click.argument("review_id", metavar="REVIEW_ID")
+@place_options
+@json_option
+def send_back_review(review_id: str, **options: Any) -> None:
+    """Let the rounds of a review begin again."""
+    _decide("send_back_review", review_id, **options)
+
+
+@review.command("grant-round")
+@click.argument("review_id", metavar="REVIEW_ID")
+@place_options
+@json_option
+def grant_review_round(review_id: str, **options: Any) -> None:
+    """Allow a review one more round."""
+    _decide("grant_review_round", review_id, **options)
+
+
+@review.command("rounds")
+@place_options
+@json_option
+def list_rounds(path: str, as_json: bool, **place: Any) -> None:
+    """List the rounds of reviews with their findings, and what people decided."""
+    with open_application(path, place, reads=True) as app, app.database.reading() as tx:
+        entries = RoundStore(tx, app.reviews.planner.project).list_entries()
+    rows = [row for entry in entries for row in _list_round_rows(entry)]
+    print_answer({"rounds": rows}, as_json=as_json)
+
+
+def _decide(action: str, review_id: str, path: str, as_json: bool, **place: Any) -> None:
+    """Decide about a review in the name of the person at this shell."""
+    with open_application(path, place) as app:
+        spec = app.person_actions[action]
+        answer = invoke(app.database, spec, {"review_id": review_id}, Call(name_person(), action))
+    print_answer(answer, as_json=as_json)
+
+
+def _list_round_rows(entry: RuleEntry) -> list[dict[str, Any]]:
+    """List a row for each finding of a round, or one for a round without any, or for a decision."""
+    round = entry.round
+    verdict = entry.decision.value if entry.decision else "passed" if round and round.passed else "failed"
+    row = {"rule": entry.rule, "number": entry.number, "verdict": verdict, "by": entry.by}
+    findings = round.findings if round else ()
+    shown: list[dict[str, Any]] = [
+        {"finding": format_finding(each), "effect": each.effect.value} for each in findings
+    ]
+    return [row | each for each in shown or [{"finding": None, "effect": None}]]
+
+
 def _plan_reviews(
     app: Application, named: list[str] | None, base_ref: str | None, *, again: bool
 ) -> ReviewPlan:
@@ -169,6 +229,10 @@ def _print_reviews(plan: ReviewPlan, platform: str, *, as_json: bool) -> None:
         "message": plan.reason or None,
         "problems": list(map(str, plan.problems)),
         "missing": list(plan.missing),
+        "waiting_for_person": [
+            {"review_id": each.review.id, "rule": each.review.review.rule.name, "reason": each.reason.value}
+            for each in plan.stuck
+        ],
     }
     print_answer(answer, as_json=True)
 
@@ -176,7 +240,7 @@ def _print_reviews(plan: ReviewPlan, platform: str, *, as_json: bool) -> None:
 def _choose_exit_code(plan: ReviewPlan) -> int:
     if plan.problems:
         return _EXIT_UNKNOWN
-    return _EXIT_REVIEW_DUE if plan.reviews else 0
+    return _EXIT_REVIEW_DUE if plan.reviews or plan.stuck else 0
 
 
 def _print_rules(found: RuleSet, *, as_json: bool) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
 
+from deepwork.reviews.inputs import FindingInput
 from deepwork.tool_types import Name
 
 
@@ -17,18 +16,6 @@ class CriterionVerdict(BaseModel):
     criterion: Name
     passed: bool
     feedback: str | None = None
-
-
-class FindingInput(BaseModel):
-    """A problem that a review found."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    severity: Literal["blocker", "major", "minor"]
-    file: str | None = None
-    line: int | None = None
-    claim: str
-    failure: str | None = None
 
 
 class ReviewVerdict(BaseModel):

@@ -22,6 +22,7 @@ from deepwork.files.state import make_state_folder
 from deepwork.names import encode_letters
 from deepwork.reviews.discovery import walk_files
 from deepwork.reviews.models import Review
+from deepwork.reviews.rule_rounds import RuleRounds
 
 FOLDER = f"{TMP_FOLDER}/review_instructions"
 
@@ -62,7 +63,9 @@ class InstructionFiles:
         prepared = ((review, _compute_id(review, hashes)) for review in reviews)
         return [PreparedReview(review, id, f"{FOLDER}/{id}.md") for review, id in prepared]
 
-    def write(self, reviews: Sequence[PreparedReview], changed: Sequence[str]) -> None:
+    def write(
+        self, reviews: Sequence[PreparedReview], changed: Sequence[str], rounds: RuleRounds | None = None
+    ) -> None:
         """Write the instructions and remove old files that are no longer needed."""
         # The state folder has a .gitignore; without it git would list the instructions as changes.
         make_state_folder(self._root / STATE_FOLDER)
@@ -72,9 +75,14 @@ class InstructionFiles:
         except OSError as error:
             raise to_storage_error("write", self._folder, error) from error
         for each in reviews:
-            path, content = self._root / each.path, _render_instructions(each, changed, self._root).encode()
+            path = self._root / each.path
+            content = _render_instructions(each, changed, self._root, rounds).encode()
             if path.name not in recent or not _has_content(path, content):
                 write_atomically(path, content, is_durable=False)
+
+    def is_current(self, review_id: str, review: Review) -> bool:
+        """Whether the files are still those that the review is of."""
+        return _compute_id(review, _FileHashes(self._root)) == review_id
 
     def get_title(self, review_id: str) -> str:
         """Return the first line of the instructions; raise NotFound for an unknown review."""
@@ -177,7 +185,9 @@ def _compute_id(review: Review, hashes: _FileHashes) -> str:
     return f"rv_{encode_letters(hashlib.sha256(b''.join(parts)).digest())}"
 
 
-def _render_instructions(instructions: PreparedReview, changed: Sequence[str], root: Path) -> str:
+def _render_instructions(
+    instructions: PreparedReview, changed: Sequence[str], root: Path, rounds: RuleRounds | None
+) -> str:
     review, rule = instructions.review, instructions.review.rule
     parts = [
         f"# Review: {rule.name} — {format_path(review.scope)}",
@@ -185,11 +195,15 @@ def _render_instructions(instructions: PreparedReview, changed: Sequence[str], r
         "## Files to Review\n\nPaths are relative to the root of the project.\n\n"
         + "\n".join(f"- @{format_path(file)}" for file in review.files),
     ]
+    if rounds and (changes := rounds.render_changes(review)) is not None:
+        parts.append(f"## Changed Since the Last Round\n\n{_fence(changes)}")
     if review.unchanged:
         parts.append(_render_unchanged(review.unchanged, root))
     if rule.names_all_changed:
         parts.append("## All Changed Files\n\n" + "\n".join(f"- {format_path(file)}" for file in changed))
     parts.append(_CLOSING_TEXT.format(id=instructions.id))
+    if rounds:
+        parts.append(f"{_FINDINGS_TEXT}\n\n{rounds.render_guidelines(review)}")
     policy = f"This review was requested by the policy in {format_path(rule.defining_file)}"
     return "\n\n".join([*parts, "---", f"{policy}; review_id: {instructions.id}"]) + "\n"
 
@@ -200,6 +214,7 @@ _CLOSING_TEXT = """\
 Report each necessary change with its file and line. If nothing must change, say PASSED and make sure that
 `mark_review_passed` is called with the review_id `{id}`: this review is then skipped until its rule or its
 files change."""
+_FINDINGS_TEXT = "Otherwise `mark_review_passed` must be called with the review_id and your `findings`."
 
 
 def _render_unchanged(files: Sequence[str], root: Path) -> str:

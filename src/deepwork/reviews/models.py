@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from deepwork.files.globs import Globs
 from deepwork.files.problems import FileProblem
 from deepwork.names import CaseInsensitiveEnum
+from deepwork.reviews.rounds import ReviewPolicy
 
 RULES_FILE = ".deepreview"
 
@@ -44,6 +45,13 @@ class ReviewRule:
     """The reviewing subagent, by platform."""
     names_all_changed: bool = False
     shows_unchanged: bool = False
+    rounds: int | None = None
+    """How many rounds it may have before a person decides; None for the setting of the project."""
+    policy: ReviewPolicy = field(default_factory=ReviewPolicy)
+
+    def build_policy(self, default_rounds: int) -> ReviewPolicy:
+        """Return when its reviews end."""
+        return replace(self.policy, rounds=self.rounds or default_rounds)
 
     @property
     def folder(self) -> str:

@@ -6,11 +6,12 @@ import logging
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepwork.config import STATE_FOLDER
+from deepwork.call import LOCAL
+from deepwork.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, InvalidInput, NotARepository, StorageError
 from deepwork.files.problems import FileProblem
@@ -21,13 +22,26 @@ from deepwork.reviews import rendering, rules
 from deepwork.reviews.catalog import RuleCatalog
 from deepwork.reviews.discovery import RuleFinder, filter_rule_files, list_project_files
 from deepwork.reviews.instructions import InstructionFiles, PreparedReview, format_path
-from deepwork.reviews.models import RuleSet
+from deepwork.reviews.models import Review, RuleSet
+from deepwork.reviews.requests import RequestFiles, ReviewRequest
+from deepwork.reviews.round_store import RoundStore, Series
+from deepwork.reviews.round_trees import RoundTrees
+from deepwork.reviews.rounds import DEFAULT_ROUNDS, PersonReason
+from deepwork.reviews.rule_rounds import RuleRounds
 from deepwork.reviews.store import PassedReviews
 
 log = logging.getLogger("deepwork")
 
 _MAX_LISTED = 20
 _OWN_GITIGNORE = f"{STATE_FOLDER}/.gitignore"
+
+
+@dataclass(frozen=True)
+class StuckReview:
+    """A review that ended without passing: a person decides about it."""
+
+    review: PreparedReview
+    reason: PersonReason
 
 
 @dataclass(frozen=True)
@@ -46,10 +60,13 @@ class ReviewPlan:
     """The commit git compared with; None for an explicit list of files and before the first commit."""
     later: int = 0
     """How many reviews are due besides these; they are planned once these have passed."""
+    stuck: tuple[StuckReview, ...] = ()
+    """Reviews about which a person must decide first."""
 
     def render(self, platform: str) -> str:
         """Render the plan as text for an agent."""
         parts = [*_format_problems(self.problems), *_format_missing(self.missing)]
+        parts.extend(_format_stuck(self.stuck))
         parts.append(self.reason or rendering.render_tasks(self.reviews, platform))
         if self.later:
             parts.append(rendering.format_later_count(self.later))
@@ -71,13 +88,15 @@ class _FileSelection:
 class ReviewPlanner:
     """Finds the reviews that are due and writes their instructions."""
 
-    def __init__(self, git: Git, database: Database) -> None:
-        self._git = git
+    def __init__(self, git: Git, database: Database, max_rounds: int = DEFAULT_ROUNDS) -> None:
+        self._git, self._max_rounds = git, max_rounds
+        self._trees = RoundTrees(git.root, git.root / TMP_FOLDER)
         self._database = database
         self._catalog = RuleCatalog(git.root)
         self._finder = RuleFinder(git)
         self.root = git.root
         self.instructions = InstructionFiles(git.root)
+        self.requests = RequestFiles(git.root)
 
     def load_rules(self) -> RuleSet:
         """Load every rule of the project."""
@@ -90,6 +109,7 @@ class ReviewPlanner:
         *,
         again: bool = False,
         is_cut: bool = False,
+        asked_by: str = LOCAL,
     ) -> ReviewPlan:
         """Plan the reviews of these files, or by default of the files that git reports as changed.
 
@@ -102,14 +122,50 @@ class ReviewPlanner:
         prepared = self.instructions.prepare(reviews)
         passed = set() if again else self._find_passed(prepared)
         waiting = [each for each in prepared if each.id not in passed]
-        due = rendering.cut_reviews(waiting) if is_cut else waiting
+        left_out = len(prepared) - len(waiting)
+        rounds = self.load_rounds() if waiting else self.build_rounds({})
+        stuck = _find_stuck(waiting, rounds)
+        ids = {each.review.id for each in stuck}
+        open_ = [each for each in waiting if each.id not in ids]
+        due = rendering.cut_reviews(open_) if is_cut else open_
         if due:
-            self.instructions.write(due, selection.changed)
-        left_out, later = len(prepared) - len(waiting), len(waiting) - len(due)
-        reason = "" if due else _explain_empty_plan(found, selection, left_out)
+            self.instructions.write(due, selection.changed, rounds)
+            self.requests.write([(each.id, each.review) for each in due], asked_by)
+        reason = "" if due else _explain_empty_plan(found, selection, left_out, len(stuck))
         return ReviewPlan(
-            tuple(due), left_out, reason, found.problems, selection.missing, selection.base, later
+            tuple(due),
+            left_out,
+            reason,
+            found.problems,
+            selection.missing,
+            selection.base,
+            len(open_) - len(due),
+            tuple(stuck),
         )
+
+    def load_rounds(self) -> RuleRounds:
+        """Load the rounds of the rules of this project."""
+        try:
+            with self._database.reading() as tx:
+                return self.build_rounds(RoundStore(tx, self.project).list_series())
+        except StorageError as error:  # at worst a round is not counted
+            log.warning("Cannot look up the rounds of reviews: %s", error)
+            return self.build_rounds({})
+
+    def find_review(self, request: ReviewRequest) -> Review | None:
+        """Find what was asked to be reviewed; None if its rule is gone."""
+        rules = self._catalog.load_rules([request.rule_file]).rules
+        rule = next((each for each in rules if each.name == request.rule_name), None)
+        return Review(rule, request.files, request.unchanged) if rule and request.files else None
+
+    @property
+    def project(self) -> str:
+        """The subject of the rounds of this project."""
+        return str(self.root)
+
+    def build_rounds(self, series: Mapping[str, Series]) -> RuleRounds:
+        """Build the rounds of the rules of this project from what is stored."""
+        return RuleRounds(self._trees, series, self._max_rounds)
 
     def _select_changed(self, base_ref: str | None) -> _FileSelection:
         try:
@@ -181,7 +237,28 @@ def _exclude_own_file(files: Sequence[str]) -> Sequence[str]:
     return [file for file in files if file != _OWN_GITIGNORE]
 
 
-def _explain_empty_plan(found: RuleSet, selection: _FileSelection, passed: int) -> str:
+def _find_stuck(waiting: Sequence[PreparedReview], rounds: RuleRounds) -> list[StuckReview]:
+    found = ((each, rounds.find_person_reason(each.review)) for each in waiting if rounds.series)
+    return [StuckReview(each, reason) for each, reason in found if reason]
+
+
+def _format_stuck(stuck: Sequence[StuckReview]) -> list[str]:
+    if not stuck:
+        return []
+    lines = [
+        f"- {each.review.id}: {each.review.review.rule.name} review of "
+        f"{format_path(each.review.review.scope)} ({each.reason.value.replace('_', ' ')})"
+        for each in stuck[:_MAX_LISTED]
+    ]
+    more = [f"- and {len(stuck) - _MAX_LISTED} more"] if len(stuck) > _MAX_LISTED else []
+    heading = (
+        "These reviews wait for a person, who decides with `deepwork review pass`, `send-back` or "
+        "`grant-round`; do not review them again:"
+    )
+    return ["\n".join([heading, *lines, *more])]
+
+
+def _explain_empty_plan(found: RuleSet, selection: _FileSelection, passed: int, stuck: int) -> str:
     if not found.rules and not found.problems:
         return "No .deepreview configuration files found: there are no review rules."
     if not found.rules:
@@ -189,6 +266,8 @@ def _explain_empty_plan(found: RuleSet, selection: _FileSelection, passed: int) 
     if not selection.changed:
         base = f": nothing differs from {selection.base}" if selection.base else ""
         return f"No changed files detected{base}."
+    if stuck:
+        return "Nothing else is to be reviewed now."
     if not passed:
         return "No review rules matched the changed files."
     which = "1 review that applies has" if passed == 1 else f"{passed} reviews that apply have"

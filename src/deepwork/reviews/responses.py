@@ -32,6 +32,29 @@ class RuleView(Answer):
         )
 
 
+class FindingView(Answer):
+    severity: str
+    file: str | None = None
+    line: int | None = None
+    claim: str
+    failure: str | None = None
+    effect: str
+
+
 class ReviewPassed(Answer):
     review_id: str
-    passed_at: str
+    passed_at: str | None = None
+    """Missing if its findings keep it from passing."""
+    round: int | None = None
+    rounds: int | None = None
+    findings: list[FindingView] | None = None
+    waiting_for: str | None = None
+    """`person` if the rounds are used up, or there is no progress."""
+    reason: str | None = None
+
+
+class ReviewDecided(Answer):
+    review_id: str
+    review: str
+    decision: str
+    by: str

@@ -156,6 +156,12 @@ def compute_fingerprint(finding: Finding, anchor: str | None) -> str:
     return f"{file}\n#{words}"
 
 
+def is_same_round(before: Round, judged: Round) -> bool:
+    """Whether a round only repeats the one before: the same files and the same problems."""
+    problems = [sorted(each.fingerprint for each in round.findings) for round in (before, judged)]
+    return judged.tree is not None and judged.tree == before.tree and problems[0] == problems[1]
+
+
 def list_open_findings(rounds: Sequence[Round]) -> tuple[Finding, ...]:
     """Return the findings that the work must still answer: those of the last round that block."""
     return list_blocking(rounds[-1]) if rounds else ()

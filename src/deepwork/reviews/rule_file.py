@@ -11,6 +11,7 @@ from deepwork.files.definition_models import DefinitionModel, OneOf, Text, build
 from deepwork.files.globs import Globs
 from deepwork.files.problems import format_value
 from deepwork.reviews.models import ReviewRule, Strategy
+from deepwork.reviews.round_keys import RoundsDefinition
 
 
 def _require_matchable(pattern: str) -> str:
@@ -70,7 +71,7 @@ class ReviewContext(DefinitionModel):
     )
 
 
-class ReviewDefinition(DefinitionModel):
+class ReviewDefinition(RoundsDefinition):
     """Write how to review: a mapping with strategy and instructions."""
 
     strategy: Literal["individual", "matches_together", "all_changed_files"] = Field(
@@ -110,6 +111,8 @@ class RuleDefinition(DefinitionModel):
             agents=self.review.agent,
             names_all_changed=context.all_changed_filenames,
             shows_unchanged=context.unchanged_matching_files,
+            rounds=self.review.rounds or None,
+            policy=self.review.build_policy(),
         )
 
 

@@ -142,9 +142,11 @@ class Application:
         from deepwork.approvals.enrollment import EnrollmentActions
         from deepwork.checks.actions import ProofActions
         from deepwork.plans.budget_actions import BudgetActions
+        from deepwork.reviews.actions import ReviewActions
 
+        reviews = ReviewActions(self.reviews.planner, self.database)
         simple = [kind(self.database) for kind in (EnrollmentActions, BudgetActions, ProofActions)]
-        return index_by_name([self.jobs.gate_actions, self._approval_actions, *simple])
+        return index_by_name([self.jobs.gate_actions, self._approval_actions, reviews, *simple])
 
     @cached_property
     def _approval_actions(self) -> ApprovalActions:
@@ -208,7 +210,8 @@ class Application:
         from deepwork.reviews.tools import ReviewTools
 
         git = Git(self.settings.project_root, environment=build_child_environment())
-        return ReviewTools(ReviewPlanner(git, self.database), self.database, self.settings.platform)
+        planner = ReviewPlanner(git, self.database, self.settings.quality_gate_max_attempts)
+        return ReviewTools(planner, self.database, self.settings.platform, self.presence.find_unnamed_id)
 
     def _build_agent_tools(self) -> AgentTools:
         from deepwork.agents.tools import AgentTools

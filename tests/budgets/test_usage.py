@@ -13,7 +13,9 @@ from deepwork.budgets.models import Source, SubjectKind
 from deepwork.budgets.prices import load_price_table
 from deepwork.budgets.service import BudgetService
 from deepwork.budgets.usage import read_usage
+from deepwork.overview.spending import build_spending
 from deepwork.server.application import Application
+from tracking import make as track
 
 MALFORMED: list[Any] = [
     *(None, 5, "many", [], {}),
@@ -114,3 +116,20 @@ def test_a_repeated_report_counts_once(app: Application):
         assert (total.cost.tokens, total.cost.usd_micros) == (12, 500_000)
         assert BudgetService(tx).find_total(SubjectKind.TASK, task).cost == total.cost
     assert [event.type for event in list_events(app)].count("spending:recorded") == 2
+
+
+def test_the_metadata_of_a_tracked_task_counts_once(app: Application):
+    where = track.create_workflow_and_phase(app)
+    priced, said = track.create_task(app, where, "a"), track.create_task(app, where, "b")
+    figures = {"tokens_input": 1_000_000, "tokens_output": 1000, "model": "claude-sonnet-4-5"}
+
+    for _ in range(2):
+        track.complete_task(app, priced, metadata=figures)
+        track.complete_task(app, said, metadata={"cost_usd": 0.5, "tokens_input": 10})
+
+    with app.database.reading() as tx:
+        [line] = build_spending(tx, "plan")["spending"]
+        by_task = build_spending(tx, "task", None)["spending"]
+    assert (line["plan"], line["usd"], line["tokens"]) == (where[0], 3.515, 1_001_010)
+    assert line["sources"] == ["priced", "unverified"]
+    assert [each["task"] for each in by_task] == [priced, said]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deepwork.budgets.models import MICROS_PER_USD, MS_PER_DAY, BudgetEvent, Cost, Entry, SubjectKind, Total
+from deepwork.budgets.rules import format_usd
 from deepwork.budgets.store import SpendingStore
 from deepwork.database.transaction import Transaction
 
@@ -60,7 +61,7 @@ class BudgetService:
     def mark_reached(self, kind: SubjectKind, id: str, workflow_id: str | None, message: str) -> None:
         """Record and announce that a budget is used up; once, until it is changed."""
         if self._store.mark_reached(kind, id):
-            payload = {"subject": kind.value, "id": id, "message": message}
+            payload = {"kind": kind.value, "id": id, "message": message}
             self._tx.emit(BudgetEvent.REACHED, payload, workflow_id)
 
     def clear_reached(self, kind: SubjectKind, id: str) -> None:
@@ -100,6 +101,7 @@ def _build_payload(entry: Entry) -> dict[str, Any]:
         "tokens": usage.tokens,
         "usd": usage.usd_micros / MICROS_PER_USD,
         "source": usage.source.value,
+        "message": f"{format_usd(usage.usd_micros)} {usage.source}, {usage.tokens:,} tokens",
         "model": usage.model,
         "vendor": usage.vendor,
     }

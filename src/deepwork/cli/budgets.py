@@ -124,12 +124,19 @@ def _resolve(database: Any, given: str) -> str:
         return resolve_id(database, "task", given)
     known = resolve_id(database, "plan", given)
     if not known.startswith("wf_"):
-        raise NotFound("plan or task", given, suggestion="List plans with `deepwork plans list`.")
+        raise NotFound("workflow", given, suggestion="List plans with `deepwork plans list`.")
     return known
 
 
 def _describe(limits: dict[str, Any] | None) -> str:
-    return ", ".join(f"{limits[unit]} {unit}" for unit in _UNITS if unit in limits) if limits else "no budget"
+    if not limits:
+        return "no budget"
+    return ", ".join(f"{_format(limits[unit])} {unit}" for unit in _UNITS if unit in limits)
+
+
+def _format(amount: float) -> str:
+    """Write a number with at most six decimals, and without zeros at its end."""
+    return f"{amount:,.6f}".rstrip("0").rstrip(".")
 
 
 def _flatten(answer: dict[str, Any]) -> dict[str, Any]:
@@ -139,5 +146,7 @@ def _flatten(answer: dict[str, Any]) -> dict[str, Any]:
         words["budget"] = _describe(answer["budget"])
     words["spent"] = _describe(answer.get("spent"))
     if answer.get("sources"):
-        words["sources"] = ", ".join(f"{usd} usd {source}" for source, usd in answer["sources"].items())
+        words["sources"] = ", ".join(
+            f"{_format(usd)} usd {source}" for source, usd in answer["sources"].items()
+        )
     return words

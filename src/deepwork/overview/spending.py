@@ -11,6 +11,7 @@ from deepwork.budgets.service import BudgetService, name_day
 from deepwork.budgets.store import Grouping, SpendingStore
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
+from deepwork.overview.run_store import RunStore
 from deepwork.plans.admission import Admission
 from deepwork.plans.models import Task, Workflow
 from deepwork.plans.rules.active_time import measure_active_time
@@ -106,7 +107,7 @@ def _find_names(tx: Transaction, grouping: Grouping, rows: Sequence[Row]) -> dic
     if grouping == "task":
         return {id: task.name for id, task in TaskStore(tx).find_by_ids(ids).items()}
     if grouping == "plan":
-        return {id: plan.name for id, plan in PlanStore(tx).find_by_ids(ids).items()}
+        return {id: name for id, (_, name) in RunStore(tx).find_names(ids).items()}
     if grouping == "agent":
         from deepwork.agents.store import AgentStore  # noqa: PLC0415 - hardly ever needed
 

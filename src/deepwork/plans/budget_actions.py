@@ -103,7 +103,13 @@ def _save(tx: Transaction, subject: Subject, before: Budget | None, after: Budge
     texts = [describe_budget(each) if each else "none" for each in (before, after)]
     recorder.record_history(plan, task_id, "budget", before=texts[0], after=texts[1])
     BudgetService(tx).clear_reached(kind, subject.id)
-    payload = {"subject": kind.value, "id": subject.id, "before": _to_dict(before), "after": _to_dict(after)}
+    payload = {
+        "kind": kind.value,
+        "id": subject.id,
+        "name": subject.name,
+        "before": _to_dict(before),
+        "after": _to_dict(after),
+    }
     tx.emit(BudgetEvent.CHANGED, payload, plan)
 
 

@@ -51,6 +51,7 @@ from deepwork.tracking.responses import (
 )
 from deepwork.tracking.store import TrackStore
 from deepwork.tracking.task_proofs import TrackedTaskProver, describe_proofs
+from deepwork.tracking.usage import record_usage
 from deepwork.tracking.watch_store import WatchStore
 
 
@@ -336,6 +337,7 @@ class TrackTools:
                 self._attribution.record_end(tx, task_id, workflow.id, changes)
                 self._prover.record(tx, task_id, proofs)
                 _emit_task(tx, TrackEvent.TASK_UPDATED, after)
+                record_usage(tx, after)
                 if abandoned_for is not None:
                     notify_of_abandoned_task(tx, after, abandoned_for)
                 return build_completion_answer(tx, after)
@@ -417,7 +419,8 @@ def _build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = Fal
     store = TrackStore(tx)
     tally = store.count_tasks_by_phase([phase.id]).get(phase.id, TaskCounts())
     blockers = NoteStore(tx).count_open_blockers(phase.workflow_id, phase.id)
-    lower = [each.number for each in store.list_phases(phase.workflow_id) if _is_open_before(each, phase)]
+    others = store.list_phases(phase.workflow_id)
+    lower = [each.number for each in others if each.number < phase.number and each.completed_at is None]
     ended = phase.completed_at or tx.now
     return PhaseCompleted(
         phase_id=phase.id,
@@ -431,10 +434,6 @@ def _build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = Fal
         warnings=list(rules.list_phase_warnings(phase.status, tally, blockers, lower)),
         already_completed=already or None,
     )
-
-
-def _is_open_before(other: Phase, phase: Phase) -> bool:
-    return other.number < phase.number and other.completed_at is None
 
 
 def _emit_workflow(tx: Transaction, event: TrackEvent, workflow: TrackedWorkflow) -> None:

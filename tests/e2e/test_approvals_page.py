@@ -21,7 +21,10 @@ from e2e.make import open_app
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession
 
-SHOWN = {"name": "Publish the report", "files": [{"path": "report.md", "text": "# Report\n\nAll is well.\u202e\n"}]}
+SHOWN = {
+    "name": "Publish the report",
+    "files": [{"path": "report.md", "text": "# Report\n\nAll is well.\u202e\n"}],
+}
 AUTHENTICATOR = {
     "protocol": "ctap2",
     "transport": "internal",

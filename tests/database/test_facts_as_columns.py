@@ -116,8 +116,8 @@ def make_session(id: str, data: str) -> dict[str, Any]:
 
 
 def test_only_milestones_logged_by_a_person_count_as_reviews(place: str, upgraded: Application):
-    texts = {f"no {reason}": text for reason, text in NO_APPROVALS.items()}
-    texts["approval"] = json.dumps(APPROVAL)
+    texts = {f"tt_no {reason}": text for reason, text in NO_APPROVALS.items()}
+    texts["tt_approval"] = json.dumps(APPROVAL)
     insert(place, "tracked_tasks", *(make_tracked_task(id, '{"manual_review_needed": true}') for id in texts))
     insert(place, "milestones", *(make_milestone(id, text) | {"task_id": id} for id, text in texts.items()))
 
@@ -125,8 +125,8 @@ def test_only_milestones_logged_by_a_person_count_as_reviews(place: str, upgrade
         rows, total = AttentionStore(tx).list_reviews(0, 100)
 
     persons = "SELECT id, logged_by_person FROM milestones WHERE logged_by_person IS NOT NULL"
-    assert fetch(upgraded, persons) == [("approval", "human:Ada")]
-    assert {row["id"] for row in rows} == set(texts) - {"approval"}
+    assert fetch(upgraded, persons) == [("tt_approval", "human:Ada")]
+    assert {row["id"] for row in rows} == set(texts) - {"tt_approval"}
     assert total == len(rows)
 
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from mcp.types import ResourceTemplateReference
 
-from application import make_app
+from application import call_tool, make_app
 from deepwork.call import Call
 from deepwork.foreign_text import FRAME
 from deepwork.server.application import Application
@@ -93,7 +93,7 @@ def test_work_without_tools_to_continue_it_is_left_out(tmp_path: Path, location:
     project = Project(make_app(tmp_path, location))
     ada, task = project.start_task()
     app = project.app
-    app.build_toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+    call_tool(app, "start_workflow", name="Move", objective="All moved.")
     texts = {}
     for toolset in ("jobs", "plans", "tracking", "agents"):
         tools = {name: spec for name, spec in app.registry.items() if spec.toolset == toolset}

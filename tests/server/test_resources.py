@@ -128,9 +128,9 @@ def test_a_plan_resource_is_its_markdown_summary(app: Application):
 
 
 def test_a_tracking_resource_contains_the_answer_of_get_context(app: Application):
-    started = app.build_toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+    started = call_tool(app, "start_workflow", name="Move", objective="All moved.")
 
-    context = json.loads(read_text(app, TRACKING_CONTEXT.replace("{id}", started.workflow_id)).text)
+    context = json.loads(read_text(app, TRACKING_CONTEXT.replace("{id}", started["workflow_id"])).text)
 
     assert context["workflow_name"] == "Move"
     assert {"phase_summary", "tasks", "decisions", "milestones", "blockers"} <= context.keys()

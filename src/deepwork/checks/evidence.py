@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from deepwork.checks.models import Proof, Verdict
@@ -46,20 +45,9 @@ def describe_failure(proof: Proof, attempt: tuple[int, int] | None, seconds: int
     return f"Check {proof.check_name} failed{code}{tries}."
 
 
-def summarize_green(proofs: Sequence[Proof]) -> str:
-    """Say in one short line which checks passed."""
-    shown = ", ".join(f"{proof.check_name} {_name_verdict(proof)}" for proof in proofs[:3])
-    more = len(proofs) - 3
-    return f"checks: {shown} and {more} more" if more > 0 else f"checks: {shown}"
-
-
 def build_entry(name: str, verdict: str, output: str) -> dict[str, Any]:
     """Build one entry of an error's `checks`."""
     return {"name": name, "verdict": verdict, "output": output}
-
-
-def _name_verdict(proof: Proof) -> str:
-    return "waived" if proof.waived_by else proof.verdict.value
 
 
 def _cut_to_bytes(text: str, limit: int) -> str:

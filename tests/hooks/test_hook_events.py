@@ -373,6 +373,20 @@ def test_stopping_is_blocked_once_for_each_unfinished_item(project: Project):
     assert session in third["reason"]
 
 
+def test_an_agent_is_told_of_checks_that_have_not_passed(project: Project):
+    _, task = project.start_task()
+    project.execute("UPDATE plans SET requirements = :it", it='{"checks":["tests","lint"]}')
+    project.execute(
+        "UPDATE plan_tasks SET requirements = :it WHERE id = :id", it='{"checks":["lint"]}', id=task
+    )
+
+    stop = project.run_hook(STOP, build_event(stop_hook_active=False))["reason"]
+    start = project.run_for_context(SESSION_START, build_event(source="compact"))
+
+    assert "Its checks have not passed yet: tests, lint." in stop.replace('"', "").replace("'", "")
+    assert "Its checks have not passed yet" in start
+
+
 def test_an_agent_kept_running_by_a_hook_may_stop(file_project: Project):
     file_project.start_task()
 

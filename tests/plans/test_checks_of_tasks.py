@@ -408,7 +408,7 @@ def test_an_old_plan_in_the_history_names_its_checks(gated: GatedProject):
 def count_tokens(answer: Any) -> int:
     """Count what an answer costs, with the tokenizer of two families of models that counts more."""
     text = json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
-    return max(encoding.count(text) for encoding in (openai.o200k_base(), openai.cl100k_base()))
+    return max(int(encoding.count(text)) for encoding in (openai.o200k_base(), openai.cl100k_base()))
 
 
 def test_answers_show_what_is_required_and_the_proofs(gated: GatedProject):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_TOKENS = 2000
 """Token budget of one hook answer."""
 _MAX_BODY_LENGTH = 1000
+_MAX_CHECKS = 5
 _MAX_PATH_LENGTH = 4096
 
 
@@ -200,8 +201,17 @@ def _render_held_task(row: Row) -> str:
         f" of plan {quote_line(row['plan_name'], 100)} ({show_id(row['workflow_id'])}),"
         f" claim_epoch {row['epoch']}: continue it{_format_place(row)}{begin},"
         " record progress with checkpoint_add, finish it with task_update_status,"
-        " or give it up with task_release."
+        f" or give it up with task_release.{_format_checks(row)}"
     )
+
+
+def _format_checks(row: Row) -> str:
+    """Name the checks that a held task has not passed yet: it is not completed before."""
+    texts = [row["plan_requirements"], row["requirements"]]
+    named = [name for text in texts if text for name in json.loads(text).get("checks", ())]
+    shown = [quote_line(str(name), 60) for name in dict.fromkeys(named)]
+    more = f" and {len(shown) - _MAX_CHECKS} more" if len(shown) > _MAX_CHECKS else ""
+    return f" Its checks have not passed yet: {', '.join(shown[:_MAX_CHECKS])}{more}." if shown else ""
 
 
 def _format_place(row: Row) -> str:

@@ -42,7 +42,8 @@ class CurrentWorkStore:
         """List unfinished tasks held by these agents, their current task first."""
         sql = """
             SELECT task.id, task.name, task.status, task.workflow_id, plans.name AS plan_name,
-                   leases.who, leases.until, leases.epoch, tree.path AS workspace_path, tree.branch
+                   leases.who, leases.until, leases.epoch, tree.path AS workspace_path, tree.branch,
+                   task.requirements, plans.requirements AS plan_requirements
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
               JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
               LEFT JOIN workspaces AS tree ON tree.id = task.workspace_id AND tree.status = 'active'

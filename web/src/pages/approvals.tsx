@@ -271,7 +271,7 @@ function AddPasskey({ proof, onDone }: { proof: PersonProof; onDone: () => void 
     setOpen(false);
     onDone();
   });
-  if (!me.value.actions?.includes("enroll_passkey")) return null;
+  if (!me.value.actions?.includes("enroll_passkey") || me.value.scope !== "admin") return null;
   if (!proof.can_verify_passkeys) return <p class="faint">For passkeys install <code>deepwork[passkey]</code> where this server runs.</p>;
   if (!canUsePasskeys()) return <p class="faint">For passkeys open this page under a host name, such as <code>{location.origin.replace(location.hostname, "localhost")}</code>: browsers offer none to addresses.</p>;
   if (!isOpen) return <div class="actions"><button type="button" class="button" onClick={() => setOpen(true)}>Add a passkey</button></div>;

@@ -90,6 +90,16 @@ def connect_passkeys(visitor: Visitor) -> tuple[CDPSession, str]:
     return session, added["authenticatorId"]
 
 
+def add_passkey(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.open("/approvals")
+    page.get_by_role("button", name="Add a passkey").click()
+    page.get_by_label("Name of the passkey").fill("laptop")
+    page.get_by_label("Passphrase").fill(PASSPHRASE)
+    page.get_by_role("button", name="Create the passkey").click()
+    page.wait_for_selector("text=passkey: laptop")
+
+
 def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Application) -> None:
     page = visitor.page
     first = ask_for(app, "aaaaaaaa/draft", SHOWN)
@@ -130,12 +140,7 @@ def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Applica
 
     # A passkey is enrolled with the passphrase, and is needed from then on.
     session, authenticator = connect_passkeys(visitor)
-    visitor.open("/approvals")
-    page.get_by_role("button", name="Add a passkey").click()
-    page.get_by_label("Name of the passkey").fill("laptop")
-    page.get_by_label("Passphrase").fill(PASSPHRASE)
-    page.get_by_role("button", name="Create the passkey").click()
-    page.wait_for_selector("text=passkey: laptop")
+    add_passkey(visitor)
     third = ask_for(app, "aaaaaaaa/send", SHOWN)
     visitor.open(f"/approvals/{third}")
     page.wait_for_selector("text=Your passkey is asked for when you decide.")
@@ -151,6 +156,12 @@ def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Applica
     # What the page sends is no secret, but good for nothing else.
     with pytest.raises(Exception, match="works in a browser only"):
         Person(app).check(PASSPHRASE)
+
+    # Going back needs the passkey.
+    visitor.open("/approvals")
+    page.get_by_role("button", name="Remove all passkeys").click()
+    page.wait_for_selector("text=Decisions need a passphrase.")
+    assert Person(app).check(PASSPHRASE).method == "passphrase"
 
 
 def test_the_pages_are_accessible_and_say_where_passkeys_work(

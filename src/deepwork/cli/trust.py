@@ -159,9 +159,16 @@ def _prove_person(settings: Settings, untrusted: Iterable[str], *, passphrase_st
     from deepwork.cli.framework.proofs import build_person_call
 
     with closing(_open_application(settings)) as app:
+        proofs = PersonProofs(app.database)
+        if proofs.read_state().select(Proof.PASSKEY):
+            raise NotAllowed(
+                "Nothing was trusted: your decisions need a passkey, and commands cannot ask for one.",
+                suggestion="Remove the passkeys on the page Approvals of the dashboard, trust with your "
+                "passphrase, then add a passkey again.",
+            )
         call = build_person_call(app.database, "trust", passphrase_stdin=passphrase_stdin)
         about = build_challenge("trust", str(settings.repository_root), *untrusted)
-        return PersonProofs(app.database).check(call, about).method
+        return proofs.check(call, about).method
 
 
 def _open_application(settings: Settings) -> Application:

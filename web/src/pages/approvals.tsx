@@ -257,10 +257,33 @@ function YourProof() {
               </ul>
             )}
             <AddPasskey proof={known} onDone={proof.reload} />
+            <RemovePasskeys proof={known} onDone={proof.reload} />
           </>
         )}
       </Loaded>
     </Section>
+  );
+}
+
+/** Commands cannot ask for a passkey, so going back from one is possible here only. */
+function RemovePasskeys({ proof, onDone }: { proof: PersonProof; onDone: () => void }) {
+  const form = useRef<HTMLFormElement>(null);
+  const { isBusy, error, call } = useProvenCall(onDone);
+  const has = (method: string): boolean => proof.credentials.some((each) => each.method === method);
+  if (!has("passkey") || !me.value.actions?.includes("lower_proof") || me.value.scope !== "admin" || findObstacle(proof)) return null;
+  const method = has("passphrase") ? "passphrase" : "token";
+  const lower = (event: Event) => {
+    event.preventDefault();
+    void call(`Decisions need a ${method} now.`, "lower_proof", async () => ({ method, proof: await prove(proof, form.current!, ["lower", method]) }));
+  };
+  return (
+    <form ref={form} class="decide" onSubmit={lower}>
+      {error && <p class="form-error" role="alert">{error}</p>}
+      <div class="actions">
+        <button type="submit" class="button danger" disabled={isBusy}>Remove all passkeys</button>
+        <span class="faint">Decisions need a {method} then.</span>
+      </div>
+    </form>
   );
 }
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from application import call_tool
 from deepwork.call import Call
@@ -46,3 +49,14 @@ def set_budget(app: Application, id: str, caller: str = "human:ann", **given: An
     return invoke(
         app.database, app.person_actions["set_budget"], {"id": id, **given}, Call(caller, "set_budget")
     )
+
+
+def write_user_settings(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Write the settings of the user who runs the tests, for this test."""
+    settings = folder / "user" / "deepwork"
+    settings.mkdir(parents=True)
+    settings.chmod(0o700)
+    file = settings / "config.yml"
+    file.write_text(text)
+    file.chmod(0o600)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "user"))

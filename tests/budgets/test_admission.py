@@ -6,7 +6,12 @@ import pytest
 
 from application import Clock, call_tool, list_events
 from budgets.make import claim, create_plan, end, report
+from deepwork.budgets.models import SubjectKind
+from deepwork.budgets.service import BudgetService
+from deepwork.call import Call
+from deepwork.errors import GateClosed
 from deepwork.server.application import Application
+from deepwork.server.invocation import invoke
 from statement_counter import count_statements
 
 
@@ -235,3 +240,32 @@ def test_a_claim_costs_the_same_whatever_the_ledger_has(app: Application, agents
     assert many.count <= few.count
     assert not [sql for sql in many.statements if "FROM spending " in sql]
     assert plan
+
+
+def test_work_that_waits_for_approval_counts_as_unreviewed_and_its_clock_stands(
+    app: Application, agents: list[str], clock: Clock
+):
+    plan, first, second = create_plan(
+        app,
+        {"name": "a", "approval": "after"},
+        {"name": "b"},
+        budget={"minutes": 2, "usd": 9},
+        max_unreviewed=1,
+    )
+    claim(app, first, agents[0], start=True)
+    clock.advance(seconds=60)
+    done = {"id": first, "status": "completed", "outcome": "Done.", "outcome_detail": {"usage": {"usd": 1}}}
+    with pytest.raises(GateClosed) as closed:
+        call_tool(app, "task_update_status", agent_id=agents[0], **done)
+    clock.advance(seconds=3600)
+
+    refused = claim(app, second, agents[1])
+    approval = closed.value.evidence["approval"]["id"]
+    person = Call("human:ann", "refuse_approval")
+    invoke(app.database, app.person_actions["refuse_approval"], {"approval_id": approval}, person)
+
+    assert refused["reason"] == "review_backlog"
+    assert claim(app, second, agents[1])["success"]
+    with app.database.reading() as tx:
+        total = BudgetService(tx).find_total(SubjectKind.PLAN, plan).cost
+    assert (total.active_ms, total.usd_micros) == (60_000, 1_000_000)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from application import Clock, call_tool, list_events
-from budgets.make import claim, create_plan, end, report, set_budget
+from budgets.make import claim, create_plan, end, report, set_budget, write_user_settings
 from deepwork.errors import NotAllowed
 from deepwork.overview.needs import list_needs
 from deepwork.overview.spending import build_spending
@@ -191,13 +191,3 @@ def test_spending_is_added_up_in_several_ways(app: Application, agent: str):
     assert {line["vendor"]: line["usd"] for line in by_vendor["spending"]} == {"anthropic": 3.0, "acme": 1.0}
     assert [line["usd"] for line in by_day["spending"]] == [4.0]
     assert sum(line["tokens"] for line in by_agent["spending"]) == 1_000_010
-
-
-def write_user_settings(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    settings = folder / "user" / "deepwork"
-    settings.mkdir(parents=True)
-    settings.chmod(0o700)
-    file = settings / "config.yml"
-    file.write_text(text)
-    file.chmod(0o600)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "user"))

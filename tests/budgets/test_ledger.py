@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from application import call_tool, make_app
-from budgets.make import create_plan
+from budgets.make import create_plan, write_user_settings
 from deepwork.budgets.models import Cost, Entry, Source, SubjectKind, Usage
 from deepwork.budgets.service import BudgetService, split_by_day
 from deepwork.budgets.store import SpendingStore
@@ -94,6 +94,24 @@ def test_of_processes_that_race_for_the_last_dollar_one_is_admitted(
 
     with context.Pool(RACERS) as pool:
         claims = [(str(tmp_path), location, *pair) for pair in zip(ids, agents, strict=True)]
+        reasons = Counter(pool.starmap(claim_in_process, claims))
+
+    assert reasons == {"granted": 1, "budget": RACERS - 1}
+
+
+def test_of_plans_that_race_for_the_last_dollar_of_the_day_one_gets_it(
+    tmp_path: Path, app: Application, location: str, monkeypatch: pytest.MonkeyPatch
+):
+    write_user_settings(tmp_path, monkeypatch, "budget: {day: {usd: 1}}")
+    tasks = [create_plan(app, {"name": "a", "budget": {"usd": 1}})[1] for _ in range(RACERS)]
+    agents = [
+        call_tool(app, "agent_register", name=f"a{number}", runtime="custom")["id"]
+        for number in range(RACERS)
+    ]
+    context = multiprocessing.get_context("spawn")
+
+    with context.Pool(RACERS) as pool:
+        claims = [(str(tmp_path), location, *pair) for pair in zip(tasks, agents, strict=True)]
         reasons = Counter(pool.starmap(claim_in_process, claims))
 
     assert reasons == {"granted": 1, "budget": RACERS - 1}

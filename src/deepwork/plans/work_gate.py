@@ -21,6 +21,7 @@ from deepwork.plans.requirements import ApprovalTime
 from deepwork.plans.rules.transitions import require_open
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.plans.usage_reports import record_result_usage
 from deepwork.records import copy_with
 from deepwork.tool_declarations import NotPrepared
 
@@ -121,7 +122,9 @@ def _hold(tx: Transaction, claims: ClaimService, work: LockedTask, report: Repor
     if waiting == task:
         return
     recorder = PlanRecorder(tx, work.actor.id if work.actor else None)
-    recorder.save_task(task, waiting, "its work waits for the approval of a person")
+    recorder.save_task(task, waiting, "its work waits for the approval of a person", workflow=work.workflow)
+    # Counted now: a refusal clears the report. The same report counts once, also when the task is completed.
+    record_result_usage(tx, work.workflow, waiting, work.actor.id if work.actor else None)
     recorder.update_workflow_status(work.workflow, any_started=True, may_be_done=False)
 
 

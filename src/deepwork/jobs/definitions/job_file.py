@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from deepwork.budgets.models import Budget
 from deepwork.files.definition_models import DefinitionModel, OneOf, Text, validate_data
 from deepwork.files.problems import DefinitionProblem, Where
 from deepwork.jobs.definitions import models
@@ -140,6 +141,18 @@ class StepApprovalDefinition(DefinitionModel):
         return StepApproval.parse(tuple(dict.fromkeys(self.of)), self.expires)
 
 
+class BudgetDefinition(DefinitionModel):
+    """Write a mapping with at least one of usd, tokens and minutes."""
+
+    usd: float | None = Field(None, gt=0)
+    tokens: int | None = Field(None, gt=0)
+    minutes: float | None = Field(None, gt=0)
+
+    def to_model(self) -> Budget | None:
+        given = Budget(self.usd, self.tokens, self.minutes)
+        return given if given.units else None
+
+
 class StepDefinition(DefinitionModel):
     """Write a mapping with id, name, description, instructions_file, outputs and reviews."""
 
@@ -163,6 +176,7 @@ class StepDefinition(DefinitionModel):
     approval: StepApprovalDefinition | None = Field(
         None, description="What a person must approve before the step is done."
     )
+    budget: BudgetDefinition | None = Field(None, description="What a runner may spend on the step.")
     dependencies: list[str] = Field([], description="Ids of the steps that must come before.")
     agent: Text = Field("", description="The kind of agent that should do the step.")
     exposed: bool = False
@@ -186,6 +200,7 @@ class StepDefinition(DefinitionModel):
             hooks=self._convert_hooks(),
             checks=tuple(dict.fromkeys(self.checks)),
             approval=self.approval.to_model() if self.approval else None,
+            budget=self.budget.to_model() if self.budget else None,
         )
 
     def _convert_hooks(self) -> dict[str, tuple[HookAction, ...]]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from deepwork.budgets.models import Budget
 from deepwork.names import CaseInsensitiveEnum
 from deepwork.reviews.rounds import ReviewPolicy
 
@@ -119,6 +120,8 @@ class Step:
     checks: tuple[str, ...] = ()
     """Names of checks in .deepwork/checks.yml that must pass before the step counts as done."""
     approval: StepApproval | None = None
+    budget: Budget | None = None
+    """What a runner may spend on the step."""
 
     @property
     def user_inputs(self) -> tuple[UserInput, ...]:

@@ -76,6 +76,15 @@ def test_an_approved_plan_is_handed_out_task_by_task(world: World) -> None:
     assert plan.claim("b", agent)["success"]
 
 
+def test_only_a_person_skips_a_task_of_a_plan_that_was_approved(world: World) -> None:
+    plan = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True)
+
+    with expect_error(Code.UNAUTHORIZED, "Only a person"):
+        plan.set_status("a", "skipped")
+
+    plan.set_status("a", "skipped", caller=PERSON)
+
+
 CHANGES: dict[str, Any] = {
     "add": lambda world, plan: world.call("workflow_add_task", workflow_id=plan.id, task={"name": "c"}),
     "remove": lambda world, plan: world.call("workflow_remove_task", workflow_id=plan.id, task_id=plan["b"]),
@@ -252,3 +261,69 @@ def test_a_plan_without_requirements_asks_nobody(world: World) -> None:
 
     with world.app.database.reading() as tx:
         assert tx.fetch_all("SELECT 1 FROM approvals WHERE workflow_id = :id", id=plan.id) == []
+
+
+def test_replanning_a_task_withdraws_what_waits(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a", "approval": "after"}), world.register_agent()
+    plan.claim("a", agent, start=True)
+    hold(world, plan, agent)
+
+    world.call("task_replan", id=plan["a"], reason="Another way.", new_plan={"steps": ["one"]})
+
+    task = plan.get_task("a")
+    assert (task["status"], "waits_for" in task, "outcome" in task) == ("pending", False, False)
+    assert plan.claim("a", agent)["success"]
+
+
+TAMPERED = {
+    "name": "'other'",
+    "description": "'Other.'",
+    "sequence": "7",
+    "parallel_group": "'g'",
+    "max_attempts": "9",
+    "requirements": """'{"approval":["before"],"changes":"none"}'""",
+    "context": """'{"files_likely_affected":["x"]}'""",
+}
+
+
+@pytest.mark.parametrize("column", TAMPERED)
+def test_a_task_that_was_changed_behind_the_tools_is_not_handed_out(world: World, column: str) -> None:
+    """The digest is computed from the stored task when it is handed out, not from what was said about it."""
+    agent = world.register_agent()
+    whole = create_plan(world, {"name": "a"}, approve_plan=True)
+    single = create_plan(world, {"name": "a", "approval": "before"})
+    decide(world, find_pending(world, whole, "plan")["id"])
+    decide(world, single.claim("a", agent)["approval"]["id"])
+    ids = {whole: whole["a"], single: single["a"]}
+
+    with world.app.database.transaction() as tx:
+        tx.execute(
+            f"UPDATE plan_tasks SET {column} = {TAMPERED[column]} WHERE id IN :ids", ids=list(ids.values())
+        )
+
+    for plan in ids:
+        claimed = plan.claim("a", agent)
+        assert (claimed["success"], claimed.get("reason")) == (False, "approval"), plan.id
+
+
+@pytest.mark.parametrize("column", ["name", "description"])
+def test_a_task_that_was_changed_behind_the_tools_is_not_completed(world: World, column: str) -> None:
+    plan, agent = create_plan(world, {"name": "a", "approval": "after"}), world.register_agent()
+    plan.claim("a", agent, start=True)
+    id, task = hold(world, plan, agent), plan["a"]
+    decide(world, id)
+
+    with world.app.database.transaction() as tx:
+        tx.execute(f"UPDATE plan_tasks SET {column} = 'other' WHERE id = :id", id=task)
+
+    assert hold(world, plan, agent) != id
+
+
+def test_what_is_shown_cannot_be_exchanged_before_the_decision(world: World) -> None:
+    plan = create_plan(world, {"name": "a"}, approve_plan=True)
+    id = find_pending(world, plan, "plan")["id"]
+    with world.app.database.transaction() as tx:
+        tx.execute("UPDATE approvals SET shown = :shown WHERE id = :id", shown='{"name":"harmless"}', id=id)
+
+    with expect_error(Code.INVALID_STATE, "its row was changed"):
+        decide(world, id)

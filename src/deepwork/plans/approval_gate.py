@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from deepwork.agents.presence import Presence
 from deepwork.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.approvals.rules import build_closed_error, may_pass, summarize
 from deepwork.approvals.service import find_or_ask, use, withdraw
@@ -77,11 +78,13 @@ def needs_approval(workflow: Workflow, task: Task, time: ApprovalTime) -> bool:
     return time in list_required_approvals(workflow.requirements, task.requirements)
 
 
-def ask_for_plan(tx: Transaction, workflow: Workflow) -> Approval | None:
+def ask_for_plan(tx: Transaction, presence: Presence, workflow: Workflow) -> Approval | None:
     """Ask for the approval of a plan that was set or changed, if it needs one."""
     if not needs_plan_approval(workflow):
         return None
-    return find_or_ask(tx, build_plan_request(tx, PlanStore(tx).get(workflow.id)))
+    agent = presence.find_unnamed_actor(tx)
+    request = build_plan_request(tx, PlanStore(tx).get(workflow.id))
+    return find_or_ask(tx, request, agent.id if agent else None)
 
 
 def withdraw_start_requests(tx: Transaction, workflow: Workflow, removed: Sequence[Task]) -> None:

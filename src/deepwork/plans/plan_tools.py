@@ -189,7 +189,7 @@ class PlanTools:
             workflow = PlanStore(tx).get_for_update(id)
             require_checked_names(workflow, list_named_checks(required, outlines))
             workflow = Planner(tx).set_plan(workflow, plan.summary, outlines, details, required)
-            approval = ask_for_plan(tx, workflow)
+            approval = ask_for_plan(tx, self._presence, workflow)
             groups = {outline.parallel_group for outline in outlines} - {None}
             sequential = warn_of_sequential_plan(outlines, workflow.max_parallel_tasks)
             return PlanSet(
@@ -219,7 +219,7 @@ class PlanTools:
             require_checked_names(workflow, list_named_checks(None, [outline]))
             has_sequence = "sequence" in task.model_fields_set
             added = Planner(tx).add_task(workflow, outline, has_sequence=has_sequence)
-            ask_for_plan(tx, workflow)
+            ask_for_plan(tx, self._presence, workflow)
             return TaskAdded(task_id=added.id)
 
     def _check_task(self, workflow_id: str, task: PlannedTask, **_: Any) -> NamedChecks:
@@ -236,7 +236,7 @@ class PlanTools:
                 raise NotFound("task", task_id, suggestion=f"It belongs to workflow {task.workflow_id}.")
             rewired = Planner(tx).remove_task(workflow, task)
             withdraw_start_requests(tx, workflow, [task])
-            ask_for_plan(tx, workflow)
+            ask_for_plan(tx, self._presence, workflow)
             notify_of_plan_change(tx, workflow, f"task {task.name!r} was removed")
             return TaskRemoved(rewired=[node.id for node in rewired[:100]])
 
@@ -257,7 +257,7 @@ class PlanTools:
             require_checked_names(workflow, list_named_checks(None, outlines))
             made, removed, kept = Planner(tx).replan(workflow, reason, outlines, summary)
             withdraw_start_requests(tx, workflow, removed)
-            ask_for_plan(tx, workflow)
+            ask_for_plan(tx, self._presence, workflow)
             notify_of_plan_change(tx, workflow, f"{len(removed)} tasks replaced by {len(made)}: {reason}")
             return Replanned(tasks_created=len(made), tasks_removed=len(removed), tasks_kept=kept)
 

@@ -13,6 +13,7 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.notices.responses import NoticeView
 from deepwork.notices.service import carry_after_reading, carry_notices
+from deepwork.plans.approval_gate import withdraw_work_request
 from deepwork.plans.claims import ClaimService, LockedTask
 from deepwork.plans.context_loading import load_claimed_context, load_context_source, update_unmerged
 from deepwork.plans.interfaces import WorkspaceProvider
@@ -234,8 +235,15 @@ class TaskTools:
             is_its_own = work.actor is not None and work.holder == work.actor.id and task.status.is_running
             task = TaskStore(tx).get(id)
             status = task.status if is_its_own else TaskStatus.PENDING
+            withdraw_work_request(tx, task)
             planned = copy_with(
-                task, plan=fields, status=status, outcome=None, outcome_detail=None, error=None
+                task,
+                plan=fields,
+                status=status,
+                outcome=None,
+                outcome_detail=None,
+                error=None,
+                waits_for=None,
             )
             planned = count_attempts(task, planned, is_by_person=is_person(tx.caller))
             if not is_its_own:

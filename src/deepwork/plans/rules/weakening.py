@@ -50,10 +50,10 @@ def require_removable(task: Task, *, is_by_person: bool) -> None:
 
 
 def require_skippable(task: Task, status: TaskStatus, workflow: Workflow, *, is_by_person: bool) -> None:
-    """Raise if an agent skips a task that has to pass checks or needs an approval."""
+    """Raise if an agent skips a task that has to pass checks or needs an approval, as one of its plan."""
     if status is not TaskStatus.SKIPPED or is_by_person:
         return
-    if has_gate(workflow, task):
+    if has_gate(workflow, task) or (workflow.requirements and workflow.requirements.approve_plan):
         raise build_weakening_error(task, "skipping it passes its checks and approvals", "Complete it")
 
 

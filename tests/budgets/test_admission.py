@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from application import Clock, call_tool, list_events
@@ -254,7 +256,12 @@ def test_work_that_waits_for_approval_counts_as_unreviewed_and_its_clock_stands(
     )
     claim(app, first, agents[0], start=True)
     clock.advance(seconds=60)
-    done = {"id": first, "status": "completed", "outcome": "Done.", "outcome_detail": {"usage": {"usd": 1}}}
+    done: dict[str, Any] = {
+        "id": first,
+        "status": "completed",
+        "outcome": "Done.",
+        "outcome_detail": {"usage": {"usd": 1}},
+    }
     with pytest.raises(GateClosed) as closed:
         call_tool(app, "task_update_status", agent_id=agents[0], **done)
     clock.advance(seconds=3600)

@@ -28,6 +28,7 @@ _KINDS = {
     "object": "a mapping",
     "boolean": "true or false",
     "integer": "a whole number",
+    "number": "a number",
 }
 
 
@@ -184,6 +185,7 @@ _WHAT: Mapping[str, Callable[[Any], str]] = {
     "string_unicode": lambda _: "this is not valid Unicode",
     "literal_error": lambda value: f"{format_value(value)} is not known",
     "too_short": lambda value: f"this {_describe_value(value).removeprefix('a ')} is empty",
+    "greater_than": lambda value: f"{value} is out of range",
     "greater_than_equal": lambda value: f"{value} is out of range",
     "less_than_equal": lambda value: f"{value} is out of range",
     "not_allowed_here": lambda value: f"{_describe_value(value)} like this is not allowed here",

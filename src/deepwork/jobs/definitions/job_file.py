@@ -144,12 +144,12 @@ class StepApprovalDefinition(DefinitionModel):
 class BudgetDefinition(DefinitionModel):
     """Write a mapping with at least one of usd, tokens and minutes."""
 
-    usd: float | None = Field(None, gt=0)
-    tokens: int | None = Field(None, gt=0)
-    minutes: float | None = Field(None, gt=0)
+    usd: float = Field(default=0, gt=0, description="Dollars above 0.")
+    tokens: int = Field(default=0, gt=0, description="A whole number above 0.")
+    minutes: float = Field(default=0, gt=0, description="Minutes above 0.")
 
     def to_model(self) -> Budget | None:
-        given = Budget(self.usd, self.tokens, self.minutes)
+        given = Budget(self.usd or None, self.tokens or None, self.minutes or None)
         return given if given.units else None
 
 
@@ -176,7 +176,9 @@ class StepDefinition(DefinitionModel):
     approval: StepApprovalDefinition | None = Field(
         None, description="What a person must approve before the step is done."
     )
-    budget: BudgetDefinition | None = Field(None, description="What a runner may spend on the step.")
+    budget: BudgetDefinition = Field(
+        default_factory=BudgetDefinition, description="What a runner may spend on the step."
+    )
     dependencies: list[str] = Field([], description="Ids of the steps that must come before.")
     agent: Text = Field("", description="The kind of agent that should do the step.")
     exposed: bool = False
@@ -200,7 +202,7 @@ class StepDefinition(DefinitionModel):
             hooks=self._convert_hooks(),
             checks=tuple(dict.fromkeys(self.checks)),
             approval=self.approval.to_model() if self.approval else None,
-            budget=self.budget.to_model() if self.budget else None,
+            budget=self.budget.to_model(),
         )
 
     def _convert_hooks(self) -> dict[str, tuple[HookAction, ...]]:

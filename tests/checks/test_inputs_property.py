@@ -69,7 +69,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     return Tree(tmp_path_factory.mktemp("property"))
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(files=FILES, steps=STEPS)
 def test_the_digest_changes_exactly_if_a_needed_byte_does(
     tree: Tree, files: dict[str, bytes], steps: list[tuple[str, bytes | None, bool]]

@@ -394,3 +394,56 @@ def test_the_command_line_and_rest_show_rounds_findings_and_who_is_waited_for(
         (1, "blocks"),
         (2, "blocks"),
     ]
+
+
+# Disputes
+
+
+def test_a_second_reviewer_judges_all_disputed_findings_at_once_and_only_once(
+    app: Application, root: Path, reviewer: Reviewer
+):
+    first = make_verdict(make_finding("Wrong.", 1), make_finding("Right.", 2), make_finding("Right too.", 3))
+    second = make_verdict(make_finding("Wrong, I insist.", 1, severity="blocker"), make_finding("New.", 4))
+    reviewer.set_plan(first, {"upheld": [2, 3]}, second, "pass")
+    id = start_job(app)
+    finish_step(app, "a.md")
+    (root / "a.md").write_text("one\n2\n3\nfour\n")
+
+    answer = finish_step(app, "a.md", notes="dispute all: It is as the style guide says.")
+
+    assert answer["status"] == "needs_work"  # the new finding; the rejected one does not block
+    found = answer["failed_reviews"][0]["findings"]
+    assert [(each["claim"], each.get("effect")) for each in found] == [
+        ("New.", None), ("Wrong, I insist.", "rejected"),
+    ]  # fmt: skip
+    dispute = reviewer.prompts[1]
+    assert "1. Reviewer: major a.md:1: Wrong." in dispute
+    assert "Author: It is as the style guide says." in dispute
+    assert finish_step(app, "a.md", notes="dispute a.md:4: No.")["status"] == "next_step"
+    assert len(reviewer.calls) == 4
+    assert [each["disputed"] for each in get_session(app, id)["review_rounds"]] == [True, False, False]
+
+
+def test_a_finding_that_is_upheld_and_comes_back_is_a_persons_turn(app: Application, reviewer: Reviewer):
+    reviewer.set_plan(
+        make_verdict(make_finding("Wrong.", 1)), {"upheld": [1]}, make_verdict(make_finding("Still.", 1))
+    )
+    start_job(app)
+    finish_step(app, "a.md")
+
+    with pytest.raises(GateClosed, match="without progress"):
+        finish_step(app, "a.md", notes="dispute a.md:1: No.")
+
+
+def test_a_second_reviewer_without_a_verdict_is_asked_again_and_costs_no_round(
+    app: Application, reviewer: Reviewer
+):
+    reviewer.set_plan(make_verdict(make_finding("Wrong.", 1)), "nonsense", {"upheld": "all"})
+    id = start_job(app)
+    finish_step(app, "a.md")
+
+    with pytest.raises(GateClosed, match="upheld") as failed:
+        finish_step(app, "a.md", notes="dispute a.md: No.")
+
+    assert failed.value.to_dict()["code"] == "REVIEWER_ERROR"
+    assert get_session(app, id)["step_progress"]["a"]["quality_attempts"] == 1

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from deepwork.call import ReportProgress, ignore_progress
 from deepwork.errors import InvalidInput, ReviewerError
@@ -19,6 +19,8 @@ from deepwork.files.paths import read_confined
 from deepwork.jobs import review_payload
 from deepwork.jobs.claude_cli import ClaudeCLI
 from deepwork.jobs.definitions.models import StepReview
+from deepwork.jobs.disputes import DISPUTE_SYSTEM_PROMPT, DISPUTE_VERDICT, parse_upheld, render_dispute
+from deepwork.jobs.review_counter import ReviewCounter
 from deepwork.jobs.review_payload import ReviewFile
 from deepwork.jobs.sessions.state import Outputs
 from deepwork.jobs.step_rounds import JudgedRound, OpenRound, StepRounds
@@ -26,6 +28,7 @@ from deepwork.reviews.round_records import read_findings
 from deepwork.reviews.rounds import Finding, Verdict
 
 IsWanted = Callable[[], bool]
+Answer = TypeVar("Answer")
 SECONDS_PER_FILE = 30
 FILES_INCLUDED = 5
 MAX_FEEDBACK = 20_000
@@ -144,29 +147,6 @@ class ReviewTask:
     """Names the review among those of the step, in every round."""
 
 
-class ReviewCounter:
-    """Reports how many reviews of one call have started and finished."""
-
-    def __init__(self, total: int, report_progress: ReportProgress) -> None:
-        self._total, self._report_progress = total, report_progress
-        self._started = self._finished = 0
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def count(self) -> Iterator[None]:
-        """Count the review that the block runs."""
-        with self._lock:
-            self._started += 1
-            self._report(f"Started review {self._started} of {self._total}")
-        yield
-        with self._lock:
-            self._finished += 1
-            self._report(f"Finished {self._finished} of {self._total} reviews")
-
-    def _report(self, message: str) -> None:
-        self._report_progress(self._finished, self._total, message)
-
-
 class QualityGate:
     """Runs an external reviewer, or writes instructions for a reviewer that the agent starts itself."""
 
@@ -278,12 +258,7 @@ class QualityGate:
         self, submission: Submission, task: ReviewTask, opened: OpenRound, is_wanted: IsWanted
     ) -> JudgedReview:
         """Run one round; a reviewer that gives no verdict is asked once more."""
-        try:
-            given = self._run_review(submission, task, opened, is_wanted)
-        except ReviewerError:
-            if not is_wanted():
-                raise
-            given = self._run_review(submission, task, opened, is_wanted)
+        given = _ask_twice(lambda: self._run_review(submission, task, opened, is_wanted), is_wanted)
         return judge_result(opened, given, EXTERNAL)
 
     def _run_review(
@@ -311,9 +286,47 @@ class QualityGate:
         )
         return parse_verdict(task, verdict)
 
+    def judge_dispute(
+        self,
+        submission: Submission,
+        task: ReviewTask,
+        disputed: Sequence[tuple[Finding, str]],
+        is_wanted: IsWanted,
+    ) -> list[str]:
+        """Ask a second reviewer about disputed findings; return the fingerprints of those that it upholds."""
+        assert self.cli is not None
+        run = self.cli.run
+        body = review_payload.render_payload(
+            submission.root, submission.inputs, task.files, None, self.max_inline_files
+        )
+        prompt, timeout = f"{render_dispute(disputed)}\n\n{body}", self.time_for(len(task.files))
+
+        def ask() -> list[str]:
+            verdict = run(
+                prompt,
+                DISPUTE_SYSTEM_PROMPT,
+                DISPUTE_VERDICT,
+                cwd=submission.root,
+                timeout=timeout,
+                is_wanted=is_wanted,
+            )
+            return parse_upheld(disputed, verdict)
+
+        return _ask_twice(ask, is_wanted)
+
     def time_for(self, files: int) -> int:
         """Return the timeout in seconds of a review of this many files."""
         return self.timeout + SECONDS_PER_FILE * max(0, files - FILES_INCLUDED)
+
+
+def _ask_twice(ask: Callable[[], Answer], is_wanted: IsWanted) -> Answer:
+    """Ask a reviewer once more if it gives no verdict."""
+    try:
+        return ask()
+    except ReviewerError:
+        if not is_wanted():
+            raise
+        return ask()
 
 
 def list_review_tasks(submission: Submission) -> Iterator[ReviewTask]:

@@ -79,11 +79,24 @@ class StepGate:
             state.add_attempt(session, session.current_step_id), SessionEvent.UPDATED
         )
         try:
+            attempted = self._settle_disputes(attempted, service, submission)
             outcome = service.review(attempted, submission)
         except DeepworkError as error:
             self._take_attempt_back(attempted, error)
             raise
         return self._record_outcome(attempted, outcome)
+
+    def _settle_disputes(
+        self, session: Session, service: StepReviewService, submission: Submission
+    ) -> Session:
+        """Let a second reviewer judge the findings that the author disputes, before the next round."""
+        progress = session.get_progress(session.current_step_id)
+        if not session.review_rounds or not (settled := service.judge_disputes(session, submission)):
+            return session
+        allowed = progress.allowed_rounds or self._max_rounds
+        return self._state.save(
+            state.add_rounds(session, settled, allowed, format_now()), SessionEvent.UPDATED
+        )
 
     def _take_attempt_back(self, attempted: Session, error: DeepworkError) -> None:
         """Count no round for a reviewer without a verdict; too many of them are a person's turn."""
@@ -93,7 +106,8 @@ class StepGate:
         if has_failed:
             taken = state.add_reviewer_failure(taken)
             progress = taken.get_progress(step_id)
-            used = progress.quality_attempts + progress.reviewer_failures
+            disputes = _has_dispute(taken)
+            used = progress.quality_attempts + progress.reviewer_failures + disputes
             policy = ReviewPolicy(progress.allowed_rounds or self._max_rounds)
             if not may_call_reviewer(policy, used, progress.granted_attempts):
                 taken = state.wait_for_person(taken, PersonReason.REVIEWER_ERROR, error.message)
@@ -145,6 +159,15 @@ def _require_open_gate(session: Session) -> None:
     progress = session.get_progress(session.current_step_id)
     if progress.person_reason:
         raise build_gate_error(session, progress.gate_feedback or "")
+
+
+def _has_dispute(session: Session) -> bool:
+    """Whether findings of the current step were disputed since it began."""
+    return any(
+        each.round.disputed
+        for each in session.review_rounds
+        if each.step_id == session.current_step_id and not each.is_over
+    )
 
 
 def _find_reason(session: Session, outcome: SentBack, allowed: int) -> PersonReason | None:

@@ -15,6 +15,7 @@ from deepwork.database.transaction import Database
 from deepwork.errors import StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.jobs.active_step import list_delivered_paths
+from deepwork.jobs.disputes import find_disputed
 from deepwork.jobs.quality_gate import (
     JudgedReview,
     Outcome,
@@ -35,7 +36,7 @@ from deepwork.jobs.step_outputs import StepOutputs
 from deepwork.jobs.step_rounds import JudgedRound, StepRounds
 from deepwork.reviews.models import ReviewEvent
 from deepwork.reviews.round_trees import RoundTrees
-from deepwork.reviews.rounds import DEFAULT_ROUNDS
+from deepwork.reviews.rounds import DEFAULT_ROUNDS, Round, list_open_findings, may_dispute, settle_dispute
 from deepwork.reviews.store import PassedReviews
 
 log = logging.getLogger("deepwork")
@@ -105,6 +106,21 @@ class StepReviewService:
             judged.append(judge_result(opened, verdict, SELF_REVIEWER))
         results = tuple(result for result, _ in judged)
         return (*results, *verdicts[len(tasks) :]), tuple(round for _, round in judged)
+
+    def judge_disputes(self, session: Session, submission: Submission) -> dict[str, Round]:
+        """Let a second reviewer judge what the author disputes; return the rounds that change, by review.
+
+        Each review has one dispute; the agent's own reviewer has none: there a person decides.
+        """
+        changed: dict[str, Round] = {}
+        for task in list_review_tasks(submission) if self._gate.cli else ():
+            rounds = list_rounds(session, session.current_step_id, task.rule)
+            disputed = find_disputed(submission.notes, list_open_findings(rounds))
+            if disputed and may_dispute(rounds):
+                upheld = self._gate.judge_dispute(submission, task, disputed, current_call().is_wanted)
+                names = [each.fingerprint for each, _ in disputed]
+                changed[task.rule] = settle_dispute(rounds[-1], names, upheld)
+        return changed
 
     def open_rounds(self, session: Session) -> StepRounds:
         """Prepare the next round of the reviews of the current step."""

@@ -73,14 +73,8 @@ class ReviewTools:
         return [*views, *map(RuleView.from_problem, found.problems)][:limit]
 
     @tool("work", idempotent=True)
-    def mark_review_passed(
-        self,
-        review_id: Id,
-        findings: Annotated[
-            list[FindingInput] | None, Field(description="What the review found; blocking ones keep it open")
-        ] = None,
-    ) -> ReviewPassed:
-        """Record that a review found nothing to change; it is left out until its rule or files change."""
+    def mark_review_passed(self, review_id: Id, findings: list[FindingInput] | None = None) -> ReviewPassed:
+        """Record a review; without blocking findings it is left out until its rule or files change."""
         title = self.planner.instructions.get_title(review_id)
         request = self.planner.requests.load(review_id)
         review = self.planner.find_review(request) if request else None

@@ -447,3 +447,23 @@ def test_a_second_reviewer_without_a_verdict_is_asked_again_and_costs_no_round(
 
     assert failed.value.to_dict()["code"] == "REVIEWER_ERROR"
     assert get_session(app, id)["step_progress"]["a"]["quality_attempts"] == 1
+
+
+def test_by_other_refuses_the_authors_own_verdicts_and_accepts_those_of_another_agent(root: Path):
+    write_job(root, "other", [make_step("a", reviews=[{**make_review(), "by": "other"}])])
+    app = open_app(root)
+    for name in ("ada", "bob"):
+        call_job_tool(app, "agent_register", caller=f"token-{name}", name=name, runtime="claude_code")
+    begun = call_job_tool(
+        app, "start_workflow", caller="token-ada", goal="x", job_name="other", workflow_name="main"
+    )
+    given = {"session_id": begun["begin_step"]["session_id"]}
+    met = [{"criterion": "Good", "passed": True}]
+    verdicts = [{"review_run_each": "step", "passed": True, "criteria_results": met}]
+    finish_step(app, "a.md", caller="token-ada", **given)
+
+    with pytest.raises(ToolError, match="another agent than the author"):
+        finish_step(app, "a.md", caller="token-ada", review_results=verdicts, **given)
+    answer = finish_step(app, "a.md", caller="token-bob", review_results=verdicts, **given)
+
+    assert (answer["status"], answer["review"]) == ("workflow_complete", "self_review")

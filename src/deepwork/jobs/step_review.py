@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deepwork.call import current_call
-from deepwork.database.transaction import Database
-from deepwork.errors import StorageError
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import NotAllowed, StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.jobs.active_step import list_delivered_paths
 from deepwork.jobs.disputes import find_disputed
@@ -55,8 +55,16 @@ class StepReviewService:
     """Reviews the outputs of a step before the session moves on. It does not change the session."""
 
     def __init__(
-        self, root: Path, tmp: Path, gate: QualityGate, database: Database, max_rounds: int = DEFAULT_ROUNDS
+        self,
+        root: Path,
+        tmp: Path,
+        gate: QualityGate,
+        database: Database,
+        max_rounds: int = DEFAULT_ROUNDS,
+        find_actor: Callable[[Transaction], str | None] = lambda _: None,
     ) -> None:
+        """`find_actor` returns the id of the agent that a call acts as; None if that is unknown."""
+        self._find_actor = find_actor
         self._root, self._tmp, self._gate, self._database = root, tmp, gate, database
         self._trees, self._max_rounds = RoundTrees(root, tmp), max_rounds
 
@@ -97,7 +105,10 @@ class StepReviewService:
     ) -> tuple[tuple[ReviewResult, ...], tuple[JudgedRound, ...]]:
         """Judge the verdicts of the agent's own reviewer, which begin with those of the tasks, in order."""
         rounds = self.open_rounds(session)
-        asked = self._take_asked_trees(session)
+        asked, author = self._load_request(session)
+        if any(task.review.policy.by_other for task in tasks):
+            _require_other(author, self._name_actor())
+        self._build_path(session).with_suffix(_TREES_SUFFIX).unlink(missing_ok=True)
         judged: list[JudgedReview] = []
         for task, verdict in zip(tasks, verdicts, strict=False):
             opened = open_round(rounds, task)
@@ -145,21 +156,29 @@ class StepReviewService:
     def _request_self_review(self, session: Session, submission: Submission) -> SentBack:
         file = self._build_path(session)
         trees = self._gate.write_instructions(submission, self.open_rounds(session), file)
-        write_atomically(file.with_suffix(_TREES_SUFFIX), json.dumps(trees).encode(), is_durable=False)
+        is_by_other = any(review.policy.by_other for review in submission.reviews)
+        asked = {"trees": trees, "asked": self._name_actor() if is_by_other else None}
+        write_atomically(file.with_suffix(_TREES_SUFFIX), json.dumps(asked).encode(), is_durable=False)
         return SentBack(_SELF_REVIEW_FEEDBACK.format(file=file.relative_to(self._root)))
 
     def _build_path(self, session: Session) -> Path:
         return self._tmp / f"quality_review_{session.session_id}_{session.current_step_id}.md"
 
-    def _take_asked_trees(self, session: Session) -> dict[str, str]:
-        """Return, by review, the files that the agent's own reviewer was asked to judge, and forget them."""
-        file = self._build_path(session).with_suffix(_TREES_SUFFIX)
+    def _load_request(self, session: Session) -> tuple[dict[str, str], str | None]:
+        """Return, by review, the files that the agent's own reviewer is to judge, and the agent asked."""
         try:
-            trees: dict[str, str] = json.loads(file.read_bytes())
-            file.unlink()
-        except (OSError, ValueError):  # it was not asked
-            return {}
-        return trees
+            data = json.loads(self._build_path(session).with_suffix(_TREES_SUFFIX).read_bytes())
+            return data["trees"], data["asked"]
+        except (OSError, ValueError, KeyError, TypeError):  # it was not asked
+            return {}, None
+
+    def _name_actor(self) -> str:
+        """Name the agent that calls, or the caller if that is unknown."""
+        try:
+            with self._database.reading() as tx:
+                return self._find_actor(tx) or tx.caller
+        except StorageError:
+            return current_call().caller
 
     # Passed reviews and events are optional: while the database is unavailable, work continues without them.
 
@@ -190,3 +209,13 @@ class StepReviewService:
                     tx.emit(type, data, session.session_id)
         except StorageError as error:
             log.warning("Could not publish a review of session %s: %s", session.session_id, error)
+
+
+def _require_other(author: str | None, reviewer: str) -> None:
+    """Raise unless another agent than the author reports the verdicts."""
+    if author is None or author == reviewer:
+        raise NotAllowed(
+            f"A review of this step must be done by another agent than the author, {author or reviewer}.",
+            suggestion="Call {tool:finished_step} without review_results; then another registered agent "
+            "reviews and calls it with session_id and review_results.",
+        )

@@ -108,7 +108,7 @@ class Application:
         """The services for jobs."""
         from deepwork.server.jobs_assembly import JobsAssembly
 
-        return JobsAssembly(self.settings, self.database, lambda: self.checks)
+        return JobsAssembly(self.settings, self.database, lambda: self.checks, self.presence.find_unnamed_id)
 
     @property
     def sessions(self) -> StateManager:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepwork.config import Settings
-from deepwork.database.transaction import Database
+from deepwork.database.transaction import Database, Transaction
 from deepwork.environment import build_child_environment, build_reviewer_environment
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
@@ -36,6 +36,8 @@ class JobsAssembly:
     settings: Settings
     database: Database
     get_checks: Callable[[], CheckService]
+    find_actor: Callable[[Transaction], str | None]
+    """Returns the id of the agent that a call acts as; None if that is unknown."""
 
     @cached_property
     def catalog(self) -> JobCatalog:
@@ -84,7 +86,8 @@ class JobsAssembly:
 
     def _build_step_review(self, gate: QualityGate) -> StepReviewService:
         limit = self.settings.quality_gate_max_attempts
-        return StepReviewService(self.settings.project_root, self._tmp, gate, self.database, limit)
+        root, find_actor = self.settings.project_root, self.find_actor
+        return StepReviewService(root, self._tmp, gate, self.database, limit, find_actor)
 
     @cached_property
     def gate_actions(self) -> GateActions:

@@ -70,7 +70,7 @@ def test_a_project_without_acting_settings_needs_no_trust(sandbox: Sandbox):
 
     assert "needs trust" in sandbox.run("trust").out
     assert sandbox.run("trust", "--json").json == {
-        "project": str(sandbox.project), "settings": [], "changed": False,
+        "project": str(sandbox.project), "settings": [], "checks": [], "changed": False,
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
+from mcp.types import TextContent
 
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 GIT_IDENTITY = {
@@ -99,7 +100,9 @@ async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
     result = await client.call_tool(tool, arguments, raise_on_error=False)
     if result.structured_content is not None:
         return result.structured_content
-    return json.loads(result.content[0].text)
+    [content, *_] = result.content
+    assert isinstance(content, TextContent)
+    return json.loads(content.text)
 
 
 if __name__ == "__main__":

@@ -136,7 +136,8 @@ class WorkflowTools:
 
         return self._state.start(create)
 
-    @tool("work", long_running=True, may_become_task=True)
+    # The instructions for an agent's own reviewer describe findings; mark_review_passed lists their keys.
+    @tool("work", long_running=True, may_become_task=True, unlisted=("findings",))
     def finished_step(
         self,
         outputs: SubmittedOutputs,

@@ -65,4 +65,5 @@ def invoke_tool(app: Application, tool: str, /, **arguments: object) -> dict[str
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], int(sys.argv[5]), int(sys.argv[6]))
+    given_role, given_folder, given_location, given_plan, given_number, given_rounds = sys.argv[1:]
+    main(given_role, given_folder, given_location, given_plan, int(given_number), int(given_rounds))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.config import OPTIONS, Settings, find_unknown_keys, load_settings
+from deepwork.config import Settings, find_unknown_keys, load_settings
+from deepwork.config_options import OPTIONS
 from deepwork.environment import build_child_environment, get_user_folder
 from deepwork.errors import DefinitionError
 from deepwork.server.application import Application

@@ -10,7 +10,8 @@ from scripts import tools_page
 
 import deepwork
 from deepwork.cli.main import COMMANDS
-from deepwork.config import OPTIONS, load_settings
+from deepwork.config import load_settings
+from deepwork.config_options import OPTIONS
 from deepwork.errors import Code
 from deepwork.names import CaseInsensitiveEnum
 

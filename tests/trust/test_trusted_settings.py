@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.config import OPTIONS, Settings, load_settings
+from deepwork.config import Settings, load_settings
+from deepwork.config_options import OPTIONS
 from deepwork.environment import get_user_folder
 from trust.make import trust_settings, write_config
 

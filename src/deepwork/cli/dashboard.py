@@ -9,7 +9,7 @@ import click
 
 from deepwork.cli.framework.logs import log_format_option
 from deepwork.cli.framework.options import load_command_settings, place_options
-from deepwork.config import OPTIONS
+from deepwork.config_options import OPTIONS
 from deepwork.observability.calls import set_stack_source
 from deepwork.observability.logs import start_logging
 

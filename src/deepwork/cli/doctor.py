@@ -18,7 +18,8 @@ from deepwork.cli.framework.applications import is_store_missing
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options, resolve_project
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.servers import list_servers
-from deepwork.config import OPTIONS, STATE_FOLDER, Settings, find_unknown_keys, load_settings
+from deepwork.config import STATE_FOLDER, Settings, find_unknown_keys, load_settings
+from deepwork.config_options import OPTIONS
 from deepwork.database.opening import open_engine
 from deepwork.environment import build_child_environment
 from deepwork.errors import DeepworkError, DefinitionError, GitError

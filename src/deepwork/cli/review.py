@@ -24,7 +24,7 @@ from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.cli.framework.progress import ProgressBar
 from deepwork.cli.framework.tool_commands import ToolGroup, name_person
 from deepwork.cli.main import print_error
-from deepwork.config import PLATFORMS
+from deepwork.config_options import PLATFORMS
 from deepwork.environment import build_child_environment
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.git.command import Git

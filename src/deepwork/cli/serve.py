@@ -8,7 +8,7 @@ import click
 
 from deepwork.cli.framework.logs import log_format_option
 from deepwork.cli.framework.options import load_command_settings, place_options
-from deepwork.config import OPTIONS, PLATFORMS
+from deepwork.config_options import OPTIONS, PLATFORMS
 
 _OPTION_HELP = {option.name: option.help for option in OPTIONS}
 

@@ -15,42 +15,24 @@ from deepwork.agents.models import Agent, AgentStatus, Lease
 from deepwork.agents.presence import Presence
 from deepwork.agents.rules import require_own_kind
 from deepwork.agents.store import AgentStore
-from deepwork.approvals.models import Approval, ApprovalKind
-from deepwork.approvals.store import ApprovalStore
 from deepwork.call import current_call, is_person, may_change_of_others
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
-from deepwork.plans.admission import Admission
-from deepwork.plans.approval_gate import (
-    APPROVAL,
-    check_plan,
-    check_start,
-    describe_obstacle,
-    summarize_obstacle,
-)
+from deepwork.plans.claim_refusals import ClaimRefusals, build_refusal
 from deepwork.plans.interfaces import WorkspaceProvider
-from deepwork.plans.models import (
-    CheckpointType,
-    FileConflicts,
-    PlanEvent,
-    PlanStatus,
-    Task,
-    TaskStatus,
-    Workflow,
-)
+from deepwork.plans.models import CheckpointType, PlanEvent, PlanStatus, Task, TaskStatus, Workflow
 from deepwork.plans.notices import notify_of_release
 from deepwork.plans.recorder import PlanRecorder
-from deepwork.plans.responses import Claimed, RefusalReason
-from deepwork.plans.rules.attempts import describe_used_up_attempts
+from deepwork.plans.responses import Claimed
 from deepwork.plans.rules.claim_errors import (
     build_ended_plan_error,
     build_held_error,
     build_released_error,
     build_stale_claim_error,
 )
-from deepwork.plans.rules.claim_warnings import MAX_NAMED, format_names, list_warnings
-from deepwork.plans.rules.file_overlaps import ActiveTask, build_path_query, find_overlapping
-from deepwork.plans.rules.transitions import build_paused_error, derive_released_status, describe_pause
+from deepwork.plans.rules.claim_warnings import list_warnings
+from deepwork.plans.rules.file_overlaps import ActiveTask
+from deepwork.plans.rules.transitions import build_paused_error, derive_released_status
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
 from deepwork.plans.stores.plan_store import PlanStore
@@ -77,15 +59,6 @@ class LockedTask:
     """Whether the call comes from a former holder, whose claim was taken away or passed to another agent."""
 
 
-@dataclass(frozen=True)
-class _ActiveTasks:
-    """The other tasks of the workflow that are claimed or running."""
-
-    count: int
-    overlapping: list[ActiveTask]
-    """Those likely to change the same files; empty if the workflow ignores file conflicts."""
-
-
 class ClaimService:
     """Grants, renews, releases and reclaims claims on tasks.
 
@@ -102,6 +75,7 @@ class ClaimService:
         self._plans = PlanStore(tx)
         self._tasks = TaskStore(tx)
         self._queue = QueueStore(tx)
+        self._refusals = ClaimRefusals(tx)
         self._leases = LeaseStore(tx, presence.lease_ms)
         self._unsaved: Agent | None = None
         """The acting agent, until it is saved: its leases are renewed already."""
@@ -129,13 +103,13 @@ class ClaimService:
         # Expired leases were reclaimed above, unless the holder is renewing its lease right now.
         holder = lease.who if lease else None
         if holder not in (None, agent.id):
-            return _build_refusal("claimed", f"Agent {holder!r} holds the task.", already_claimed_by=holder)
+            return build_refusal("claimed", f"Agent {holder!r} holds the task.", already_claimed_by=holder)
         if agent.unregistered_at is not None:
-            return _build_refusal("offline", f"Agent {agent.id!r} has unregistered; register again.")
+            return build_refusal("offline", f"Agent {agent.id!r} has unregistered; register again.")
         if lease and holder:
             return self._add_workspace(workflow, task, _build_grant(lease, task))
-        others = self._find_active_tasks(workflow, task)
-        refusal = self._find_refusal(workflow, task, others, agent.id)
+        others = self._refusals.find_active_tasks(workflow, task)
+        refusal = self._refusals.find_refusal(workflow, task, others, agent.id)
         return refusal or self._add_workspace(
             workflow, task, self._grant(workflow, task, agent, others.overlapping)
         )
@@ -237,15 +211,16 @@ class ClaimService:
             raise build_paused_error(task, work.workflow, self._plans.find_pause(work.workflow.id))
         if work.holder is not None:
             return task
-        if not is_person(self._tx.caller) and (over := self._find_budget_refusal(work.workflow, task)):
+        is_by_agent = not is_person(self._tx.caller)
+        if is_by_agent and (over := self._refusals.find_budget_refusal(work.workflow, task)):
             raise _build_start_error(task, over)
         if agent is None:
             return task
         if work.was_last_holder:
             lease = self._leases.resume(task.id, agent.id)
             return self._assign(task, agent, lease or self._leases.take(task.id, agent.id))
-        others = self._find_active_tasks(work.workflow, task)
-        if refusal := self._find_refusal(work.workflow, task, others, agent.id):
+        others = self._refusals.find_active_tasks(work.workflow, task)
+        if refusal := self._refusals.find_refusal(work.workflow, task, others, agent.id):
             raise _build_start_error(task, refusal)
         return self._assign(task, agent, self._leases.take(task.id, agent.id))
 
@@ -286,64 +261,6 @@ class ClaimService:
         self._presence.save_alive(self._tx, agent, **changes)
 
     # Helpers
-
-    def _find_active_tasks(self, workflow: Workflow, task: Task) -> _ActiveTasks:
-        """Find the other active tasks; files are read only of those that can conflict with this one."""
-        if not task.files or workflow.file_conflicts is FileConflicts.IGNORE:
-            return _ActiveTasks(self._queue.count_active(workflow.id, excluding=task.id), [])
-        if wanted := build_path_query(task.files):
-            others, count = self._queue.find_active_with_paths(workflow.id, wanted, excluding=task.id)
-        else:
-            others = self._queue.list_active_files(workflow.id, excluding=task.id)
-            count = len(others)
-        return _ActiveTasks(count, find_overlapping(task.files, others))
-
-    def _find_refusal(
-        self, workflow: Workflow, task: Task, others: _ActiveTasks, agent_id: str
-    ) -> Claimed | None:
-        if refusal := self._find_lasting_refusal(workflow, task):
-            return refusal
-        open_ones, count = self._tasks.list_open_dependencies(task, MAX_NAMED)
-        if count:
-            return _build_refusal("blocked", f"It waits for {format_names(open_ones, count)}.")
-        if waits_for := check_start(self._tx, workflow, task, agent_id):
-            return _build_approval_refusal(waits_for)
-        if others.count >= workflow.max_parallel_tasks:
-            running = "1 task is" if others.count == 1 else f"{others.count} tasks are"
-            limit = workflow.max_parallel_tasks
-            return _build_refusal("limit", f"{running} active and the workflow's limit is {limit}.")
-        if others.overlapping and workflow.file_conflicts is FileConflicts.REFUSE:
-            names = format_names(others.overlapping, len(others.overlapping))
-            message = f"Its files overlap with those of {names}."
-            return _build_refusal("files", message, conflicts_with=[other.id for other in others.overlapping])
-        return self._find_budget_refusal(workflow, task)
-
-    def _find_budget_refusal(self, workflow: Workflow, task: Task) -> Claimed | None:
-        refusal = Admission(self._tx, workflow, is_claim=True).find_refusal(task)
-        return _build_refusal(refusal.reason, refusal.message) if refusal else None
-
-    def _find_lasting_refusal(self, workflow: Workflow, task: Task) -> Claimed | None:
-        """Return why the task is not handed out until a person acts."""
-        if task.waits_for_person:
-            return _build_refusal("attempts", describe_used_up_attempts(task))
-        if not workflow.status.hands_out_tasks:
-            return _build_refusal(
-                "workflow", f"{self._describe_status(workflow)} Its tasks cannot be claimed."
-            )
-        if waits_for := self._find_waiting_work(task) or check_plan(self._tx, workflow):
-            return _build_approval_refusal(waits_for)
-        return None
-
-    def _find_waiting_work(self, task: Task) -> Approval | None:
-        """Return the approval that decides about work which is done."""
-        if task.waits_for != APPROVAL:
-            return None
-        return next(iter(ApprovalStore(self._tx).list_of_subject(ApprovalKind.TASK, task.id)), None)
-
-    def _describe_status(self, workflow: Workflow) -> str:
-        if workflow.status is PlanStatus.PAUSED:
-            return describe_pause(workflow, self._plans.find_pause(workflow.id))
-        return f"Workflow {workflow.name!r} is {workflow.status}."
 
     def _grant(
         self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[ActiveTask]
@@ -459,11 +376,3 @@ def _build_grant(lease: Lease | None, task: Task, **more: Any) -> Claimed:
         next_step=_START if task.status is TaskStatus.PENDING else None,
         **more,
     )
-
-
-def _build_approval_refusal(approval: Approval) -> Claimed:
-    return _build_refusal("approval", describe_obstacle(approval), approval=summarize_obstacle(approval))
-
-
-def _build_refusal(reason: RefusalReason, message: str, **more: Any) -> Claimed:
-    return Claimed(success=False, reason=reason, message=message, **more)

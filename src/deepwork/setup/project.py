@@ -9,7 +9,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from deepwork.config import OPTIONS, STATE_FOLDER, Option, Settings
+from deepwork.config import STATE_FOLDER, Settings
+from deepwork.config_options import OPTIONS, Option
 from deepwork.files.atomic import write_atomically
 from deepwork.files.os_errors import to_storage_error
 from deepwork.files.paths import confine

@@ -8,7 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from application import Clock, call_tool
+from approvals.make import ask
 from dashboard.make import World, read, read_error, read_pages
+from deepwork.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.server.application import Application
 from jobs.runs import call_job_tool as ask_job
 from tracking import make as track
@@ -303,3 +305,11 @@ def test_the_status_has_the_duration_of_the_last_snapshot(app: Application, page
 def test_me_returns_the_name_and_scope_of_the_token(page: TestClient):
     me = read(page, "/me")
     assert (me["name"], me["scope"], me["is_person"]) == ("owner", "admin", True)
+
+
+def test_an_approval_that_belongs_to_no_run_is_listed(app: Application, page: TestClient):
+    asked = ask(app, ApprovalRequest(ApprovalKind.BUDGET, "day", None, {"name": "today"}))
+
+    [need] = read(page, "/home")["needs_you"]
+
+    assert (need["kind"], need["id"], need["title"]) == ("approval", asked.id, "Approve the budget of today")

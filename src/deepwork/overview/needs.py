@@ -67,9 +67,8 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     # A failed task that also asks for a review is listed once.
     to_review = {row["id"] for row in reviews}
     twice = sum(row["id"] in to_review for row in failed)
-    about = [
-        row["workflow_id"] for row in [*blockers, *approvals, *reviews, *failed, *planned, *stale, *lost]
-    ]
+    rows = [*blockers, *approvals, *reviews, *failed, *planned, *stale, *lost]
+    about = [row["workflow_id"] for row in rows if row["workflow_id"]]  # an approval may belong to no run
     runs = {id: _build_run(id, *found) for id, found in RunStore(tx).find_names(about).items()}
     found = [
         *(_build_blocker_need(row, runs) for row in blockers),

@@ -60,13 +60,15 @@ def decide(app: Application, action: str, id: str, **more: Any) -> Any:
     )
 
 
-def work_until_it_ends(app: Application, root: Path, limit: int = 30) -> tuple[str, ToolError | None]:
+def work_until_it_ends(
+    app: Application, root: Path, limit: int = 30, **more: Any
+) -> tuple[str, ToolError | None]:
     """Change the file and submit it again, until it passes or a person must decide."""
     for number in range(limit):
         with (root / "a.md").open("a") as file:
             file.write(f"changed {number}\n")
         try:
-            answer = finish_step(app, "a.md")
+            answer = finish_step(app, "a.md", **more)
         except ToolError as error:
             if "until a person decides" in error.suggestion:
                 return "person", error
@@ -190,6 +192,8 @@ SCRIPTS: dict[str, list[Any]] = {
     "empty": [{}],
     "no findings": [{"passed": False, "feedback": "No."}],
     "crashing at times": ["exit 1", make_verdict(make_finding("Once.", None)), "exit 1", "exit 1"] * 5,
+    "crashing, then always new": ["exit 1"] * 6
+    + [make_verdict(make_finding(f"Problem {number}.", None)) for number in range(20)],
     "only blockers": [make_verdict(make_finding(f"{n}", 1, severity="blocker")) for n in range(20)],
 }
 
@@ -422,6 +426,37 @@ def test_a_second_reviewer_judges_all_disputed_findings_at_once_and_only_once(
     assert finish_step(app, "a.md", notes="dispute a.md:4: No.")["status"] == "next_step"
     assert len(reviewer.calls) == 4
     assert [each["disputed"] for each in get_session(app, id)["review_rounds"]] == [True, False, False]
+
+
+def test_disputes_and_a_failing_reviewer_stay_within_the_bound(
+    app: Application, root: Path, reviewer: Reviewer
+):
+    def found(*claims: str) -> dict[str, Any]:
+        return make_verdict(*(make_finding(each, None) for each in claims))
+
+    reviewer.set_plan(
+        "exit 1", "exit 1", "exit 1", found(*"ABC"), "exit 1", {"upheld": []}, "exit 1", found(*"DE"),
+        *(found(each) for each in "FGHI"),
+    )  # fmt: skip
+    start_job(app)
+
+    end, _ = work_until_it_ends(app, root, notes="dispute all: No.")
+
+    assert (end, len(reviewer.calls)) == ("person", 2 * (3 + 1))
+
+
+def test_a_reviewer_that_crashes_ends_by_the_rounds_of_its_definition(
+    app: Application, root: Path, reviewer: Reviewer
+):
+    write_job(root, "strict", [make_step("a", reviews=[{**make_review(), "rounds": 1}])])
+    reviewer.set_plan("exit 1")
+    start_job(app, "strict")
+
+    end, error = work_until_it_ends(app, root)
+
+    assert (end, len(reviewer.calls)) == ("person", 2 * (1 + 1))
+    assert isinstance(error, GateClosed)
+    assert error.to_dict()["reason"] == "reviewer_error"
 
 
 def test_a_finding_that_is_upheld_and_comes_back_is_a_persons_turn(app: Application, reviewer: Reviewer):

@@ -17,14 +17,8 @@ from deepwork.jobs.sessions.state import Session, SessionEvent, format_now
 from deepwork.jobs.sessions.state_manager import StateManager
 from deepwork.jobs.step_outputs import StepOutputs
 from deepwork.jobs.step_review import StepReviewService
-from deepwork.jobs.step_rounds import JudgedRound
-from deepwork.reviews.rounds import (
-    DEFAULT_ROUNDS,
-    PersonReason,
-    ReviewPolicy,
-    find_person_reason,
-    may_call_reviewer,
-)
+from deepwork.jobs.step_rounds import JudgedRound, may_ask_reviewer
+from deepwork.reviews.rounds import DEFAULT_ROUNDS, PersonReason, find_person_reason
 
 if TYPE_CHECKING:
     from deepwork.jobs.inputs import ReviewVerdict
@@ -82,7 +76,7 @@ class StepGate:
             attempted = self._settle_disputes(attempted, service, submission)
             outcome = service.review(attempted, submission)
         except DeepworkError as error:
-            self._take_attempt_back(attempted, error)
+            self._take_attempt_back(attempted, submission, error)
             raise
         return self._record_outcome(attempted, outcome)
 
@@ -98,22 +92,24 @@ class StepGate:
             state.add_rounds(session, settled, allowed, format_now()), SessionEvent.UPDATED
         )
 
-    def _take_attempt_back(self, attempted: Session, error: DeepworkError) -> None:
+    def _take_attempt_back(self, attempted: Session, submission: Submission, error: DeepworkError) -> None:
         """Count no round for a reviewer without a verdict; too many of them are a person's turn."""
-        step_id = attempted.current_step_id
-        taken = state.add_attempt(attempted, step_id, by=-1)
+        taken = state.add_attempt(attempted, attempted.current_step_id, by=-1)
         has_failed = isinstance(error, ReviewerError) and current_call().is_wanted()
         if has_failed:
             taken = state.add_reviewer_failure(taken)
-            progress = taken.get_progress(step_id)
-            disputes = _has_dispute(taken)
-            used = progress.quality_attempts + progress.reviewer_failures + disputes
-            policy = ReviewPolicy(progress.allowed_rounds or self._max_rounds)
-            if not may_call_reviewer(policy, used, progress.granted_attempts):
+            if not self._may_ask_again(taken, submission):
                 taken = state.wait_for_person(taken, PersonReason.REVIEWER_ERROR, error.message)
         self._state.save(taken, SessionEvent.UPDATED)
         if has_failed:
             raise build_reviewer_error(taken, error.message) from error
+
+    def _may_ask_again(self, session: Session, submission: Submission) -> bool:
+        """Whether every reviewer of the current step may be asked once more."""
+        return all(
+            may_ask_reviewer(session, task.rule, task.review.build_policy(self._max_rounds))
+            for task in list_review_tasks(submission)
+        )
 
     def _record_outcome(self, session: Session, outcome: Outcome) -> tuple[Session, Outcome]:
         """Record the rounds; raise if a person must decide now."""
@@ -161,15 +157,6 @@ def _require_open_gate(session: Session) -> None:
         raise build_gate_error(session, progress.gate_feedback or "")
 
 
-def _has_dispute(session: Session) -> bool:
-    """Whether findings of the current step were disputed since it began."""
-    return any(
-        each.round.disputed
-        for each in session.review_rounds
-        if each.step_id == session.current_step_id and not each.is_over
-    )
-
-
 def _find_reason(session: Session, outcome: SentBack, allowed: int) -> PersonReason | None:
     """Return why a person must decide about a step that was sent back; None if work goes on."""
     progress = session.get_progress(session.current_step_id)
@@ -178,8 +165,13 @@ def _find_reason(session: Session, outcome: SentBack, allowed: int) -> PersonRea
     reasons = [find_person_reason(each.policy, each.rounds, granted) for each in limited]
     if found := next(filter(None, reasons), None):
         return found
-    is_used_up = outcome.failed and progress.quality_attempts >= allowed + granted
-    return PersonReason.USED_UP if is_used_up and not outcome.is_self_review else None
+    if outcome.is_self_review or not outcome.failed:
+        return None
+    # A reviewer that gave no verdict at times was asked more often than it has rounds.
+    can_continue = progress.quality_attempts < allowed + granted and all(
+        each.round.passed or may_ask_reviewer(session, each.rule, each.policy) for each in outcome.rounds
+    )
+    return None if can_continue else PersonReason.USED_UP
 
 
 def _is_limited(judged: JudgedRound) -> bool:

@@ -33,7 +33,7 @@ from deepwork.jobs.quality_gate import (
 from deepwork.jobs.review_payload import ReviewFile
 from deepwork.jobs.sessions.state import Session, list_rounds
 from deepwork.jobs.step_outputs import StepOutputs
-from deepwork.jobs.step_rounds import JudgedRound, StepRounds
+from deepwork.jobs.step_rounds import JudgedRound, StepRounds, may_ask_reviewer
 from deepwork.reviews.models import ReviewEvent
 from deepwork.reviews.round_trees import RoundTrees
 from deepwork.reviews.rounds import DEFAULT_ROUNDS, Round, list_open_findings, may_dispute, settle_dispute
@@ -127,7 +127,10 @@ class StepReviewService:
         for task in list_review_tasks(submission) if self._gate.cli else ():
             rounds = list_rounds(session, session.current_step_id, task.rule)
             disputed = find_disputed(submission.notes, list_open_findings(rounds))
-            if disputed and may_dispute(rounds):
+            policy = task.review.build_policy(self._max_rounds)
+            # A dispute must leave the reviewer of the next round its turn.
+            has_room = may_ask_reviewer(session, task.rule, policy, times=2)
+            if disputed and may_dispute(rounds) and has_room:
                 upheld = self._gate.judge_dispute(submission, task, disputed, current_call().is_wanted)
                 names = [each.fingerprint for each, _ in disputed]
                 changed[task.rule] = settle_dispute(rounds[-1], names, upheld)

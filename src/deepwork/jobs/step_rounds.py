@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from deepwork.jobs.definitions.models import StepReview
+from deepwork.jobs.sessions.state import Session, list_rounds
 from deepwork.reviews.deltas import Delta, Tree, build_material, compute_delta
 from deepwork.reviews.round_text import render_changes, render_round, render_rules
 from deepwork.reviews.round_trees import RoundTrees
-from deepwork.reviews.rounds import ReviewPolicy, Round, Verdict, judge_round
+from deepwork.reviews.rounds import ReviewPolicy, Round, Verdict, judge_round, may_call_reviewer
 
 FindRounds = Callable[[str], Sequence[Round]]
 """Finds the earlier rounds of a rule."""
@@ -78,3 +79,12 @@ class StepRounds:
             None if before is None else compute_delta(before, tree),
             self._granted,
         )
+
+
+def may_ask_reviewer(session: Session, rule: str, policy: ReviewPolicy, *, times: int = 1) -> bool:
+    """Whether the reviewer of a review of the current step may be asked so many times more."""
+    progress = session.get_progress(session.current_step_id)
+    rounds = list_rounds(session, session.current_step_id, rule)
+    disputes = any(round.disputed for round in rounds)
+    used = len(rounds) + progress.reviewer_failures + disputes
+    return may_call_reviewer(policy, used + times - 1, progress.granted_attempts)

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from application import Clock, list_event_types, make_app
+from deepwork.approvals.service import ask
 from deepwork.call import Call
 from deepwork.errors import Code, DeepworkError, GateClosed
+from deepwork.jobs.step_gate import StepGate
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from jobs.project import make_review, make_step, write_files, write_job
@@ -79,6 +81,47 @@ def test_other_content_is_asked_about_again(app: Application, root: Path, name: 
     assert second != first
     decide(app, second)
     assert finish(app)["status"] == "next_step"
+
+
+def test_content_that_changes_after_the_gate_looked_does_not_pass(
+    app: Application, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_job(app)
+    first = finish(app)["approval"]["id"]
+    decide(app, first)
+
+    def ask_then_change(*given: Any) -> Any:
+        approval = ask(*given)
+        (root / "plan.md").write_text("swapped")
+        return approval
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deepwork.jobs.step_approvals.ask", ask_then_change)
+        swapped = finish(app)
+
+    assert (swapped["status"], swapped["waiting_for"]) == ("needs_work", "approval")
+    assert finish(app)["approval"]["id"] != first
+
+
+def test_outputs_that_change_during_their_review_are_reviewed_again(
+    app: Application, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_job(app)
+    reviewed: list[str] = []
+    review = StepGate.review
+
+    def review_then_change(self: StepGate, *given: Any) -> Any:
+        reviewed.append((root / "notes.md").read_text())
+        outcome = review(self, *given)
+        (root / "notes.md").write_text("swapped")
+        return outcome
+
+    monkeypatch.setattr(StepGate, "review", review_then_change)
+    finish(app)
+    finish(app)
+    finish(app)
+
+    assert reviewed[1:] == ["swapped"]
 
 
 def test_what_is_not_named_may_change(app: Application, root: Path) -> None:

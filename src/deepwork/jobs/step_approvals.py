@@ -47,41 +47,41 @@ class StepApprovals:
         named = {**current, **committed}
         return replace(session, approvals={step: named[step].to_dict() for step in steps if step in named})
 
-    def was_reviewed(self, session: Session, parts: Sequence[StepOutputs]) -> bool:
+    def digest_outputs(self, session: Session, parts: Sequence[StepOutputs]) -> str | None:
+        """Compute a digest of all outputs, also of those that need no approval; None if no step needs one."""
+        if not session.approvals.keys() & set(session.current_entry.steps):
+            return None
+        outputs = {name: value for part in parts for name, value in part.outputs.items()}
+        return compute_digest({name: self._describe(value) for name, value in outputs.items()})
+
+    def was_reviewed(self, session: Session, digest: str | None) -> bool:
         """Return whether exactly these outputs passed their reviews, and then had to wait for a person."""
         pinned = [
             session.approvals[step] for step in session.current_entry.steps if step in session.approvals
         ]
         known = [each["reviewed"] for each in pinned if "reviewed" in each]
-        return bool(known) and set(known) == {self._digest_outputs(parts)}
+        return bool(known) and set(known) == {digest}
 
-    def mark_reviewed(self, session: Session, parts: Sequence[StepOutputs]) -> Session:
-        """Remember that these outputs passed their reviews."""
+    def mark_reviewed(self, session: Session, digest: str | None) -> Session:
+        """Remember that the outputs with this digest, computed before their reviews, passed them."""
         steps = session.current_entry.steps
-        digest = self._digest_outputs(parts)
         marked = {
             step: {**pinned, "reviewed": digest} if step in steps else pinned
             for step, pinned in session.approvals.items()
         }
         return replace(session, approvals=marked)
 
-    def _digest_outputs(self, parts: Sequence[StepOutputs]) -> str:
-        """Compute a digest of all outputs, also of those that need no approval."""
-        outputs = {name: value for part in parts for name, value in part.outputs.items()}
-        return compute_digest({name: self._describe(value) for name, value in outputs.items()})
-
     def pass_or_ask(self, session: Session, parts: Sequence[StepOutputs]) -> GateClosed | None:
         """Use the approvals of these outputs; return why that is not possible, after asking for them."""
-        requests = list(self._build_requests(session, parts))
-        for request in requests:
+        for request in self._build_requests(session, parts):
             approval = ask(self._database, request)
             if not self._may_pass(approval, request):
                 return build_closed_error(approval)
         try:
             with self._database.transaction() as tx:
-                for request in requests:
+                for request in self._build_requests(session, parts):  # the files, as they are now
                     use(tx, request)
-        except GateClosed as closed:  # a person took the approval back just now
+        except GateClosed as closed:  # a file changed, or a person took the approval back, just now
             return closed
         return None
 

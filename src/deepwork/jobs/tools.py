@@ -174,12 +174,13 @@ class WorkflowTools:
             session = proven.session
             outcome: Outcome = Passed(how="person")
             # What passed its reviews and waits for a person is not reviewed again.
-            if not self._approvals.was_reviewed(session, step_outputs):
+            digest = self._approvals.digest_outputs(session, step_outputs)
+            if not self._approvals.was_reviewed(session, digest):
                 session, outcome = self._gate.review(session, submitted)
             if isinstance(outcome, SentBack):
                 return self._send_back(session, outcome, news, taken_over)
             if closed := self._approvals.pass_or_ask(session, step_outputs):
-                waiting = self._approvals.mark_reviewed(session, step_outputs)
+                waiting = self._approvals.mark_reviewed(session, digest)
                 return self._answers.report_unapproved(waiting, closed, news, taken_over)
             session = complete_steps(session, step_outputs, notes, format_now())
             moved = state.advance(session, format_now())

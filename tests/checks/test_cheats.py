@@ -205,6 +205,36 @@ def test_a_file_that_is_swapped_back_is_noticed(project: Project, swap: str):
     assert "changed while it ran" in error.to_dict()["checks"][0]["output"]
 
 
+def test_what_changes_while_another_check_runs_is_noticed(project: Project):
+    project.define(
+        "checks:\n"
+        f"  first: {{run: {shell('grep -q good src/a.py')}, needs: ['src/**']}}\n"
+        f"  second: {{run: {shell('echo evil > src/a.py')}, needs: ['docs/**']}}\n"
+    )
+    project.write("src/a.py", "good\n")
+
+    error = project.fail("first", "second")
+
+    assert [(entry["name"], entry["verdict"]) for entry in error.to_dict()["checks"]] == [("first", "failed")]
+
+
+@pytest.mark.parametrize("is_added", [False, True], ids=["nested", "submodule"])
+def test_a_nested_repository_hides_no_files(project: Project, is_added: bool):
+    project.define_check(shell("grep -q good lib/a.py"), ", needs: ['**/*.py']", guarded="['**/conftest.py']")
+    project.write("lib/a.py", "good\n")
+    run_git(project.folder / "lib", "init", "-q")
+    run_git(project.folder / "lib", "commit", "-q", "--allow-empty", "-m", "first")
+    if is_added:
+        run_git(project.folder, "-c", "advice.addEmbeddedRepo=false", "add", "lib")
+    project.prove(changed_paths=None)
+    project.write("lib/a.py", "evil\n")
+    assert project.fail().code is Code.CHECKS_FAILED
+    project.write("lib/a.py", "good\n")
+    project.write("lib/conftest.py", "")
+
+    assert project.fail(changed_paths=None).code is Code.CHECKS_GUARDED
+
+
 def test_old_timestamps_hide_no_change(project: Project):
     project.define_check(shell("grep -q good src/a.py"), ", needs: ['src/**']")
     place = project.write("src/a.py", "good\n")

@@ -10,6 +10,7 @@ import pytest
 from rs_bpe.bpe import openai
 
 from application import Clock
+from approvals.make import decide
 from checks.make import run_git, shell
 from deepwork.checks.models import Subject
 from deepwork.checks.store import ProofStore
@@ -279,6 +280,36 @@ def test_a_task_of_a_plan_without_checks_does_not_hide_a_guarded_change(any_gate
     assert error["code"] == "CHECKS_GUARDED"
 
 
+def test_changing_a_guarded_file_while_another_check_runs_does_not_hide_it(gated: GatedProject):
+    gated.write("guarded/test_a.py", "hard\n")
+    swap, tests = shell("echo easy > guarded/test_a.py"), shell("grep -q easy guarded/test_a.py")
+    gated.define(
+        f"checks:\n  lint: {{run: {swap}, needs: ['src/**']}}\n  tests: {{run: {tests}, needs: ['guarded/**']}}\n"
+        "guarded: ['guarded/**']\n"
+    )
+    _, tasks = plan(gated, checks=["lint", "tests"])
+    gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_GUARDED"
+
+
+def test_what_a_person_approved_for_one_task_counts_for_the_next_until_it_changes(any_gated: GatedProject):
+    _, tasks = plan(any_gated, {"name": "a"}, {"name": "b"}, {"name": "c"}, checks=["tests"])
+    any_gated.fix()
+    any_gated.write("guarded/test_a.py", "assert True\n")
+    asked = any_gated.close("task_update_status", id=tasks["a"], status="completed", outcome="Done.")
+    decide(any_gated.app, asked["approval"]["id"])
+    complete(any_gated, tasks["a"])
+
+    complete(any_gated, tasks["b"])
+    any_gated.write("guarded/test_a.py", "assert 1\n")
+    error = any_gated.close("task_update_status", id=tasks["c"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_GUARDED"
+
+
 # A tree of its own
 
 
@@ -319,6 +350,25 @@ def test_a_worktree_on_an_older_commit_does_not_choose_weaker_definitions(gated:
     error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
 
     assert error["code"] == "CHECKS_FAILED"
+
+
+def test_moving_the_branch_that_a_plan_started_from_hides_no_guarded_change(gated: GatedProject):
+    """The task is claimed in one tree and completed in another, so nobody saw what it changed there."""
+    id, tasks = plan(gated, checks=["tests"])
+    gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+    place = {"path": "../project-tree", "branch": "fix", "task_ids": [tasks["fix"]], "create": True}
+    gated.call("workspace_create", workflow_id=id, **place)
+    tree = gated.folder.parent / "project-tree"
+    for name in ("good", "guarded/test_a.py"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("")
+    run_git(tree, "add", "-A")
+    run_git(tree, "commit", "-q", "-m", "evil")
+    run_git(tree, "update-ref", "refs/heads/main", "HEAD")
+
+    error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+
+    assert error["code"] == "CHECKS_GUARDED"
 
 
 def test_a_folder_that_is_no_tree_of_the_repository_proves_nothing(gated: GatedProject, tmp_path: Path):

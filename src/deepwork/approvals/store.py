@@ -67,6 +67,16 @@ class ApprovalStore:
         rows = self._tx.fetch_all(sql, kind=kind.value, subject_id=subject_id, limit=_KEPT_OPEN)
         return [_from_row(row) for row in rows]
 
+    def list_used(self, kind: ApprovalKind, workflow_id: str) -> list[Approval]:
+        """List the approvals with which work of a workflow passed a gate."""
+        sql = (
+            f"SELECT {', '.join(_COLUMNS)} FROM approvals"
+            " WHERE workflow_id = :workflow_id AND subject_kind = :kind AND status = :used"
+        )
+        used = ApprovalStatus.USED.value
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, kind=kind.value, used=used)
+        return [_from_row(row) for row in rows]
+
     def list_before(self, approval: Approval) -> list[Approval]:
         """List the approvals of the same subject that were asked before this one, the newest first."""
         sql = (

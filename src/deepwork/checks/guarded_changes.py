@@ -8,8 +8,9 @@ from typing import Any
 from deepwork.approvals.models import ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.approvals.rules import summarize
 from deepwork.approvals.service import ask, use
+from deepwork.approvals.store import ApprovalStore
 from deepwork.checks.evidence import build_entry
-from deepwork.checks.models import GuardedChange, Proof, Verdict
+from deepwork.checks.models import GuardedChange, Proof, ProofRequest, Verdict
 from deepwork.checks.rules import name_paths
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, GateClosed
@@ -23,6 +24,23 @@ def describe_changes(
         "checks": {proof.check_name: proof.definition_digest for proof in proofs},
         "paths": [{"path": path, "before": before.get(path), "after": after.get(path)} for path in paths],
     }
+
+
+def remove_approved(
+    database: Database, request: ProofRequest, paths: Iterable[str], after: Mapping[str, str]
+) -> list[str]:
+    """Return the paths without those that have exactly what a person approved for work of this workflow."""
+    if request.workflow_id is None:
+        return list(paths)
+    with database.reading() as tx:
+        approvals = ApprovalStore(tx).list_used(ApprovalKind.GUARDED, request.workflow_id)
+    approved = {
+        (each["path"], each["after"])
+        for approval in approvals
+        if approval.subject_id != request.subject.id
+        for each in approval.shown["paths"]
+    }
+    return [path for path in paths if (path, after.get(path)) not in approved]
 
 
 def require_approval(database: Database, change: GuardedChange, proofs: Sequence[Proof]) -> None:

@@ -65,14 +65,14 @@ class TreeState:
     contents: Mapping[str, str]
     """Files of which git stores other bytes, such as other line endings, with the hash of theirs."""
     unstored: frozenset[str]
-    """Large untracked files and nested repositories, which a snapshot only lists."""
+    """Large untracked files, and those of nested repositories and submodules: no snapshot stores them."""
     _inputs: dict[tuple[Check, str], Inputs] = field(default_factory=dict, compare=False, repr=False)
 
     def with_snapshot(self, snapshot: Snapshot) -> TreeState:
         """Return the same files with another snapshot of them."""
-        if (snapshot.listed, snapshot.unreadable) == (self.snapshot.listed, self.snapshot.unreadable):
+        unstored = _list_unstored(self.top, snapshot, self.files)
+        if (unstored, snapshot.unreadable) == (self.unstored, self.snapshot.unreadable):
             return replace(self, snapshot=snapshot)
-        unstored = frozenset(each.path for each in snapshot.listed)
         return TreeState(self.top, snapshot, self.files, self.contents, unstored)
 
     def read_inputs(self, check: Check, prefix: str) -> Inputs:
@@ -156,7 +156,7 @@ class TreeReader:
             files = {file.path: file for file in store.list_files(snapshot.tree)}
         odd = {path: content for path, content in contents.items() if _get_blob(files, path) != content}
         files = {path: _correct_mode(file, stamps.get(path)) for path, file in files.items()}
-        state = TreeState(top, snapshot, files, odd, frozenset(each.path for each in snapshot.listed))
+        state = TreeState(top, snapshot, files, odd, _list_unstored(top, snapshot, files))
         self._known[top] = _Known(state, stamps, began)
         return state
 
@@ -176,6 +176,13 @@ class TreeReader:
             path: (regular[path], hash) for path, hash in found.items() if regular[path].changed_ns < settled
         }
         return found
+
+
+def _list_unstored(top: Path, snapshot: Snapshot, files: Mapping[str, TreeFile]) -> frozenset[str]:
+    """List the files that the snapshot lists only, or of which it has only the folder."""
+    submodules = [path for path, file in files.items() if file.mode == _SUBMODULE_MODE]
+    places = [*submodules, *(each.path for each in snapshot.listed)]
+    return frozenset(os.path.relpath(place, top) for path in places for place in _list_below(top / path))
 
 
 def _find_wrong(

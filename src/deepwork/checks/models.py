@@ -79,7 +79,8 @@ class ProofRequest:
     """A question whether these checks pass for a tree.
 
     `changed_paths` are the files that the subject's work changed, relative to the root of the working tree;
-    None: unknown, so everything that differs from the base counts. `attempt` is shown as n of m.
+    None: everything counts that differs from the base, and `touched_paths` besides, except content that a
+    person approved for other work of this workflow. `attempt` is shown as n of m.
     With `wait_seconds` None, the call waits until every check has ended.
     """
 
@@ -91,6 +92,9 @@ class ProofRequest:
     attempt: tuple[int, int] | None = None
     wait_seconds: float | None = DEFAULT_WAIT_SECONDS
     workflow_id: str | None = None
+    touched_paths: tuple[str, ...] = ()
+    guarded_since: str | None = None
+    """The commit since which changes count, if that is not the base."""
 
 
 @dataclass(frozen=True)

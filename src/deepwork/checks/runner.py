@@ -74,6 +74,10 @@ class Task:
         """What one run is shared for."""
         return sha256(f"{self.inputs.digest} {self.definition_digest}".encode()).hexdigest()
 
+    def has_inputs_of(self, state: TreeState) -> bool:
+        """Whether a state of the tree has the same inputs."""
+        return state.read_inputs(self.check, self.place.prefix).digest == self.inputs.digest
+
 
 @dataclass(frozen=True)
 class _Outcome:
@@ -117,12 +121,10 @@ class CheckRunner:
             return self._run_locked(task, (lock,))
 
     def _run_locked(self, task: Task, held: tuple[int, ...]) -> Proof:
-        if not task.check.clean:
-            now = self._reader.read(task.place.store, task.place.top).read_inputs(
-                task.check, task.place.prefix
-            )
-            if now.digest != task.inputs.digest:
-                raise InputsChanged
+        if not task.check.clean and not task.has_inputs_of(
+            self._reader.read(task.place.store, task.place.top)
+        ):
+            raise InputsChanged
         self._emit("check:started", {"check": task.check.name, "tree": task.state.snapshot.tree})
         outcome = self._run_in_tree(task, held)
         if outcome.verdict in (Verdict.PASSED, Verdict.FLAKY) and task.check.not_fewer:

@@ -11,7 +11,7 @@ from pathlib import Path
 from deepwork.call import current_call
 from deepwork.checks.definitions import CheckDefinitions
 from deepwork.checks.evidence import build_entry, describe_failure, render_output
-from deepwork.checks.guarded_changes import describe_changes, require_approval, use_approval
+from deepwork.checks.guarded_changes import describe_changes, remove_approved, require_approval, use_approval
 from deepwork.checks.input_files import TreeReader, TreeState
 from deepwork.checks.models import Check, CheckFile, GuardedChange, Proof, ProofRequest, Subject
 from deepwork.checks.output_files import OutputFiles
@@ -55,6 +55,7 @@ class CheckService:
         self._runner = CheckRunner(database, str(project), host, folder, self._reader)
         self._runs = RunTable()
         self._places: dict[Path | None, Place] = {}
+        self._base_versions: tuple[str, Mapping[str, str]] = ("", {})
         self._gits: dict[Path, Git] = {}
         self.outputs = OutputFiles(folder)
 
@@ -111,22 +112,32 @@ class CheckService:
             state = self._reader.read(place.store, place.top)
             tasks = [self._runner.build_task(place, request.base, check, state) for check in checks]
             proofs: list[Proof] = []
+            has_run = False
             try:
                 for task in tasks:
-                    proofs.append(self._obtain_proof(task, deadline))  # noqa: PERF401 - what is there counts
+                    found = self._find_proof(task)
+                    has_run = has_run or found is None
+                    proofs.append(found or self._run(task, deadline))
             except InputsChanged:
                 continue
             except GateClosed:  # one still runs: what failed before it would have to run again
                 self._require_green(request, checks[: len(proofs)], proofs)
                 raise
-            return state, proofs
-        raise _build_running_error(checks[0].name, "Files keep changing while it starts.")
+            if not has_run or not all(proof.is_proving for proof in proofs):
+                return state, proofs
+            # While one check ran, somebody may have changed what an earlier one depends on.
+            state = self._reader.read(place.store, place.top)
+            if all(
+                state.read_inputs(task.check, place.prefix).digest == task.inputs.digest for task in tasks
+            ):
+                return state, proofs
+        raise _build_running_error(checks[0].name, "Files keep changing while it runs.")
 
-    def _obtain_proof(self, task: Task, deadline: float | None) -> Proof:
+    def _find_proof(self, task: Task) -> Proof | None:
         with self._database.reading() as tx:
-            found = ProofStore(tx).find_proving(task.inputs.digest, task.definition_digest)
-        if found:
-            return found
+            return ProofStore(tx).find_proving(task.inputs.digest, task.definition_digest)
+
+    def _run(self, task: Task, deadline: float | None) -> Proof:
         run = self._runs.join(task.key, lambda: self._runner.run(task))
         _wait_for(run, task.check.name, deadline)
         return run.get_proof()
@@ -174,20 +185,30 @@ class CheckService:
         self, place: Place, request: ProofRequest, file: CheckFile, state: TreeState, proofs: list[Proof]
     ) -> tuple[Proof, ...]:
         """Ask a person if the work changed what decides about it; return the proofs with that request."""
-        if request.changed_paths is not None and not find_guarded(file, place.prefix, request.changed_paths):
+        if request.changed_paths == ():
             return tuple(proofs)
-        before = {each.path: f"{each.mode} {each.blob}" for each in place.store.list_files(request.base)}
+        before = self._map_base(place, request.guarded_since or request.base)
         after = state.map_versions()
-        changed = request.changed_paths
-        if changed is None:
-            changed = tuple(find_changed_paths(before, after))
+        # All this is about the files that were proved: looking at the tree again could find other ones.
+        changed = request.changed_paths or (*find_changed_paths(before, after), *request.touched_paths)
         guarded = find_guarded(file, place.prefix, changed)
+        if guarded and request.changed_paths is None:
+            guarded = remove_approved(self._database, request, guarded, after)
         if not guarded:
             return tuple(proofs)
         shown = describe_changes(proofs, guarded, before, after)
         change = GuardedChange(request.subject.id, request.workflow_id, shown)
         require_approval(self._database, change, proofs)
         return tuple(replace(proof, guarded=change) for proof in proofs)
+
+    def _map_base(self, place: Place, base: str) -> Mapping[str, str]:
+        """Map the files of a commit to their versions; only the last one is kept."""
+        known, versions = self._base_versions
+        if known != base:
+            listed = place.store.list_files(base)
+            versions = {each.path: f"{each.mode} {each.blob}" for each in listed}
+            self._base_versions = base, versions
+        return versions
 
     # --- places
 

@@ -88,5 +88,5 @@ class TaskTrees(Protocol):
     def find_base(self, workflow: Workflow, tree: Path) -> str | None:
         """Return the commit that the work in this tree started from; None without git."""
 
-    def list_changed_paths(self, task_id: str, tree: Path, base: str) -> tuple[str, ...] | None:
+    def list_changed_paths(self, task_id: str, tree: Path) -> tuple[str, ...] | None:
         """Return the files that the task changed, relative to its tree; None if that is not known."""

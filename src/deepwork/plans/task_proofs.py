@@ -113,14 +113,16 @@ class TaskProver:
 
         trees = self._get_trees()
         base = trees.find_base(workflow, tree) or ""
+        touched = trees.list_changed_paths(task.id, tree)
         return ProofRequest(
             subject=Subject(TASK, task.id),
             tree=tree,
             base=base,
             names=list_names(workflow, task),
-            changed_paths=trees.list_changed_paths(task.id, tree, base),
             attempt=(task.failures + 1, task.max_attempts),
             workflow_id=workflow.id,
+            touched_paths=touched or (),
+            guarded_since=workflow.base_commit if touched is None else None,
         )
 
     def take(self, workflow: Workflow, task: Task) -> TaskProofs | None:

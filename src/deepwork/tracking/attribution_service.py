@@ -130,25 +130,12 @@ class AttributionService:
         except (DeepworkError, OSError) as error:
             return TaskChanges(ended, warnings=(f"Its changes are unknown: {error}",))
 
-    def list_changed_paths(self, task_id: str, workflow_id: str, base: str) -> tuple[str, ...] | None:
-        """Return the files that decide whether a task changed what guards it; None if they are unknown.
-
-        Those are the files that it changed in this attempt, and all others that differ from its base, unless
-        another task of the workflow changed them and was completed with proofs. So a file that was changed
-        before the task was claimed, or in an attempt that failed, counts, too.
-        """
+    def list_changed_paths(self, task_id: str) -> tuple[str, ...] | None:
+        """Return the files that a task changed since it was claimed; None if that is unknown."""
         changes = self.find_changes(task_id)
         if changes.ended is None or changes.ended.snapshot is None:
             return None
-        try:
-            before = Snapshot(SnapshotKind.GIT, base)
-            whole = self.snapshots.open_store(changes.ended.tree).diff(before, changes.ended.snapshot)
-        except (DeepworkError, OSError):
-            return None
-        with self._database.reading() as tx:
-            proven = WatchStore(tx).list_proven_paths(workflow_id, excluding=task_id)
-        own = {change.path for change in changes.changed}
-        return tuple(sorted(own | {_to_text(change.path) for change in whole.files} - proven))
+        return tuple(change.path for change in changes.changed)
 
     def record_end(self, tx: Transaction, task_id: str, workflow_id: str, changes: TaskChanges) -> None:
         """Record the end of a task and the files it changed."""

@@ -80,13 +80,13 @@ class PlanTaskTracker:
             return start
         return find_base(Git(tree, environment=build_child_environment()), start, workflow.base_branch)
 
-    def list_changed_paths(self, task_id: str, tree: Path, base: str) -> tuple[str, ...] | None:
+    def list_changed_paths(self, task_id: str, tree: Path) -> tuple[str, ...] | None:
         """Return the files that the task changed, relative to its tree; None if that is not known."""
         with self._database.reading() as tx:
             watch = WatchStore(tx).find_latest(task_id)
         if watch is None or watch.ended_at is not None or Path(watch.tree_path) != find_tree_root(tree):
             return None  # it was claimed in another tree, or never
-        return self._attribution.list_changed_paths(task_id, watch.workflow_id, base)
+        return self._attribution.list_changed_paths(task_id)
 
     def _update_watch(self, task_id: str, *, has_begun: bool) -> None:
         try:

@@ -91,9 +91,17 @@ class TrackedTaskProver:
         from deepwork.checks.models import ProofRequest, Subject  # noqa: PLC0415
 
         base = self._find_base(workflow, tree)
-        changed = self._attribution.list_changed_paths(task.id, workflow.id, base) if is_watched else None
+        touched = self._attribution.list_changed_paths(task.id) if is_watched else None
         return self._get_checks().prove(
-            ProofRequest(Subject(TRACKED_TASK, task.id), tree, base, names, changed, workflow_id=workflow.id)
+            ProofRequest(
+                Subject(TRACKED_TASK, task.id),
+                tree,
+                base,
+                names,
+                workflow_id=workflow.id,
+                touched_paths=touched or (),
+                guarded_since=workflow.base_commit if touched is None else None,
+            )
         )
 
     def _find_base(self, workflow: TrackedWorkflow, tree: Path) -> str:

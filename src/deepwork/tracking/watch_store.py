@@ -111,17 +111,6 @@ class WatchStore:
         rows = self._tx.fetch_all(sql, id=task_id, path=path, limit=limit)
         return [_file_from_row(row) for row in rows], total
 
-    def list_proven_paths(self, workflow_id: str, excluding: str) -> set[str]:
-        """Return the files that other tasks of the workflow changed and were completed with proofs of."""
-        sql = """
-            SELECT DISTINCT path FROM changed_files f
-             WHERE workflow_id = :workflow_id AND task_id <> :task_id
-               AND EXISTS (SELECT 1 FROM proof_uses u WHERE u.subject_id = f.task_id
-                              AND u.subject_kind IN ('task', 'tracked_task'))
-        """
-        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, task_id=excluding)
-        return {row["path"] for row in rows}
-
     def count_changed_paths(self, workflow_id: str) -> int:
         """Count the different files that the tasks of a workflow changed."""
         sql = "SELECT count(DISTINCT path) FROM changed_files WHERE workflow_id = :id"

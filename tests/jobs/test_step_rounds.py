@@ -13,6 +13,7 @@ from deepwork.call import Call
 from deepwork.dashboard.sessions import build_session_part
 from deepwork.errors import GateClosed, ToolError
 from deepwork.jobs.sessions.files import SessionFiles
+from deepwork.overview.needs import list_needs
 from deepwork.overview.run_store import RunStore
 from deepwork.overview.session_rows import parse_session_row
 from deepwork.server.application import Application
@@ -286,6 +287,13 @@ def test_a_person_can_send_it_back_and_rounds_begin_again(
     ]
 
 
+def test_an_agent_cannot_begin_the_step_again_instead(app: Application, stuck: str):
+    with pytest.raises(ToolError, match="'a' waits for a person"):
+        call_job_tool(app, "go_to_step", step_id="a")
+
+    assert call_job_tool(app, "go_to_step", step_id="a", session_id=stuck, caller="human:ada")["status"]
+
+
 def test_an_override_still_passes_and_is_shown_as_one(app: Application, stuck: str):
     answer = finish_step(app, "a.md", quality_review_override_reason="Urgent.")
 
@@ -319,6 +327,23 @@ def test_a_reviewer_that_fails_twice_costs_no_round_and_a_person_may_decide(
     assert len(reviewer.calls) == 2
     assert get_session(app, id)["step_progress"]["a"]["quality_attempts"] == 0
     assert decide(app, "pass_step", id)["status"] == "next_step"
+
+
+def test_a_step_whose_reviewer_gives_no_verdict_needs_a_person(
+    app: Application, root: Path, reviewer: Reviewer
+):
+    reviewer.set_plan("exit 1")
+    id = start_job(app)
+    work_until_it_ends(app, root)
+
+    with app.database.reading() as tx:
+        needs, total = list_needs(tx)
+
+    assert (total, needs[0]["kind"], needs[0]["title"]) == (1, "gate", "a got no verdict from its reviewer")
+    assert "quota exceeded" in needs[0]["detail"]
+    decide(app, "grant_round", id)
+    with app.database.reading() as tx:
+        assert list_needs(tx) == ([], 0)
 
 
 # The agent's own reviewer

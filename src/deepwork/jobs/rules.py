@@ -33,6 +33,16 @@ def build_gate_error(session: Session, feedback: str) -> GateClosed:
     )
 
 
+def require_no_person_awaited(session: Session, caller: str) -> None:
+    """Raise if an agent wants to begin a step again about which only a person can decide."""
+    if session.get_progress(session.current_step_id).person_reason and not is_person(caller):
+        raise NotAllowed(
+            f"Step {session.current_step_id!r} waits for a person: its review ended without a pass.",
+            suggestion=f"Ask one, who decides with `deepwork sessions pass {session.session_id}`, "
+            "`send-back` or `grant-round`.",
+        )
+
+
 def _list_open(session: Session) -> list[str]:
     """List the findings that keep the current step from passing, on one line each."""
     last = {

@@ -31,6 +31,7 @@ from deepwork.jobs.responses import (
 from deepwork.jobs.rules import (
     find_entry_index,
     require_current_step,
+    require_no_person_awaited,
     require_override_allowed,
     select_workflow,
     was_ended_by_unseen_decision,
@@ -226,6 +227,7 @@ class WorkflowTools:
         def go_back(session: Session, taken_over: bool) -> SessionChange[WentToStep]:
             shown.append(session)
             index = find_entry_index(session, step_id)
+            require_no_person_awaited(session, _get_caller())
             news = self._list_news(session)
             moved, cleared = state.go_back(session, index, step_id, format_now())
             moved = state.mark_decisions_seen(moved)

@@ -234,7 +234,9 @@ def _build_budget_need(row: Row) -> Need:
 
 
 def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
-    """List the job sessions whose current step failed its review, unless a person granted it another.
+    """List the job sessions whose current step waits for a person or failed its review.
+
+    One to which a person granted another review waits for its agent.
 
     A step that was only submitted waits for its review, which the server or the agent runs.
     """
@@ -242,13 +244,14 @@ def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
     held = [
         session
         for session in active
-        if session.get_step_status(session.step_id) == "needs_work" and not session.waits_for_agent
+        if session.person_reason
+        or (session.get_step_status(session.step_id) == "needs_work" and not session.waits_for_agent)
     ]
     reviews = RunEventStore(tx).list_reviews([session.id for session in held], MAX_REVIEWS) if held else []
     for session in held:
         of_step = [event for event in reviews if _is_of_current_step(event, session)]
         has_failed = session.has_failed_self_review or any(map(_is_failure_of_runner, of_step))
-        if has_failed or _is_never_reviewed(session):
+        if session.person_reason or has_failed or _is_never_reviewed(session):
             yield _build_gate_need(session, of_step, has_failed=has_failed)
 
 
@@ -275,6 +278,10 @@ def _build_gate_need(session: SessionRow, reviews: Sequence[Row], *, has_failed:
     tried = session.get_progress(session.step_id).get("quality_attempts") or 0
     reason = _join_feedback(event for event in reviews if event["ts"] == at)
     how = "did not pass its review" if has_failed else f"was submitted {tried} times without a review"
+    if session.person_reason:
+        how = _WAITING_WORDS.get(session.person_reason, how)
+        reason = session.get_progress(session.step_id).get("gate_feedback") or reason
+        has_failed = True
     task_id = f"{session.id}/{session.step_id}"
     return _build_need(
         kind="gate",
@@ -286,6 +293,14 @@ def _build_gate_need(session: SessionRow, reviews: Sequence[Row], *, has_failed:
         task={"id": task_id, "name": session.step_id},
         since=at or format_timestamp(session.updated_at),
     )
+
+
+_WAITING_WORDS = {
+    "rounds_used_up": "used up the rounds of its review",
+    "stalled": "makes no progress in its review",
+    "reviewer_error": "got no verdict from its reviewer",
+}
+"""Why a step waits for a person."""
 
 
 def _join_feedback(events: Iterable[Row]) -> str:

@@ -44,6 +44,12 @@ class SessionRow:
         )
 
     @property
+    def person_reason(self) -> str | None:
+        """Why only a person can decide about the current step; None if work on it goes on."""
+        reason: str | None = self.get_progress(self.step_id).get("person_reason")
+        return reason if self.is_at_gate else None
+
+    @property
     def waits_for_agent(self) -> bool:
         """Whether a person granted the current step a review that has not begun."""
         decided = [each for each in self.data.get("decisions", ()) if each["step_id"] == self.step_id]

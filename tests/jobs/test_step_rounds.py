@@ -142,6 +142,22 @@ def test_the_second_round_shows_only_what_changed_and_the_open_findings(
     assert "round 2 of 3" in second
 
 
+def test_after_a_failure_without_findings_a_round_shows_everything_and_nothing_is_late(
+    app: Application, root: Path, reviewer: Reviewer
+):
+    reviewer.set_plan({"passed": False, "feedback": "No."}, make_verdict(make_finding("Three.", 3)))
+    start_job(app)
+    finish_step(app, "a.md")
+    (root / "a.md").write_text("1\ntwo\nthree\n")
+
+    answer = finish_step(app, "a.md")
+
+    assert answer["status"] == "needs_work"
+    assert "1\ntwo\nthree" in reviewer.prompts[1]
+    assert "CHANGES" not in reviewer.prompts[1]
+    assert "Judge everything again" in reviewer.prompts[1]
+
+
 def test_with_scope_whole_every_round_shows_everything(app: Application, root: Path, reviewer: Reviewer):
     write_job(root, "whole", [make_step("a", reviews=[{**make_review(), "scope": "whole"}])])
     reviewer.set_plan(make_verdict(make_finding("Two is wrong.", 2)), "pass")

@@ -10,7 +10,14 @@ from deepwork.jobs.sessions.state import Session, list_rounds
 from deepwork.reviews.deltas import Delta, Tree, build_material, compute_delta
 from deepwork.reviews.round_text import render_changes, render_round, render_rules
 from deepwork.reviews.round_trees import RoundTrees
-from deepwork.reviews.rounds import ReviewPolicy, Round, Verdict, judge_round, may_call_reviewer
+from deepwork.reviews.rounds import (
+    ReviewPolicy,
+    Round,
+    Verdict,
+    get_tree_to_compare,
+    judge_round,
+    may_call_reviewer,
+)
 
 FindRounds = Callable[[str], Sequence[Round]]
 """Finds the earlier rounds of a rule."""
@@ -31,7 +38,8 @@ class OpenRound:
     @property
     def guidelines(self) -> str:
         """What a reviewer must know about findings and rounds."""
-        told = render_round(self.policy, self.earlier, self.granted)
+        shows_changes = self.changes is not None
+        told = render_round(self.policy, self.earlier, self.granted, shows_changes=shows_changes)
         return "\n\n".join(filter(None, [render_rules(self.policy), told]))
 
     @property
@@ -69,7 +77,7 @@ class StepRounds:
         """Read and store the files to judge, and compare them with those of the round before."""
         earlier = self._find_rounds(rule)
         tree = self._trees.read(paths)
-        before = self._trees.load(earlier[-1].tree) if earlier else None
+        before = self._trees.load(get_tree_to_compare(earlier))
         return OpenRound(
             rule,
             review.build_policy(self._default_rounds),

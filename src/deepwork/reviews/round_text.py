@@ -23,14 +23,16 @@ def render_rules(policy: ReviewPolicy) -> str:
     )
 
 
-def render_round(policy: ReviewPolicy, earlier: Sequence[Round], granted: int = 0) -> str:
+def render_round(
+    policy: ReviewPolicy, earlier: Sequence[Round], granted: int = 0, *, shows_changes: bool
+) -> str:
     """Tell a reviewer which round this is, what to judge, and which findings are open."""
     if not earlier:
         return ""
     number, last = len(earlier) + 1, policy.rounds + granted
     judge = (
         "Judge only what changed since the last round, shown below, and whether the open findings are fixed."
-        if policy.scope is ReviewScope.DELTA
+        if shows_changes
         else "Judge everything again, and whether the open findings are fixed."
     )
     lines = [

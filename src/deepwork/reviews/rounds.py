@@ -162,6 +162,14 @@ def is_same_round(before: Round, judged: Round) -> bool:
     return judged.tree is not None and judged.tree == before.tree and problems[0] == problems[1]
 
 
+def get_tree_to_compare(rounds: Sequence[Round]) -> str | None:
+    """Return the files that the last round judged; None if the next one has to see everything.
+
+    It has to if the last one failed and did not say where, or left something unjudged.
+    """
+    return None if not rounds or rounds[-1].fails_anyway else rounds[-1].tree
+
+
 def list_open_findings(rounds: Sequence[Round]) -> tuple[Finding, ...]:
     """Return the findings that the work must still answer: those of the last round that block."""
     return list_blocking(rounds[-1]) if rounds else ()

@@ -16,6 +16,7 @@ from deepwork.reviews.rounds import (
     Round,
     Verdict,
     find_person_reason,
+    get_tree_to_compare,
     judge_round,
 )
 
@@ -58,13 +59,14 @@ class RuleRounds:
         """Tell the reviewer what a finding is and when a person decides."""
         policy, series = self.build_policy(review), self.get_series(review)
         ends = f"After {policy.rounds + series.granted} rounds, or without progress, a person decides."
-        told = render_round(policy, series.rounds, series.granted)
+        shows_changes = self.render_changes(review) is not None
+        told = render_round(policy, series.rounds, series.granted, shows_changes=shows_changes)
         return "\n\n".join(filter(None, [f"{render_rules(policy)} {ends}", told]))
 
     def render_changes(self, review: Review) -> str | None:
         """Render what changed since the round before; None if the reviewer is to read everything."""
         series = self.get_series(review)
-        before = self.trees.load(series.rounds[-1].tree) if series.rounds else None
+        before = self.trees.load(get_tree_to_compare(series.rounds))
         if before is None:
             return None
         return render_changes(self.build_policy(review), compute_delta(before, self.trees.read(review.files)))
@@ -73,7 +75,7 @@ class RuleRounds:
         """Judge what a reviewer says; the files are stored if they are still those that it judged."""
         series = self.get_series(review)
         tree = self.trees.read(review.files)
-        before = self.trees.load(series.rounds[-1].tree) if series.rounds else None
+        before = self.trees.load(get_tree_to_compare(series.rounds))
         material = build_material(tree, None if before is None else compute_delta(before, tree))
         judged = judge_round(self.build_policy(review), series.rounds, verdict, material)
         return replace(judged, tree=self.trees.save(tree) if is_current else None, reviewer=reviewer)

@@ -138,6 +138,26 @@ export interface Attempt {
   is_self_review?: boolean | null;
 }
 
+export interface Finding {
+  severity: string;
+  claim: string;
+  file?: string | null;
+  line?: number | null;
+  failure?: string | null;
+  effect: string;
+}
+
+export interface ReviewRound {
+  rule: string;
+  round: number;
+  passed: boolean;
+  reviewer?: string | null;
+  findings: Finding[];
+  disputed: boolean;
+  at: string;
+  is_over: boolean;
+}
+
 export interface Step {
   id: string;
   status: string;
@@ -149,6 +169,8 @@ export interface Step {
   attempts_total?: number;
   override_reason?: string | null;
   gate_decisions?: GateDecision[];
+  rounds?: ReviewRound[] | null;
+  waiting_reason?: string | null;
 }
 
 export interface RunDetails extends RunLine {

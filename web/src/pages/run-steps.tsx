@@ -1,6 +1,6 @@
 /** The steps of a job session, with their outputs and reviews. */
 
-import type { Attempt, GateDecision, RunDetails, Step } from "../data/shapes";
+import type { Attempt, Finding, GateDecision, ReviewRound, RunDetails, Step } from "../data/shapes";
 import { taskAddress } from "../router";
 import { Ago, Empty, Prose, Duration } from "../ui/parts";
 import { State } from "../ui/state";
@@ -57,8 +57,10 @@ function StepCard({ step, run, isCurrent }: { step: Step; run: string; isCurrent
         </dl>
       )}
       {step.notes && <Prose text={step.notes} longest={600} />}
+      <Waiting reason={step.waiting_reason} />
       <GateDecisions decisions={step.gate_decisions} />
       <Attempts attempts={step.attempts ?? []} />
+      <Rounds rounds={step.rounds} />
       {(step.attempts_total ?? 0) > (step.attempts?.length ?? 0) && (
         <p class="faint">
           {step.attempts_total! - (step.attempts?.length ?? 0)} more submission{step.attempts_total! - (step.attempts?.length ?? 0) === 1 ? "" : "s"} for review, without a stored verdict.
@@ -74,6 +76,22 @@ export function Override({ reason }: { reason: string | null | undefined }) {
   return (
     <p class="override">
       <State status="partial" word="review overridden" isSmall /> {reason}
+    </p>
+  );
+}
+
+const WAITING_WORDS: Record<string, string> = {
+  rounds_used_up: "The rounds of its review are used up.",
+  stalled: "Its review makes no progress.",
+  reviewer_error: "Its reviewer gave no verdict.",
+};
+
+/** Why only a person can decide about a step. */
+export function Waiting({ reason }: { reason: string | null | undefined }) {
+  if (!reason) return null;
+  return (
+    <p class="override">
+      <State status="gate" word="waits for you" isSmall /> {WAITING_WORDS[reason] ?? reason}
     </p>
   );
 }
@@ -122,6 +140,52 @@ export function Attempts({ attempts }: { attempts: Attempt[] }) {
           </ul>
         </details>
       ))}
+    </>
+  );
+}
+
+/** The rounds of the reviews of a step that found something, with their findings. */
+export function Rounds({ rounds }: { rounds: ReviewRound[] | null | undefined }) {
+  const found = rounds?.filter((each) => each.findings.length > 0) ?? [];
+  return (
+    <>
+      {found.map((each, index) => (
+        <details class="attempt" open={!each.passed && !each.is_over && index === found.length - 1}>
+          <summary>
+            <State status={each.passed ? "passed" : "failed"} isSmall /> Round {each.round}
+            {each.rule !== "step" && <> of {each.rule}</>}: {each.findings.length} finding{each.findings.length === 1 ? "" : "s"}
+            <span class="faint">
+              {" "}
+              {each.disputed && "disputed, "}
+              {each.is_over && "before the step began again, "}
+              <Ago at={each.at} />
+            </span>
+          </summary>
+          <ul class="criteria">
+            {each.findings.map((finding) => (
+              <li>
+                <State status={finding.effect === "blocks" ? "failed" : "partial"} word={EFFECT_WORDS[finding.effect] ?? finding.effect} isSmall />{" "}
+                <span>
+                  {finding.severity} {formatPlace(finding)}
+                  {finding.claim}
+                </span>
+                {finding.failure && <Prose text={finding.failure} longest={600} />}
+              </li>
+            ))}
+          </ul>
+        </details>
+      ))}
+    </>
+  );
+}
+
+const EFFECT_WORDS: Record<string, string> = { blocks: "blocks", noted: "noted", late: "late, does not block", rejected: "rejected by a second reviewer" };
+
+function formatPlace({ file, line }: Finding) {
+  if (!file) return null;
+  return (
+    <>
+      <code>{line ? `${file}:${line}` : file}</code>{" "}
     </>
   );
 }

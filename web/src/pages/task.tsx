@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { subject } from "../app";
 import { useResource } from "../data/resource";
-import type { Attempt, Checkpoint, GateDecision, RelatedTask, Milestone, TaskAnswer } from "../data/shapes";
+import type { Attempt, Checkpoint, GateDecision, RelatedTask, ReviewRound, Milestone, TaskAnswer } from "../data/shapes";
 import { parseTime } from "../data/tasks";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
@@ -13,7 +13,7 @@ import { Evidence } from "../ui/evidence";
 import { Ago, Copy, Field, Fields, Loaded, formatCount, Prose, Section, tokens, Duration, humanize } from "../ui/parts";
 import { State, StateMark } from "../ui/state";
 import { DecisionCard, IssueCard } from "./run-notes";
-import { Attempts, GateDecisions, Override } from "./run-steps";
+import { Attempts, GateDecisions, Override, Rounds, Waiting } from "./run-steps";
 
 function useTask(id: string) {
   const run = id.includes("/") ? id.split("/")[0] : null;
@@ -142,8 +142,10 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
       {Array.isArray(task.attempts) && (
         <Section title="Reviews" count={task.attempts.length}>
           <Override reason={str(task.override_reason)} />
+          <Waiting reason={task.waiting_reason as string | undefined} />
           <GateDecisions decisions={task.gate_decisions as GateDecision[] | undefined} />
           <Attempts attempts={task.attempts as Attempt[]} />
+          <Rounds rounds={task.rounds as ReviewRound[] | undefined} />
         </Section>
       )}
       {answer.milestones && answer.milestones.length > 0 && (

@@ -37,8 +37,7 @@ class Project:
         self.checkpoint = call_tool(
             app, "checkpoint_add", task_id=self.task, type="progress", summary="Half"
         )["id"]
-        track = app.build_toolset("tracking")
-        self.record = track["start_workflow"].method(name="Checkout", objective="Pay").workflow_id
+        self.record = call_tool(app, "start_workflow", name="Checkout", objective="Pay")["workflow_id"]
         self.phase = call_tool(app, "start_phase", workflow_id=self.record, number=1, name="Forms")[
             "phase_id"
         ]

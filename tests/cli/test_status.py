@@ -125,9 +125,7 @@ def test_all_running_work_is_listed(project: Project):
     call_tool(project.app, "task_claim", task_id=blocked, agent_id=agent)
     call_tool(project.app, "task_update_status", id=blocked, status="in_progress", agent_id=agent)
     call_tool(project.app, "task_update_status", id=blocked, status="failed", error="No.", agent_id=agent)
-    tracked = project.app.build_toolset("tracking")["start_workflow"].method(
-        name="Move", objective="All moved."
-    )
+    tracked = call_tool(project.app, "start_workflow", name="Move", objective="All moved.")
     other = project.register_agent("Bob")
     call_tool(
         project.app, "message_send", sender_id=agent, recipient_id=other, message_type="query",
@@ -137,7 +135,7 @@ def test_all_running_work_is_listed(project: Project):
     answer = get_status(project)
 
     assert {run["name"] for run in answer["plans"]} == {"Login by SSO", "Another"}
-    assert [run["id"] for run in answer["tracked"]] == [tracked.workflow_id]
+    assert [run["id"] for run in answer["tracked"]] == [tracked["workflow_id"]]
     assert [(row["task_id"], row["agent_id"], row["agent"]) for row in answer["held"]] == [
         (task, agent, "Ada")
     ]

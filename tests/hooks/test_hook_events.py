@@ -150,8 +150,8 @@ def test_job_sessions_and_tracked_work_are_shown_with_the_next_call(project: Pro
     session = start_job(project)
     tracked = call_tool(project.app, "get_tracked_workflows")
     assert tracked["total"] == 0
-    record = project.app.build_toolset("tracking")["start_workflow"]
-    workflow = record.method(name="Move", objective="All moved.").workflow_id
+    started = call_tool(project.app, "start_workflow", name="Move", objective="All moved.")
+    workflow = started["workflow_id"]
 
     text = project.run_for_context(SESSION_START, build_event(source="compact"))
 

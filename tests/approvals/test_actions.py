@@ -109,6 +109,31 @@ def test_the_audit_chain_has_the_digest_of_what_was_decided(app: Application, pr
     assert id in entry.arguments
 
 
+@pytest.mark.parametrize("action", ["give_approval", "refuse_approval"])
+def test_every_agent_that_was_refused_is_notified_of_the_decision(app: Application, action: str) -> None:
+    plan = call_tool(app, "workflow_create", name="Release", source_type="prompt", source_content="x")["id"]
+    written = {"summary": "s", "tasks": [{"name": "a"}], "approve_plan": True}
+    call_tool(app, "workflow_set_plan", id=plan, plan=written)
+    agents = [call_tool(app, "agent_register", name=name, runtime="codex")["id"] for name in ("Ada", "Bob")]
+    for agent in (*agents, *agents):
+        [task] = call_tool(app, "workflow_get", id=plan, include_tasks=True)["tasks"]
+        call_tool(app, "task_claim", task_id=task["id"], agent_id=agent)
+    call_tool(app, "workflow_replan", workflow_id=plan, reason="r", tasks=[{"name": "b"}])
+    [waiting] = read_pending(app)
+
+    act(app, action, waiting)
+
+    notices = [call_tool(app, "agent_heartbeat", agent_id=agent)["notices"] for agent in agents]
+    assert [[notice["type"] for notice in each] for each in notices] == [
+        ["approved" if action == "give_approval" else "refused"]
+    ] * 2
+
+
+def read_pending(app: Application) -> list[str]:
+    with app.database.reading() as tx:
+        return [row["id"] for row in tx.fetch_all("SELECT id FROM approvals WHERE status = 'pending'")]
+
+
 def test_refusing_work_sends_the_task_back_with_the_comment(project: Path, app: Application) -> None:
     work = Work(app)
     id = work.report()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -139,6 +140,46 @@ def test_a_refused_plan_says_why_until_it_changes(world: World) -> None:
 
     assert (claimed["approval"]["status"], claimed["approval"]["comment"]) == ("refused", "Too big.")
     assert "Too big." in plan.get_next_tasks()["reason"]
+
+
+def test_waiting_for_tasks_ends_when_the_plan_is_refused(world: World) -> None:
+    plan = create_plan(world, {"name": "a"}, approve_plan=True)
+    id, answers = find_pending(world, plan, "plan")["id"], list[Any]()
+    waiting = threading.Thread(target=lambda: answers.append(plan.get_next_tasks(wait_seconds=30)))
+
+    waiting.start()
+    decide(world, id, "refuse", "Too big.")
+    waiting.join()
+
+    assert answers[0]["approval"] == {
+        "id": id,
+        "subject": f"plan:{plan.id}",
+        "status": "refused",
+        "comment": "Too big.",
+    }
+
+
+def test_a_plan_changed_back_to_a_refused_one_says_so_and_can_be_approved(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True), world.register_agent()
+    refused = find_pending(world, plan, "plan")["id"]
+    decide(world, refused, "refuse", "Too big.")
+    replan(world, plan, {"description": "less"})
+    replan(world, plan, {})
+
+    assert plan.get_next_tasks()["approval"]["id"] == refused
+    decide(world, refused)
+    assert Plan(world, plan.id).list_offered() == ["a", "b"]
+    anywhere = world.call("task_get_available", agent_id=agent, limit=200)
+    assert plan.id in {task["workflow_id"] for task in anywhere["tasks"]}
+
+
+def test_no_next_task_is_named_while_a_changed_plan_waits(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True), world.register_agent()
+    decide(world, find_pending(world, plan, "plan")["id"])
+    plan.claim("a", agent, start=True)
+    world.call("workflow_add_task", workflow_id=plan.id, task={"name": "c"})
+
+    assert "next_tasks" not in plan.set_status("a", "completed", agent_id=agent)
 
 
 def test_a_task_is_claimed_after_it_was_approved(world: World) -> None:

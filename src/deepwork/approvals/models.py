@@ -98,6 +98,8 @@ class Approval:
     comment: str | None = None
     lasts_ms: int | None = None
     used_at: int | None = None
+    waiting: tuple[str, ...] = ()
+    """Agents beside the one that asked that wait for the decision: they get a notice of it too."""
 
     @property
     def expires_at(self) -> int | None:

@@ -20,7 +20,7 @@ def notify_of_decision(
     agents: Sequence[str] = (),
     task_id: str | None = None,
 ) -> None:
-    """Notify these agents, else the one that asked; work that has no agents is notified by its sessions."""
+    """Notify these agents, else those that asked or wait; work without agents is notified by its sessions."""
     is_given = approval.status is ApprovalStatus.GIVEN
     text = build_approval_text(
         describe_subject(approval),
@@ -30,7 +30,7 @@ def notify_of_decision(
         next=next_step,
     )
     kind = NoticeType.APPROVED if is_given else NoticeType.REFUSED
-    asked = [approval.asked_by] if approval.asked_by.startswith("ag_") else []
+    asked = [id for id in (approval.asked_by, *approval.waiting) if id.startswith("ag_")]
     notices, workflow = NoticeService(tx), approval.workflow_id
     if concerned := list(agents) or asked:
         notices.notify_agents(concerned, kind, text, workflow_id=workflow, task_id=task_id, about=approval.id)

@@ -70,6 +70,15 @@ def find_predecessor(approval: Approval, older: Iterable[Approval]) -> Approval 
     return next((each for each in older if each.was_given and each.id != approval.id), None)
 
 
+def list_waiting(approvals: Iterable[Approval], *, excluding: str) -> list[str]:
+    """List the agents that wait for a decision which has not been made, each once."""
+    open_ones = [
+        each for each in approvals if each.status in (ApprovalStatus.PENDING, ApprovalStatus.REFUSED)
+    ]
+    named = [id for each in open_ones for id in (each.asked_by, *each.waiting)]
+    return [id for id in dict.fromkeys(named) if id.startswith("ag_") and id != excluding]
+
+
 def check_decision(approval: Approval, verdict: Verdict, now: int) -> None:
     """Raise unless a person may still decide this: it waits, or they change their mind before it is used."""
     if is_expired(approval, now):

@@ -24,6 +24,7 @@ from deepwork.approvals.rules import (
     find_current,
     find_outdated,
     is_expired,
+    list_waiting,
     may_pass,
 )
 from deepwork.approvals.store import ApprovalStore
@@ -35,6 +36,8 @@ from deepwork.records import copy_with
 if TYPE_CHECKING:  # imported by the first decision: most processes only ask and use
     from deepwork.approvals.person_proof import CheckedProof
 
+MAX_WAITING = 100
+"""Agents that one decision is reported to; more only learn of it when they ask again."""
 _EVENT_OF_STATUS = {
     ApprovalStatus.PENDING: ApprovalEvent.ASKED,
     ApprovalStatus.GIVEN: ApprovalEvent.GIVEN,
@@ -62,16 +65,25 @@ def find_or_ask(tx: Transaction, request: ApprovalRequest, asked_by: str | None 
     for each in known:
         if is_expired(each, tx.now):
             save_status(tx, each, ApprovalStatus.EXPIRED)
-    for each in find_outdated(known, request.digest):
+    outdated = find_outdated(known, request.digest)
+    for each in outdated:
         if not is_expired(each, tx.now):
             save_status(tx, each, ApprovalStatus.STALE)
     if found := find_current(known, request.digest, tx.now):
         return found
-    asked = store.add_pending(request, asked_by or tx.caller)
+    asker = asked_by or tx.caller
+    asked = store.add_pending(request, asker, list_waiting(outdated, excluding=asker))
     if asked is None:  # another process asked at the same time, about other content or the same
         return find_or_ask(tx, request, asked_by)
     _emit(tx, asked)
     return asked
+
+
+def add_waiting(tx: Transaction, approval: Approval, agent_id: str) -> None:
+    """Let an agent that was refused get a notice of the decision too; the caller has locked the subject."""
+    waiting = list_waiting([approval], excluding="")
+    if agent_id not in waiting and len(waiting) < MAX_WAITING:
+        ApprovalStore(tx).save(copy_with(approval, waiting=(*approval.waiting, agent_id)))
 
 
 def use(tx: Transaction, request: ApprovalRequest) -> Approval:

@@ -23,7 +23,9 @@ class ApprovalStore:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def add_pending(self, request: ApprovalRequest, asked_by: str) -> Approval | None:
+    def add_pending(
+        self, request: ApprovalRequest, asked_by: str, waiting: Sequence[str] = ()
+    ) -> Approval | None:
         """Insert a request; None if another one about the subject waits already."""
         columns = ", ".join(_COLUMNS)
         sql = f"""
@@ -42,6 +44,7 @@ class ApprovalStore:
             asked_by=asked_by,
             asked_at=self._tx.now,
             lasts_ms=request.lasts_ms,
+            waiting=tuple(waiting),
         )
         row = self._tx.fetch_one(sql, **_to_row(approval))
         return None if row is None else _from_row(row)
@@ -128,7 +131,7 @@ class ApprovalStore:
 
 
 _COLUMNS = tuple(Approval.__dataclass_fields__)
-_CHANGING = ("status", "decided_by", "decided_at", "method", "comment", "used_at")
+_CHANGING = ("status", "decided_by", "decided_at", "method", "comment", "used_at", "waiting")
 
 
 def _to_row(approval: Approval) -> Row:
@@ -136,6 +139,7 @@ def _to_row(approval: Approval) -> Row:
         "subject_kind": approval.subject_kind.value,
         "status": approval.status.value,
         "shown": serialize_shown(approval.shown),
+        "waiting": json.dumps(approval.waiting) if approval.waiting else None,
     }
 
 
@@ -145,5 +149,6 @@ def _from_row(row: Row) -> Approval:
         "subject_kind": ApprovalKind(row["subject_kind"]),
         "status": ApprovalStatus(row["status"]),
         "shown": json.loads(row["shown"]),
+        "waiting": tuple(json.loads(row["waiting"] or "[]")),
     }
     return Approval(**(row | read))

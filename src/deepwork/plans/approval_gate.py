@@ -99,14 +99,15 @@ def find_plan_obstacle(tx: Transaction, workflow: Workflow) -> Approval | None:
     if not needs_plan_approval(workflow):
         return None
     known = ApprovalStore(tx).list_of_subject(ApprovalKind.PLAN, workflow.id)
-    return known[0] if known and known[0].status is not ApprovalStatus.GIVEN else None
+    counting = [each for each in known if each.status is not ApprovalStatus.STALE] or known
+    return counting[0] if counting and counting[0].status is not ApprovalStatus.GIVEN else None
 
 
-def check_plan(tx: Transaction, workflow: Workflow) -> Approval | None:
+def check_plan(tx: Transaction, workflow: Workflow, agent_id: str | None) -> Approval | None:
     """Return the approval that the plan, as it is now, waits for; asks for it if nobody did."""
     if not needs_plan_approval(workflow):
         return None
-    return _pass_or_ask(tx, build_plan_request(tx, workflow))
+    return _pass_or_ask(tx, build_plan_request(tx, workflow), agent_id)
 
 
 def check_start(tx: Transaction, workflow: Workflow, task: Task, agent_id: str | None) -> Approval | None:

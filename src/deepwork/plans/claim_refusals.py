@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepwork.approvals.models import Approval, ApprovalKind
+from deepwork.approvals.service import add_waiting
 from deepwork.approvals.store import ApprovalStore
 from deepwork.database.transaction import Transaction
 from deepwork.plans.admission import Admission
@@ -60,12 +61,13 @@ class ClaimRefusals:
         self, workflow: Workflow, task: Task, others: ActiveTasks, agent_id: str
     ) -> Claimed | None:
         """Return why the agent cannot claim the task now; asks for the approvals that it needs."""
-        if refusal := self._find_lasting_refusal(workflow, task):
+        if refusal := self._find_lasting_refusal(workflow, task, agent_id):
             return refusal
         open_ones, count = self._tasks.list_open_dependencies(task, MAX_NAMED)
         if count:
             return build_refusal("blocked", f"It waits for {format_names(open_ones, count)}.")
         if waits_for := check_start(self._tx, workflow, task, agent_id):
+            add_waiting(self._tx, waits_for, agent_id)
             return _build_approval_refusal(waits_for)
         if others.count >= workflow.max_parallel_tasks:
             running = "1 task is" if others.count == 1 else f"{others.count} tasks are"
@@ -82,7 +84,7 @@ class ClaimRefusals:
         refusal = Admission(self._tx, workflow, is_claim=True).find_refusal(task)
         return build_refusal(refusal.reason, refusal.message) if refusal else None
 
-    def _find_lasting_refusal(self, workflow: Workflow, task: Task) -> Claimed | None:
+    def _find_lasting_refusal(self, workflow: Workflow, task: Task, agent_id: str) -> Claimed | None:
         """Return why the task is not handed out until a person acts."""
         if task.waits_for_person:
             return build_refusal("attempts", describe_used_up_attempts(task))
@@ -90,7 +92,10 @@ class ClaimRefusals:
             return build_refusal(
                 "workflow", f"{self._describe_status(workflow)} Its tasks cannot be claimed."
             )
-        if waits_for := self._find_waiting_work(task) or check_plan(self._tx, workflow):
+        if waits_for := self._find_waiting_work(task):
+            return _build_approval_refusal(waits_for)
+        if waits_for := check_plan(self._tx, workflow, agent_id):
+            add_waiting(self._tx, waits_for, agent_id)
             return _build_approval_refusal(waits_for)
         return None
 

@@ -84,7 +84,12 @@ class Scheduler:
         )
 
     def list_next_names(self, workflow: Workflow, limit: int) -> list[NextTaskName]:
-        """List the first tasks to claim now, without failed ones; none if the parallel limit is reached."""
+        """List the first tasks to claim now, without failed ones; none if the parallel limit is reached.
+
+        None either while a person has to approve the plan.
+        """
+        if find_plan_obstacle(self._tx, workflow):
+            return []
         found = self._find_startable(workflow, include_failed=False, limit=limit)
         return [NextTaskName(id=task.id, name=task.name) for task in found.offered] if found.room else []
 

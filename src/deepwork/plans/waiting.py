@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+from deepwork.approvals.models import ApprovalStatus
 from deepwork.call import current_call
 from deepwork.database.transaction import Database
 from deepwork.plans.queue_responses import NextTasks
@@ -35,4 +36,6 @@ def wait_for_tasks(database: Database, look: Callable[[], NextTasks], seconds: f
 
 def _is_news(found: NextTasks) -> bool:
     """Whether an agent should act: on a task, or because none will be offered soon."""
-    return found.recommended_count > 0 or found.all_complete or not found.workflow_status.hands_out_tasks
+    is_refused = found.approval is not None and found.approval["status"] == ApprovalStatus.REFUSED
+    is_over = found.all_complete or not found.workflow_status.hands_out_tasks
+    return found.recommended_count > 0 or is_over or is_refused

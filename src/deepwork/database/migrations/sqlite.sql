@@ -550,6 +550,7 @@ CREATE TABLE approvals (
 	comment TEXT, 
 	lasts_ms BIGINT, 
 	used_at BIGINT, 
+	waiting TEXT, 
 	created_seq BIGINT, 
 	PRIMARY KEY (id)
 );

@@ -256,6 +256,7 @@ _ACTIVE_IDS_SQL = """
 _OFFERING_STATUSES = ("ready", "in_progress")
 _NEWEST_APPROVAL = """(SELECT approvals.status FROM approvals
     WHERE approvals.subject_kind = '{}' AND approvals.subject_id = {}.id
+      AND approvals.status <> 'stale'
     ORDER BY approvals.created_seq DESC LIMIT 1)"""
 # Whether a person was not asked about the task, or approved it; a claim asks.
 START_NOT_REFUSED = (

@@ -111,6 +111,7 @@ def _create_approvals() -> None:
         sa.Column("comment", sa.Text),
         sa.Column("lasts_ms", sa.BigInteger),  # from the decision; NULL: for ever
         sa.Column("used_at", sa.BigInteger),
+        sa.Column("waiting", sa.Text),  # agents that were refused since, as JSON: they get a notice too
         sa.Column("created_seq", sa.BigInteger),
     )
     _number_by_creation("approvals")

@@ -77,6 +77,9 @@ class Call:
     """Tells the client how far the call is, if it wants to know; may be called often, and from any thread."""
     record: CallRecord | None = field(default=None, compare=False)
     """Called at the end of each writing transaction of the call, to write its audit entry."""
+    patience: float | None = 45.0
+    """How many seconds the caller waits for what takes long; None: to the end, because what a command runs
+    ends with it."""
     carries_notices: bool = True
     """Whether an answer that shows an agent's notices counts as carrying them. The answers of commands and
     resources do not: people read them too."""

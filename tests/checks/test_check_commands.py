@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from checks.make import COUNT, Project, run_git, shell
+from deepwork.call import current_call
+from deepwork.cli.framework.progress import ProgressLines
+from deepwork.cli.framework.tool_commands import call_tool
 from deepwork.cli.main import deepwork
+from deepwork.errors import Code
 from deepwork.files.state import find_hidden_checks
 
 
@@ -87,6 +92,27 @@ def test_proofs_can_be_listed_shown_verified_exported_and_waived(project: Projec
     assert run("check", *place).exit_code == 1
     entries = json.loads(run("audit", "--json", *place).stdout)["calls"]
     assert ("waive_proof", "done") in [(entry["tool"], entry["outcome"]) for entry in entries]
+
+
+def test_a_tool_that_is_called_by_a_command_waits_to_the_end(
+    project: Project, capsys: pytest.CaptureFixture[str]
+):
+    """The check would end with the command."""
+    project.define_check(shell("until test -e go.log; do sleep 0.05; done"))
+    waited: list[float | None] = []
+
+    def answer(id: str) -> dict[str, str]:
+        waited.append(current_call().patience)
+        assert project.fail(wait_seconds=0).code is Code.CHECKS_RUNNING
+        project.write("go.log", "")
+        return {"verdict": project.prove(wait_seconds=current_call().patience)[0].verdict}
+
+    spec = replace(project.app.registry["task_get"], find_method=lambda: answer)
+
+    assert call_tool(project.app, spec, {"id": "tk_000000000000"}) == {"verdict": "passed"}
+    assert waited == [None]
+    ProgressLines(0)(1, None, "Check tests has been running for 1 s")
+    assert capsys.readouterr().err == "Check tests has been running for 1 s\n"
 
 
 def test_an_agent_cannot_waive(project: Project):

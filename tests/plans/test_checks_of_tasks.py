@@ -12,8 +12,11 @@ from rs_bpe.bpe import openai
 from application import Clock
 from approvals.make import decide
 from checks.make import run_git, shell
+from deepwork.call import Call
 from deepwork.checks.models import Subject
 from deepwork.checks.store import ProofStore
+from deepwork.errors import GateClosed
+from deepwork.server.invocation import invoke
 from gated_project import CHECK, GatedProject
 
 
@@ -225,6 +228,21 @@ def test_only_the_holder_can_let_the_checks_of_a_task_run(gated: GatedProject):
     gated.refuse("task_update_status", id=tasks["fix"], status="completed", outcome="Done.", agent_id=other)
 
     assert gated.count_runs() == 0
+
+
+def test_a_call_waits_as_long_as_its_caller_does(gated: GatedProject):
+    gated.define_check(shell("until test -e go.log; do sleep 0.05; done"))
+    _, tasks = plan(gated, checks=["tests"])
+    spec = gated.app.registry["task_update_status"]
+    given = {"id": tasks["fix"], "status": "completed", "outcome": "Done."}
+
+    with pytest.raises(GateClosed) as running:
+        invoke(gated.app.database, spec, given, Call(tool=spec.name, patience=0.1))
+    gated.write("go.log", "")
+    answer = invoke(gated.app.database, spec, given, Call(tool=spec.name, patience=None))
+
+    assert running.value.code == "CHECKS_RUNNING"
+    assert answer["checks"] == {"tests": "passed"}
 
 
 # What a task must not change

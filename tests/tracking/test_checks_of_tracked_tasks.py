@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from click.testing import CliRunner
 
 from checks.make import run_git
 from deepwork.checks.models import Subject
 from deepwork.checks.store import ProofStore
+from deepwork.cli.main import deepwork
 from gated_project import GatedProject, any_gated, gated, own_trust
 
 __all__ = ["any_gated", "gated", "own_trust"]
@@ -70,6 +74,19 @@ def test_an_unknown_name_is_refused_at_the_start(gated: GatedProject):
     error = gated.refuse("start_workflow", name="w", objective="o", checks=["typo"])
 
     assert error["code"] == "INVALID_INPUT"
+
+
+def test_deepwork_check_proves_what_a_tracked_task_has_to(gated: GatedProject, tmp_path: Path):
+    task = start(gated, ["tests"])
+    place = ["--path", str(gated.folder), "--db", str(tmp_path / "deepwork.db")]
+
+    red = CliRunner().invoke(deepwork, ["check", task, *place])
+    gated.fix()
+    green = CliRunner().invoke(deepwork, ["check", task, *place])
+
+    assert (red.exit_code, green.exit_code) == (1, 0)
+    assert gated.call("complete_task", **end(task))["checks"] == {"tests": "passed"}
+    assert gated.count_runs() == 2
 
 
 def test_a_guarded_change_of_the_task_waits_for_a_person(gated: GatedProject):

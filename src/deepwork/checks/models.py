@@ -8,10 +8,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from deepwork.call import current_call
+
 CHECKS_FILE = ".deepwork/checks.yml"
 ALWAYS_GUARDED = (CHECKS_FILE, ".deepwork/config.yml")
 DEFAULT_TIMEOUT_SECONDS = 600
-DEFAULT_WAIT_SECONDS = 45.0
 
 
 class Verdict(StrEnum):
@@ -81,7 +82,7 @@ class ProofRequest:
     `changed_paths` are the files that the subject's work changed, relative to the root of the working tree;
     None: everything counts that differs from the base, and `touched_paths` besides, except content that a
     person approved for other work of this workflow. `attempt` is shown as n of m.
-    With `wait_seconds` None, the call waits until every check has ended.
+    With `wait_seconds` None, the call waits until every check has ended; else at most this long.
     """
 
     subject: Subject
@@ -90,7 +91,7 @@ class ProofRequest:
     names: tuple[str, ...]
     changed_paths: tuple[str, ...] | None = None
     attempt: tuple[int, int] | None = None
-    wait_seconds: float | None = DEFAULT_WAIT_SECONDS
+    wait_seconds: float | None = field(default_factory=lambda: current_call().patience)
     workflow_id: str | None = None
     touched_paths: tuple[str, ...] = ()
     guarded_since: str | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepwork.call import Call, use_call
 from deepwork.checks.attestations import build_statement
 from deepwork.checks.models import Proof, ProofRequest, Subject, Verdict
 from deepwork.checks.responses import ProofSummary
@@ -18,6 +19,7 @@ from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.id_resolution import resolve_id
 from deepwork.cli.framework.options import Function, json_option, place_options
 from deepwork.cli.framework.output import print_answer, to_printable
+from deepwork.cli.framework.progress import ProgressLines
 from deepwork.cli.framework.proofs import build_person_call, passphrase_option
 from deepwork.errors import GateClosed, InvalidInput
 
@@ -46,7 +48,8 @@ def check(task: str | None, only: tuple[str, ...], clean: bool, as_json: bool, *
     with open_application(place.pop("path"), place) as app:
         checks, request = _build_task_request(app, task, only) if task else _build_tree_request(app, only)
         try:
-            proofs = checks.prove(request, clean=clean)
+            with use_call(Call(tool="check", report_progress=ProgressLines())):
+                proofs = checks.prove(request, clean=clean)
         except GateClosed as closed:
             _print_closed(closed, as_json=as_json)
             sys.exit(1)
@@ -182,8 +185,10 @@ def waive_proof(proof_id: str, reason: str, passphrase_stdin: bool, as_json: boo
 def _build_task_request(
     app: Application, task: str, only: tuple[str, ...]
 ) -> tuple[CheckService, ProofRequest]:
-    """Ask what completing the task has to prove."""
-    checks, request = app.task_prover.find_request(resolve_id(app.database, "task", task))
+    """Ask what completing the task has to prove: one of a plan, or a tracked one."""
+    id = resolve_id(app.database, "any_task", task)
+    prover = app.tracked_task_prover if id.startswith("tt_") else app.task_prover
+    checks, request = prover.find_request(id)
     names = tuple(name for name in request.names if not only or name in only)
     return checks, replace(request, names=names, attempt=None, wait_seconds=None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -184,7 +185,7 @@ def _prove(
     checks: CheckService, request: ProofRequest, slice_seconds: float, renew: Callable[[], None]
 ) -> tuple[Proof, ...]:
     """Wait for the proofs as long as the request says, and renew the claim before it can expire."""
-    deadline = time.monotonic() + (request.wait_seconds or 0)
+    deadline = inf if request.wait_seconds is None else time.monotonic() + request.wait_seconds
     while True:
         left = deadline - time.monotonic()
         try:

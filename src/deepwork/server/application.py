@@ -290,10 +290,11 @@ class Application:
         from deepwork.tracking.tools import TrackTools
 
         roots = self.settings.repository_root, self.settings.project_root
-        return TrackTools(self.database, self._attribution, self._tracked_task_prover, *roots)
+        return TrackTools(self.database, self._attribution, self.tracked_task_prover, *roots)
 
     @cached_property
-    def _tracked_task_prover(self) -> TrackedTaskProver:
+    def tracked_task_prover(self) -> TrackedTaskProver:
+        """Proves the checks of tracked tasks."""
         from deepwork.tracking.task_proofs import TrackedTaskProver
 
         project = self.settings.project_root

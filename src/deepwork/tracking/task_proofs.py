@@ -18,10 +18,10 @@ from deepwork.plans.requirements import TaskRequirements
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.models import TrackedTask, TrackedTaskStatus, TrackedWorkflow
 from deepwork.tracking.store import TrackStore
-from deepwork.tracking.watch_store import WatchStore
+from deepwork.tracking.watch_store import Watch, WatchStore
 
 if TYPE_CHECKING:  # imported by the first workflow that names a check
-    from deepwork.checks.models import Proof
+    from deepwork.checks.models import Proof, ProofRequest
     from deepwork.checks.service import CheckService
 
 TRACKED_TASK = "tracked_task"
@@ -59,18 +59,16 @@ class TrackedTaskProver:
             return ()
         with self._database.reading() as tx:
             workflow = TrackStore(tx).get_workflow(task.workflow_id)
-            required = workflow.requirements
-            watch = WatchStore(tx).find_latest(task.id) if required else None
-        if required is None:
+        if workflow.requirements is None:
             return ()
-        if watch is not None and watch.host != self._attribution.snapshots.host:
-            raise NotAllowed(
-                f"The checks of task {task.name!r} cannot run: its tree is on {watch.host}.",
-                suggestion="Complete it there.",
-                recoverable=True,
-            )
-        tree = Path(watch.tree_path) if watch else self._project
-        return self._prove(task, workflow, required.checks, tree, is_watched=watch is not None)
+        return self._get_checks().prove(self._build_request(task, workflow))
+
+    def find_request(self, task_id: str) -> tuple[CheckService, ProofRequest]:
+        """Return what ending the task as a success would have to prove, and the checks of the project."""
+        with self._database.reading() as tx:
+            task = TrackStore(tx).get_task(task_id)
+            workflow = TrackStore(tx).get_workflow(task.workflow_id)
+        return self._get_checks(), self._build_request(task, workflow)
 
     def record(self, tx: Transaction, task_id: str, proofs: Sequence[Proof]) -> None:
         """Record that the task succeeded with these proofs, in the transaction that ends it."""
@@ -79,30 +77,31 @@ class TrackedTaskProver:
 
             self._get_checks().record_uses(tx, Subject(TRACKED_TASK, task_id), proofs)
 
-    def _prove(
-        self,
-        task: TrackedTask,
-        workflow: TrackedWorkflow,
-        names: tuple[str, ...],
-        tree: Path,
-        *,
-        is_watched: bool,
-    ) -> tuple[Proof, ...]:
+    def _build_request(self, task: TrackedTask, workflow: TrackedWorkflow) -> ProofRequest:
         from deepwork.checks.models import ProofRequest, Subject  # noqa: PLC0415
 
-        base = self._find_base(workflow, tree)
-        touched = self._attribution.list_changed_paths(task.id) if is_watched else None
-        return self._get_checks().prove(
-            ProofRequest(
-                Subject(TRACKED_TASK, task.id),
-                tree,
-                base,
-                names,
-                workflow_id=workflow.id,
-                touched_paths=touched or (),
-                guarded_since=workflow.base_commit if touched is None else None,
-            )
+        with self._database.reading() as tx:
+            watch = WatchStore(tx).find_latest(task.id)
+        self._require_here(task, watch)
+        tree = Path(watch.tree_path) if watch else self._project
+        touched = self._attribution.list_changed_paths(task.id) if watch else None
+        return ProofRequest(
+            Subject(TRACKED_TASK, task.id),
+            tree,
+            self._find_base(workflow, tree),
+            workflow.requirements.checks if workflow.requirements else (),
+            workflow_id=workflow.id,
+            touched_paths=touched or (),
+            guarded_since=workflow.base_commit if touched is None else None,
         )
+
+    def _require_here(self, task: TrackedTask, watch: Watch | None) -> None:
+        if watch is not None and watch.host != self._attribution.snapshots.host:
+            raise NotAllowed(
+                f"The checks of task {task.name!r} cannot run: its tree is on {watch.host}.",
+                suggestion="Complete it there.",
+                recoverable=True,
+            )
 
     def _find_base(self, workflow: TrackedWorkflow, tree: Path) -> str:
         start = workflow.base_commit or ""

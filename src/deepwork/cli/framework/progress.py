@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from threading import Lock, Timer
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -14,8 +15,23 @@ from deepwork.foreign_text import escape_line
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+_LINE_SECONDS = 10.0
 _DELAY_SECONDS = 0.5
 """Seconds before the bar appears; shorter operations show none."""
+
+
+class ProgressLines:
+    """Reports the progress of a call as a line on standard error now and then, in a pipe, too."""
+
+    def __init__(self, seconds: float = _LINE_SECONDS) -> None:
+        self._seconds, self._last = seconds, time.monotonic()
+
+    def __call__(self, progress: float, total: float | None = None, message: str | None = None) -> None:  # noqa: ARG002
+        """Print the message, if the last one was long ago."""
+        now = time.monotonic()
+        if message and now - self._last >= self._seconds:
+            self._last = now
+            print(escape_line(message), file=sys.stderr, flush=True)
 
 
 class ProgressBar:

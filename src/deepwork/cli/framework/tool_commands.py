@@ -189,11 +189,19 @@ def call_tool(
 ) -> Any:
     """Call a tool of the application and return its answer."""
     from deepwork.call import LOCAL, Call
+    from deepwork.cli.framework.progress import ProgressLines
     from deepwork.database.idempotency import check_key
     from deepwork.server.invocation import invoke
 
     caller = name_person() if as_person else LOCAL
-    call = Call(caller, spec.name, None if key is None else check_key(key), carries_notices=False)
+    call = Call(
+        caller,
+        spec.name,
+        None if key is None else check_key(key),
+        report_progress=ProgressLines(),
+        patience=None,
+        carries_notices=False,
+    )
     return invoke(app.database, spec, arguments, call)
 
 

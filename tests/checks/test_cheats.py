@@ -16,6 +16,7 @@ from checks.make import COUNT, SUBJECT, Project, list_processes_below, python, r
 from deepwork.approvals.models import ApprovalStatus
 from deepwork.approvals.store import ApprovalStore
 from deepwork.checks.models import Verdict
+from deepwork.checks.store import ProofStore
 from deepwork.errors import Code, GateClosed
 from deepwork.text_budget.tokens import estimate_tokens
 
@@ -26,12 +27,25 @@ PYTEST = f"[{sys.executable}, -m, pytest, -q, -p, no:cacheprovider, --junitxml=b
 # --- the definition, the Makefile, the tests
 
 
-@pytest.mark.parametrize(
-    "path",
-    [".deepwork/checks.yml", ".deepwork/config.yml", "Makefile", "tests/deep/test_a.py", "src/conftest.py"],
+GUARDED = (
+    ".deepwork/checks.yml",
+    ".deepwork/config.yml",
+    "Makefile",
+    "tests/deep/test_a.py",
+    "src/conftest.py",
 )
-def test_a_change_to_guarded_files_needs_a_person(project: Project, path: str):
-    project.define_check(shell("true"), guarded="[Makefile, 'tests/**', '**/conftest.py']")
+
+
+def test_every_guarded_file_counts(project: Project):
+    project.define_check(shell("true"), ", needs: ['docs/**']", "[Makefile, 'tests/**', '**/conftest.py']")
+    for path in GUARDED:
+        project.write(path, "changed\n")
+        assert f" {path}." in project.fail(changed_paths=("src/a.py", path)).message
+
+
+def test_a_change_to_guarded_files_needs_a_person(project: Project):
+    path = "tests/deep/test_a.py"
+    project.define_check(shell("true"), guarded="['tests/**']")
     project.write(path, "changed\n")
 
     error = project.fail(changed_paths=("src/a.py", path))
@@ -40,6 +54,10 @@ def test_a_change_to_guarded_files_needs_a_person(project: Project, path: str):
     told = error.to_dict()
     assert told["checks"] == [{"name": "tests", "verdict": "guarded", "output": ""}]
     assert path in told["message"]
+    project.fail(changed_paths=("src/a.py", path))
+    with project.app.database.reading() as tx:
+        [guarded] = ProofStore(tx).list_newest(10, verdict=Verdict.GUARDED)
+    assert (guarded.exit_code, guarded.asked_by) == (0, f"task:{SUBJECT.id}")
     decide(project.app, told["approval"]["id"])
     proofs = project.prove(changed_paths=("src/a.py", path))
     with project.app.database.transaction() as tx:

@@ -56,6 +56,8 @@ def test_a_task_that_says_done_stays_as_it_was_while_its_check_is_red(any_gated:
     assert "there is no good" in shown["output"]
     assert "attempt 1 of 3" in error["message"]
     assert any_gated.call("task_get", id=tasks["fix"]) == before
+    again = any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+    assert "attempt 2 of 3" in again["message"]
 
 
 def test_a_task_is_completed_with_its_proofs_once_the_check_passes(any_gated: GatedProject):

@@ -12,7 +12,7 @@ from typing import ClassVar
 from deepwork.approvals.credentials import build_challenge
 from deepwork.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
 from deepwork.call import current_call
-from deepwork.checks.models import Proof
+from deepwork.checks.models import Proof, Verdict
 from deepwork.checks.responses import ProofSummary
 from deepwork.checks.store import ProofStore
 from deepwork.database.transaction import Database, Transaction
@@ -41,6 +41,11 @@ class ProofActions:
         with self._database.transaction() as tx:
             proof = get_proof(tx, id)
             require_person_proof(tx, _build_challenge(proof), checked)
+            if proof.verdict is Verdict.GUARDED:
+                raise NotAllowed(
+                    f"Check {proof.check_name} passed; a person has to approve the guarded files.",
+                    suggestion="Do that with `deepwork approvals`.",
+                )
             if proof.is_proving:
                 raise NotAllowed(f"Proof {id} counts as passed already.", suggestion="Nothing is left to do.")
             ProofStore(tx).waive(id, tx.caller, reason)

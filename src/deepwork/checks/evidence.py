@@ -38,7 +38,8 @@ def choose_fence(text: str) -> str:
 
 def describe_failure(proof: Proof, attempt: tuple[int, int] | None, seconds: int) -> str:
     """Say in one line how a check failed."""
-    tries = f" (attempt {attempt[0]} of {attempt[1]})" if attempt else ""
+    number, limit = attempt or (0, 0)
+    tries = f" (attempt {number}{f' of {limit}' if number <= limit else ''})" if attempt else ""
     if proof.verdict is Verdict.TIMED_OUT:
         return f"Check {proof.check_name} did not end within {seconds} s{tries}."
     code = "" if proof.exit_code in (None, 0) else f" with exit code {proof.exit_code}"

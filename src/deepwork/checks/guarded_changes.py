@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from deepwork.approvals.models import ApprovalKind, ApprovalRequest, ApprovalStatus
+from deepwork.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.approvals.rules import summarize
 from deepwork.approvals.service import ask, use
 from deepwork.approvals.store import ApprovalStore
 from deepwork.checks.evidence import build_entry
-from deepwork.checks.models import GuardedChange, Proof, ProofRequest, Verdict
+from deepwork.checks.models import GuardedChange, Proof, ProofRequest, Subject, Verdict
 from deepwork.checks.rules import name_paths
+from deepwork.checks.store import ProofStore
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, GateClosed
+from deepwork.git.snapshot_types import Snapshot
+from deepwork.names import new_id
 
 
 def describe_changes(
@@ -43,17 +47,20 @@ def remove_approved(
     return [path for path in paths if (path, after.get(path)) not in approved]
 
 
-def require_approval(database: Database, change: GuardedChange, proofs: Sequence[Proof]) -> None:
-    """Ask a person about these changes; raise GateClosed unless they were approved."""
+def find_approval(database: Database, change: GuardedChange) -> Approval | None:
+    """Ask a person about these changes; return what waits or refuses, None if they were approved."""
     approval = ask(database, _build_request(change))
-    if approval.status is ApprovalStatus.GIVEN:
-        return
+    return None if approval.status is ApprovalStatus.GIVEN else approval
+
+
+def build_guarded_error(approval: Approval, change: GuardedChange, proofs: Sequence[Proof]) -> GateClosed:
+    """Build the error for changes that no person approved."""
     paths = name_paths([each["path"] for each in change.shown["paths"]])
     refusal = ""
     suggestion = "Undo these changes, or continue with other work until a person approves them."
     if approval.status is ApprovalStatus.REFUSED:
         refusal, suggestion = " A person refused that.", "Undo these changes, then call again."
-    raise GateClosed(
+    return GateClosed(
         f"The work changed what decides whether it passes: {paths}.{refusal}",
         code=Code.CHECKS_GUARDED,
         suggestion=suggestion,
@@ -62,6 +69,31 @@ def require_approval(database: Database, change: GuardedChange, proofs: Sequence
             "approval": summarize(approval),
         },
     )
+
+
+def add_guarded_proofs(
+    database: Database, proofs: Iterable[Proof], state: Snapshot, subject: Subject
+) -> None:
+    """Store that these checks passed for files that a person has to look at first; once per tree."""
+    with database.transaction() as tx:
+        store = ProofStore(tx)
+        for proof in proofs:
+            known = store.list_of_inputs(proof.inputs_digest, proof.definition_digest)
+            if not any(each.verdict is Verdict.GUARDED and each.tree == state.tree for each in known):
+                store.add(
+                    replace(
+                        proof,
+                        id=new_id("pf"),
+                        verdict=Verdict.GUARDED,
+                        tree=state.tree,
+                        head=state.head,
+                        created_at=tx.now,
+                        waived_by=None,
+                        waived_at=None,
+                        waive_reason=None,
+                        asked_by=str(subject),
+                    )
+                )
 
 
 def use_approval(tx: Transaction, change: GuardedChange) -> None:

@@ -74,6 +74,9 @@ class Subject:
     kind: str
     id: str
 
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.id}"
+
 
 @dataclass(frozen=True)
 class ProofRequest:
@@ -81,7 +84,8 @@ class ProofRequest:
 
     `changed_paths` are the files that the subject's work changed, relative to the root of the working tree;
     None: everything counts that differs from the base, and `touched_paths` besides, except content that a
-    person approved for other work of this workflow. `attempt` is shown as n of m.
+    person approved for other work of this workflow. `attempt` is shown as n of m;
+    without n, the red runs for this subject are counted.
     With `wait_seconds` None, the call waits until every check has ended; else at most this long.
     """
 
@@ -90,7 +94,7 @@ class ProofRequest:
     base: str
     names: tuple[str, ...]
     changed_paths: tuple[str, ...] | None = None
-    attempt: tuple[int, int] | None = None
+    attempt: tuple[int | None, int] | None = None
     wait_seconds: float | None = field(default_factory=lambda: current_call().patience)
     workflow_id: str | None = None
     touched_paths: tuple[str, ...] = ()
@@ -130,6 +134,8 @@ class Proof:
     waived_by: str | None = None
     waived_at: int | None = None
     waive_reason: str | None = None
+    asked_by: str | None = None
+    """The subject that it was run for first, as `kind:id`."""
     guarded: GuardedChange | None = field(default=None, compare=False)
     """What a person has to approve before this subject may use it; not stored."""
 

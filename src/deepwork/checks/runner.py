@@ -64,6 +64,7 @@ class Task:
     state: TreeState
     compared_with: str = ""
     """The digest of the inputs at the base, if the tests are compared with those there."""
+    asked_by: str | None = None
 
     @property
     def definition_digest(self) -> str:
@@ -227,6 +228,7 @@ class CheckRunner:
                 output_file=path.name,
                 output_digest=digest,
                 created_at=tx.now,
+                asked_by=task.asked_by,
             )
             ProofStore(tx).add(proof)
             tx.emit("check:finished", describe_event(proof))
@@ -234,7 +236,8 @@ class CheckRunner:
 
     def _list_proofs(self, task: Task) -> list[Proof]:
         with self._database.reading() as tx:
-            return ProofStore(tx).list_of_inputs(task.inputs.digest, task.definition_digest)
+            found = ProofStore(tx).list_of_inputs(task.inputs.digest, task.definition_digest)
+        return [proof for proof in found if proof.verdict is not Verdict.GUARDED]  # none of a run
 
     def _emit(self, type: str, data: dict[str, object]) -> None:
         with self._database.transaction() as tx:

@@ -11,7 +11,14 @@ from pathlib import Path
 from deepwork.call import current_call
 from deepwork.checks.definitions import CheckDefinitions
 from deepwork.checks.evidence import build_entry, describe_failure, render_output
-from deepwork.checks.guarded_changes import describe_changes, remove_approved, require_approval, use_approval
+from deepwork.checks.guarded_changes import (
+    add_guarded_proofs,
+    build_guarded_error,
+    describe_changes,
+    find_approval,
+    remove_approved,
+    use_approval,
+)
 from deepwork.checks.input_files import TreeReader, TreeState
 from deepwork.checks.models import Check, CheckFile, GuardedChange, Proof, ProofRequest, Subject
 from deepwork.checks.output_files import OutputFiles
@@ -110,7 +117,8 @@ class CheckService:
         """Find or make a proof of each check, all of the same state of the tree."""
         for _ in range(_MAX_RESTARTS):
             state = self._reader.read(place.store, place.top)
-            tasks = [self._runner.build_task(place, request.base, check, state) for check in checks]
+            built = [self._runner.build_task(place, request.base, check, state) for check in checks]
+            tasks = [replace(task, asked_by=str(request.subject)) for task in built]
             proofs: list[Proof] = []
             has_run = False
             try:
@@ -147,7 +155,10 @@ class CheckService:
         if not red:
             return
         outputs = [self.outputs.read(proof.output_file) or b"" for _, proof in red]
-        lines = [describe_failure(proof, request.attempt, check.timeout_seconds) for check, proof in red]
+        lines = [
+            describe_failure(proof, self._count_attempt(request, proof), check.timeout_seconds)
+            for check, proof in red
+        ]
         entries = [
             build_entry(proof.check_name, proof.verdict, render_output(output, len(red)))
             for (_, proof), output in zip(red, outputs, strict=True)
@@ -158,6 +169,16 @@ class CheckService:
             suggestion="Correct the work, not the check, then call again.",
             evidence={"checks": entries},
         )
+
+    def _count_attempt(self, request: ProofRequest, proof: Proof) -> tuple[int, int] | None:
+        """Return the number of this attempt, and how many there are; red runs count if nobody else does."""
+        if request.attempt is None:
+            return None
+        number, limit = request.attempt
+        if number is None:
+            with self._database.reading() as tx:
+                number = ProofStore(tx).count_red(request.subject, proof.check_name)
+        return max(number, 1), limit
 
     # --- people
 
@@ -198,7 +219,9 @@ class CheckService:
             return tuple(proofs)
         shown = describe_changes(proofs, guarded, before, after)
         change = GuardedChange(request.subject.id, request.workflow_id, shown)
-        require_approval(self._database, change, proofs)
+        if approval := find_approval(self._database, change):
+            add_guarded_proofs(self._database, proofs, state.snapshot, request.subject)
+            raise build_guarded_error(approval, change, proofs)
         return tuple(replace(proof, guarded=change) for proof in proofs)
 
     def _map_base(self, place: Place, base: str) -> Mapping[str, str]:

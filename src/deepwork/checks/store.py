@@ -47,6 +47,16 @@ class ProofStore:
         rows = self._tx.fetch_all(sql, inputs=inputs_digest, definition=definition_digest)
         return [_from_row(row) for row in rows]
 
+    def count_red(self, subject: Subject, check: str) -> int:
+        """Count the runs of a check for this subject that did not pass."""
+        sql = """
+            SELECT count(*) FROM proofs
+             WHERE asked_by = :subject AND check_name = :check AND verdict NOT IN :others
+        """
+        others = [*PROVING_VERDICTS, Verdict.GUARDED]
+        count: int = self._tx.fetch_value(sql, subject=str(subject), check=check, others=others)
+        return count
+
     def list_newest(
         self, limit: int, check: str | None = None, verdict: Verdict | None = None
     ) -> list[Proof]:

@@ -120,7 +120,7 @@ class TaskProver:
             tree=tree,
             base=base,
             names=list_names(workflow, task),
-            attempt=(task.failures + 1, task.max_attempts),
+            attempt=(None, task.max_attempts),
             workflow_id=workflow.id,
             touched_paths=touched or (),
             guarded_since=workflow.base_commit if touched is None else None,

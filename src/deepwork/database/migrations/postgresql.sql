@@ -638,10 +638,12 @@ CREATE TABLE proofs (
     waived_by TEXT,
     waived_at BIGINT,
     waive_reason TEXT,
+    asked_by TEXT,
     PRIMARY KEY (id)
 );
 CREATE INDEX proofs_by_inputs ON proofs (inputs_digest, definition_digest);
 CREATE INDEX proofs_by_age ON proofs (created_at);
+CREATE INDEX proofs_by_subject ON proofs (asked_by);
 CREATE TABLE proof_uses (
     subject_kind TEXT NOT NULL,
     subject_id TEXT NOT NULL,

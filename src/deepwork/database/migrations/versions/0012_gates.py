@@ -80,9 +80,11 @@ def _create_proofs() -> None:
         sa.Column("waived_by", sa.Text),
         sa.Column("waived_at", sa.BigInteger),
         sa.Column("waive_reason", sa.Text),
+        sa.Column("asked_by", sa.Text),  # the subject that it was run for first, such as task:ID
     )
     op.create_index("proofs_by_inputs", "proofs", ["inputs_digest", "definition_digest"])
     op.create_index("proofs_by_age", "proofs", ["created_at"])
+    op.create_index("proofs_by_subject", "proofs", ["asked_by"])
     op.create_table(
         "proof_uses",
         sa.Column("subject_kind", sa.Text, primary_key=True),  # task, tracked_task, step

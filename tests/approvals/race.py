@@ -1,10 +1,14 @@
-"""One process of the race in `test_race.py`: it changes a plan, decides, or claims, again and again."""
+"""One participant of the race in `test_race.py`: it changes, reports, claims or decides, again and again."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from deepwork.call import Call
 from deepwork.config import load_settings
@@ -12,58 +16,82 @@ from deepwork.errors import DeepworkError
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
-
-def main(role: str, folder: str, location: str, plan: str, number: int, rounds: int) -> None:
-    app = Application(load_settings(Path(folder), {"database": location}, environment={}))
-    seen = [line for turn in range(rounds) if (line := act(app, role, plan, f"{number}-{turn}"))]
-    app.close()
-    print(json.dumps(seen))
+_PAUSE = 0.02
+_TRIES = 3
+"""How often each content is tried: the first try asks, the next may pass."""
 
 
-def act(app: Application, role: str, plan: str, name: str) -> list[str] | None:
-    """Do one thing; return what it approved or passed: the digest of what, and the names of the tasks."""
-    try:
-        if role == "modify":
-            tasks = [{"name": f"task {name}"}]
-            invoke_tool(app, "workflow_replan", workflow_id=plan, reason="r", tasks=tasks)
-        elif role == "approve":
-            return approve(app)
+class Participant:
+    """Acts on its own connection; `seen` is what it got past a gate."""
+
+    def __init__(self, folder: str, location: str, subject: str, name: str) -> None:
+        settings = load_settings(Path(folder), {"database": location, "git_branch": "off"}, environment={})
+        self.app = Application(settings)
+        self.folder, self.subject, self.name = Path(folder), subject, name
+        self.seen: list[str] = []
+
+    def run(self, role: str, rounds: int, others: int) -> list[str]:
+        """Try several contents, each a few times; refusals are part of the race.
+
+        A participant that decides does so until the `others` are done.
+        """
+        if role == "decide":
+            while len(list(self.folder.glob("*.done"))) < others:
+                self.decide()
+                time.sleep(_PAUSE)
         else:
-            return claim(app, plan, name)
-    except DeepworkError:
-        return None
-    return None
+            act: Callable[[str], None] = getattr(self, role)
+            for turn in range(rounds * _TRIES):
+                with suppress(DeepworkError):
+                    act(f"{self.name}-{turn // _TRIES}")
+                time.sleep(_PAUSE)
+            (self.folder / f"{self.name}.done").touch()
+        self.app.close()
+        return self.seen
 
+    def replan(self, name: str) -> None:
+        """Change the plan once; the tries leave time to decide."""
+        if name in self.seen:
+            return
+        self.seen.append(name)
+        self.call("workflow_replan", workflow_id=self.subject, reason="r", tasks=[{"name": name}])
 
-def approve(app: Application) -> list[str] | None:
-    with app.database.reading() as tx:
-        row = tx.fetch_one(
-            "SELECT id, digest FROM approvals WHERE status = 'pending' AND subject_kind = 'plan'"
-        )
-    if row is None:
-        return None
-    call = Call("human:anna", "give_approval")
-    invoke(app.database, app.person_actions["give_approval"], {"approval_id": row["id"]}, call)
-    return [row["digest"]]
+    def claim(self, name: str) -> None:
+        *_, task = self.call("workflow_get", id=self.subject, include_tasks=True)["tasks"]
+        agent = self.call("agent_register", name=name, runtime="custom")["id"]
+        if self.call("task_claim", task_id=task["id"], agent_id=agent)["success"]:
+            self.seen.append(task["name"])
 
+    def report(self, name: str) -> None:
+        """Report other work than the others; a report of a task that is done already changes nothing."""
+        if self.call("task_get", id=self.subject)["status"] != "completed":
+            self.call("task_update_status", id=self.subject, status="completed", outcome=name)
 
-def claim(app: Application, plan: str, name: str) -> list[str] | None:
-    """Claim a task; the plan whose task was handed out is the one that an approval is about."""
-    *_, task = invoke_tool(app, "workflow_get", id=plan, include_tasks=True)["tasks"]
-    agent = invoke_tool(app, "agent_register", name=name, runtime="custom")["id"]
-    claimed = invoke_tool(app, "task_claim", task_id=task["id"], agent_id=agent)
-    if not claimed["success"]:
-        return None
-    return [task["name"]]
+    def finish(self, name: str) -> None:
+        """Finish the step with a file that no other participant writes, and go back to it."""
+        path = f"{self.name}.md"
+        (self.folder / path).write_text(name)
+        given = {"step_id": "a", "outputs": {"plan.md": path}, "session_id": self.subject}
+        if self.call("finished_step", **given)["status"] == "needs_work":
+            return
+        self.seen.append(name)
+        self.call("go_to_step", step_id="a", session_id=self.subject)
 
+    def decide(self) -> None:
+        """Approve all that waits."""
+        with self.app.database.reading() as tx:
+            rows = tx.fetch_all("SELECT id FROM approvals WHERE status = 'pending'")
+        for row in rows:
+            call = Call(f"human:{self.name}", "give_approval")
+            spec = self.app.person_actions["give_approval"]
+            with suppress(DeepworkError):
+                invoke(self.app.database, spec, {"approval_id": row["id"]}, call)
 
-def invoke_tool(app: Application, tool: str, /, **arguments: object) -> dict[str, list[dict[str, str]]]:
-    answer: dict[str, list[dict[str, str]]] = invoke(
-        app.database, app.registry[tool], arguments, Call("local", tool)
-    )
-    return answer
+    def call(self, tool: str, /, **arguments: object) -> Any:
+        return invoke(self.app.database, self.app.registry[tool], arguments, Call("local", tool))
 
 
 if __name__ == "__main__":
-    given_role, given_folder, given_location, given_plan, given_number, given_rounds = sys.argv[1:]
-    main(given_role, given_folder, given_location, given_plan, int(given_number), int(given_rounds))
+    folder, location, role, subject, name, rounds, others = sys.argv[1:]
+    participant = Participant(folder, location, subject, name)
+    print(json.dumps(participant.run(role, int(rounds), int(others))))

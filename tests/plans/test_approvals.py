@@ -206,13 +206,51 @@ def test_a_task_is_not_started_before_anybody_was_asked(world: World) -> None:
         plan.set_status("a", "completed")
 
 
-def test_the_approval_of_a_task_survives_a_lost_lease(world: World) -> None:
+def test_the_approval_to_begin_a_task_is_good_for_one_claim(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a", "approval": "before"}), world.register_agent()
+    first = plan.claim("a", agent)["approval"]["id"]
+    decide(world, first)
+    plan.claim("a", agent, start=True)
+    world.let_leases_expire()
+
+    again = plan.claim("a", world.register_agent())
+
+    assert (again["success"], again["approval"]["status"]) == (False, "pending")
+    assert again["approval"]["id"] != first
+    assert plan.get_next_tasks()["tasks"] == []
+
+
+def test_an_agent_that_was_silent_continues_what_it_may_begin(world: World) -> None:
     plan, agent = create_plan(world, {"name": "a", "approval": "before"}), world.register_agent()
     decide(world, plan.claim("a", agent)["approval"]["id"])
     plan.claim("a", agent, start=True)
     world.let_leases_expire()
 
-    assert plan.claim("a", world.register_agent())["success"]
+    plan.set_status("a", "in_progress", agent_id=agent)
+
+    assert plan.get_task("a")["assigned_agent_id"] == agent
+
+
+def test_a_claim_that_is_refused_for_another_reason_uses_no_approval(world: World) -> None:
+    plan = create_plan(world, {"name": "a", "approval": "before"}, {"name": "b"})
+    world.call("workflow_set_parallelism", id=plan.id, max_parallel_tasks=1)
+    agent, other = world.register_agent(), world.register_agent()
+    decide(world, plan.claim("a", agent)["approval"]["id"])
+    plan.claim("b", other)
+
+    assert plan.claim("a", agent)["reason"] == "limit"
+    plan.set_status("b", "completed", agent_id=other)
+    assert plan.claim("a", agent)["success"]
+
+
+def test_a_task_that_may_begin_is_started_without_a_claim_once(world: World) -> None:
+    plan, agent = create_plan(world, {"name": "a", "approval": "before"}), world.register_agent()
+    decide(world, plan.claim("a", agent)["approval"]["id"])
+    plan.set_status("a", "in_progress", agent_id=agent)
+    world.call("task_release", task_id=plan["a"], agent_id=agent)
+
+    with expect_error(Code.NEEDS_APPROVAL, "before work on it begins"):
+        plan.set_status("a", "in_progress")
 
 
 def hold(world: World, plan: Plan, agent: str, **report: Any) -> str:

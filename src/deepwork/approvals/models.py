@@ -23,8 +23,8 @@ class ApprovalKind(CaseInsensitiveEnum):
 
     @property
     def stays_good(self) -> bool:
-        """Whether it is good for its content however often that is handed out, as after a lost lease."""
-        return self in (ApprovalKind.PLAN, ApprovalKind.TASK_BEFORE)
+        """Whether it is good for its content however often tasks are handed out; others are used once."""
+        return self is ApprovalKind.PLAN
 
 
 class ApprovalStatus(CaseInsensitiveEnum):

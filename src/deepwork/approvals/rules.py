@@ -34,8 +34,6 @@ def may_pass(approval: Approval, digest: str, now: int) -> bool:
 
 
 def _is_good(approval: Approval) -> bool:
-    if approval.status is ApprovalStatus.USED:
-        return approval.subject_kind.stays_good
     return approval.status is ApprovalStatus.GIVEN
 
 

@@ -166,7 +166,7 @@ def _require_intact(approval: Approval) -> None:
 
 
 def _mark_used(tx: Transaction, approval: Approval) -> Approval:
-    if approval.status is ApprovalStatus.USED or approval.subject_kind is ApprovalKind.PLAN:
+    if approval.subject_kind.stays_good:
         return approval
     return save_status(tx, copy_with(approval, used_at=tx.now), ApprovalStatus.USED)
 

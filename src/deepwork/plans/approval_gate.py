@@ -8,7 +8,7 @@ from typing import Any
 
 from deepwork.agents.presence import Presence
 from deepwork.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
-from deepwork.approvals.rules import build_closed_error, may_pass, summarize
+from deepwork.approvals.rules import build_closed_error, find_current, may_pass, summarize
 from deepwork.approvals.service import find_or_ask, use, withdraw
 from deepwork.approvals.store import ApprovalStore
 from deepwork.database.transaction import Transaction
@@ -107,14 +107,20 @@ def check_plan(tx: Transaction, workflow: Workflow, agent_id: str | None) -> App
     """Return the approval that the plan, as it is now, waits for; asks for it if nobody did."""
     if not needs_plan_approval(workflow):
         return None
-    return _pass_or_ask(tx, build_plan_request(tx, workflow), agent_id)
+    return _find_obstacle(tx, build_plan_request(tx, workflow), agent_id)
 
 
 def check_start(tx: Transaction, workflow: Workflow, task: Task, agent_id: str | None) -> Approval | None:
     """Return the approval that the task waits for before it is handed out; asks for it if nobody did."""
     if not needs_approval(workflow, task, ApprovalTime.BEFORE):
         return None
-    return _pass_or_ask(tx, build_start_request(tx, workflow, task), agent_id)
+    return _find_obstacle(tx, build_start_request(tx, workflow, task), agent_id)
+
+
+def use_start_approval(tx: Transaction, workflow: Workflow, task: Task) -> None:
+    """Use up the approval of a task that is handed out now."""
+    if needs_approval(workflow, task, ApprovalTime.BEFORE):
+        use(tx, build_start_request(tx, workflow, task))
 
 
 def require_start_approved(tx: Transaction, workflow: Workflow, task: Task) -> None:
@@ -124,7 +130,7 @@ def require_start_approved(tx: Transaction, workflow: Workflow, task: Task) -> N
     if needs_approval(workflow, task, ApprovalTime.BEFORE):
         request = build_start_request(tx, workflow, task)
         known = ApprovalStore(tx).list_of_subject(request.kind, task.id)
-        if not known:
+        if find_current(known, request.digest, tx.now) is None:
             raise _build_unasked_error(task)
         use(tx, request)
 
@@ -145,12 +151,9 @@ def withdraw_work_request(tx: Transaction, task: Task) -> None:
         withdraw(tx, ApprovalKind.TASK, task.id)
 
 
-def _pass_or_ask(tx: Transaction, request: ApprovalRequest, asked_by: str | None = None) -> Approval | None:
+def _find_obstacle(tx: Transaction, request: ApprovalRequest, asked_by: str | None) -> Approval | None:
     approval = find_or_ask(tx, request, asked_by)
-    if not may_pass(approval, request.digest, tx.now):
-        return approval
-    use(tx, request)
-    return None
+    return None if may_pass(approval, request.digest, tx.now) else approval
 
 
 def _describe_task(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[str, Any]:

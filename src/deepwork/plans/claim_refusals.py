@@ -58,15 +58,18 @@ class ClaimRefusals:
         return ActiveTasks(count, find_overlapping(task.files, others))
 
     def find_refusal(
-        self, workflow: Workflow, task: Task, others: ActiveTasks, agent_id: str
+        self, workflow: Workflow, task: Task, others: ActiveTasks, agent_id: str, *, has_begun: bool = False
     ) -> Claimed | None:
-        """Return why the agent cannot claim the task now; asks for the approvals that it needs."""
+        """Return why the agent cannot claim the task now; asks for the approvals that it needs.
+
+        `has_begun`: the approval to begin the task was used by the same call.
+        """
         if refusal := self._find_lasting_refusal(workflow, task, agent_id):
             return refusal
         open_ones, count = self._tasks.list_open_dependencies(task, MAX_NAMED)
         if count:
             return build_refusal("blocked", f"It waits for {format_names(open_ones, count)}.")
-        if waits_for := check_start(self._tx, workflow, task, agent_id):
+        if not has_begun and (waits_for := check_start(self._tx, workflow, task, agent_id)):
             add_waiting(self._tx, waits_for, agent_id)
             return _build_approval_refusal(waits_for)
         if others.count >= workflow.max_parallel_tasks:

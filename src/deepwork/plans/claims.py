@@ -18,6 +18,7 @@ from deepwork.agents.store import AgentStore
 from deepwork.call import current_call, is_person, may_change_of_others
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
+from deepwork.plans.approval_gate import use_start_approval
 from deepwork.plans.claim_refusals import ClaimRefusals, build_refusal
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, PlanEvent, PlanStatus, Task, TaskStatus, Workflow
@@ -220,7 +221,7 @@ class ClaimService:
             lease = self._leases.resume(task.id, agent.id)
             return self._assign(task, agent, lease or self._leases.take(task.id, agent.id))
         others = self._refusals.find_active_tasks(work.workflow, task)
-        if refusal := self._refusals.find_refusal(work.workflow, task, others, agent.id):
+        if refusal := self._refusals.find_refusal(work.workflow, task, others, agent.id, has_begun=True):
             raise _build_start_error(task, refusal)
         return self._assign(task, agent, self._leases.take(task.id, agent.id))
 
@@ -265,6 +266,7 @@ class ClaimService:
     def _grant(
         self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[ActiveTask]
     ) -> Claimed:
+        use_start_approval(self._tx, workflow, task)
         lease = self._leases.take(task.id, agent.id, is_free=True)
         assigned = self._assign(task, agent, lease)
         PlanRecorder(self._tx, agent.id).update_workflow_status(workflow, any_started=True, may_be_done=False)

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from application import Clock, call_tool, list_events
+from access.make import list_entries
+from application import Clock, call_tool, list_events, make_app
 from budgets.make import claim, create_plan, end, report, set_budget, write_user_settings
+from deepwork.approvals.queries import list_approvals
+from deepwork.cli.main import deepwork
+from deepwork.cli.status_page import choose_command
 from deepwork.errors import NotAllowed
 from deepwork.overview.needs import list_needs
 from deepwork.overview.spending import build_spending
@@ -36,6 +40,35 @@ def test_a_person_raises_the_budget_of_a_plan(app: Application, agent: str):
     history = call_tool(app, "workflow_get", id=plan, include_history=True)["history"]
     [line] = [line for line in history if line["what"] == "budget"]
     assert (line["before"], line["after"], line["by_whom"]) == ("$1.00", "$2.00", "human:ann")
+    with app.database.reading() as tx:
+        [approval] = list_approvals(tx, statuses=None, workflow_id=plan, limit=9).approvals
+    assert (approval.kind, approval.status, approval.decided_by, approval.method) == (
+        "budget",
+        "used",
+        "human:ann",
+        "token",
+    )
+    [entry] = [each.entry for each in list_entries(app) if each.entry.tool == "set_budget"]
+    assert entry.outcome == f"used:{approval.digest}"
+
+
+def test_doctor_names_plans_that_stopped_at_a_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    app = make_app(tmp_path, "")
+    plan, first, second = create_plan(app, {"name": "a"}, {"name": "b"}, budget={"usd": 1})
+    agent = call_tool(app, "agent_register", name="a", runtime="custom")["id"]
+    claim(app, first, agent)
+    report(app, first, usd=1)
+    claim(app, second, agent)
+    app.close()
+
+    with pytest.raises(SystemExit):
+        deepwork(["doctor", "--path", str(tmp_path)])
+
+    [problem] = [line for line in capsys.readouterr().out.splitlines() if plan in line]
+    assert problem.startswith(f'PROBLEM: Plan "release" ({plan}) waits: "release used up its budget".')
+    assert problem.endswith(f"deepwork budget set {plan} --usd N")
 
 
 def test_an_agent_cannot_raise_a_budget(app: Application, agent: str):
@@ -155,6 +188,29 @@ def test_the_day_limits_all_plans_together(
     end(app, first, agent)
     clock.advance(seconds=24 * 3600)
     assert claim(app, second, agent)["success"]
+
+
+def test_a_day_that_is_used_up_waits_for_a_person_until_a_task_is_handed_out(
+    app: Application, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write_user_settings(tmp_path, monkeypatch, "budget: {day: {usd: 1}}")
+    _, first, second = create_plan(app, {"name": "a"}, {"name": "b"})
+    claim(app, first, agent)
+    report(app, first, usd=1)
+    claim(app, second, agent)
+
+    with app.database.reading() as tx:
+        before, total = list_needs(tx)
+    (tmp_path / "user" / "deepwork" / "config.yml").write_text("budget: {day: {usd: 20}}")
+    assert claim(app, second, agent)["success"]
+    with app.database.reading() as tx:
+        after, _ = list_needs(tx)
+
+    [need] = before
+    assert (need["kind"], need["title"], total) == ("budget", "Today's budget is used up", 1)
+    assert "$1.00" in need["detail"]
+    assert choose_command(need) == "deepwork spend --by day"
+    assert after == []
 
 
 def test_minutes_of_the_day_bind(

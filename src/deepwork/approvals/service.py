@@ -31,6 +31,7 @@ from deepwork.approvals.store import ApprovalStore
 from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, GateClosed, NotAllowed
+from deepwork.names import new_id
 from deepwork.records import copy_with
 
 if TYPE_CHECKING:  # imported by the first decision: most processes only ask and use
@@ -139,6 +140,28 @@ def _build_challenge(approval: Approval, verdict: Verdict) -> str:
     from deepwork.approvals.person_proof import build_decision_challenge  # noqa: PLC0415
 
     return build_decision_challenge(verdict, approval.id, approval.digest, approval.decided_at)
+
+
+def record_unasked(tx: Transaction, request: ApprovalRequest, method: str) -> Approval:
+    """Record what a person decided by carrying it out, without being asked: it is used at once."""
+    approval = Approval(
+        id=new_id("ap"),
+        subject_kind=request.kind,
+        subject_id=request.subject_id,
+        workflow_id=request.workflow_id,
+        digest=request.digest,
+        shown=request.shown,
+        status=ApprovalStatus.USED,
+        asked_by=tx.caller,
+        asked_at=tx.now,
+        decided_by=tx.caller,
+        decided_at=tx.now,
+        method=method,
+        used_at=tx.now,
+    )
+    ApprovalStore(tx).add(approval)
+    _emit(tx, approval)
+    return approval
 
 
 def withdraw(tx: Transaction, kind: ApprovalKind, subject_id: str) -> None:

@@ -89,6 +89,8 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
         yield f"{settings.project_root} is not writable by this user. Change its owner or mode."
     store_problems = _list_store_problems(settings)
     yield from store_problems or _find_name_problems(settings)
+    if not store_problems:
+        yield from _find_budget_problems(settings)
     yield from _find_secret_problems(settings)
 
 
@@ -121,6 +123,26 @@ def _find_name_problems(settings: Settings) -> Iterator[str]:
                 f"Agent {id} is named {quote_line(name, 60)}, like a person or deepwork, but is neither."
                 f" If nobody uses it: deepwork agents unregister {id}"
             )
+
+
+def _find_budget_problems(settings: Settings) -> Iterator[str]:
+    """Find plans and tasks that stopped at a budget: nothing is wrong, but nobody works on them."""
+    from deepwork.cli.status_page import choose_command
+    from deepwork.database.existing_store import open_existing_store
+    from deepwork.foreign_text import quote_line
+    from deepwork.overview.needs import list_stopped_work
+
+    try:
+        with open_existing_store(settings.database_location, _STORE_WAIT_SECONDS) as store:
+            if store is None:
+                return
+            with store.reading() as tx:
+                stopped = list_stopped_work(tx)
+    except DeepworkError:  # as above
+        return
+    for need in stopped:
+        plan = f"{quote_line(need['run']['name'], 60)} ({need['run']['id']})"
+        yield f"Plan {plan} waits: {quote_line(need['title'], 80)}. {need['detail']} {choose_command(need)}"
 
 
 def _find_secret_problems(settings: Settings) -> Iterator[str]:

@@ -39,6 +39,8 @@ def choose_command(need: Mapping[str, Any]) -> str:
             return f"deepwork answer {id} TEXT"
         is_offered = has_command("tasks", "retry")
         return f"deepwork tasks retry {id}" if is_offered else f"deepwork tasks update-status {id} pending"
+    if need["kind"] == "budget" and not id.startswith(("wf_", "tk_")):  # that of a day
+        return "deepwork spend --by day"
     return _COMMANDS.get(need["kind"], "deepwork show {id}").format(id=id)
 
 

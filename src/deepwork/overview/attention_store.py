@@ -130,6 +130,13 @@ class AttentionStore:
         rows = self._tx.fetch_all(sql, limit=limit)
         return rows, self._count_all(rows, limit, source)
 
+    def find_active_plan(self) -> Row | None:
+        """Find the plan with tasks to hand out that changed last."""
+        return self._tx.fetch_one(
+            "SELECT id, name FROM plans WHERE status IN ('ready', 'in_progress')"
+            " ORDER BY updated_at DESC, created_seq DESC LIMIT 1"
+        )
+
     def _count_all(self, rows: list[Row], limit: int, source: str, **values: object) -> int:
         """Return the total; counts in the database only if `rows` reached the limit."""
         if len(rows) < limit:

@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from deepwork.budgets.day_budget import load_day_budget
+from deepwork.budgets.models import SubjectKind
 from deepwork.budgets.rules import describe_budget
+from deepwork.budgets.service import BudgetService, name_day
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.overview.attention_store import AttentionStore
@@ -51,6 +54,12 @@ def count_runs(store: RunStore) -> dict[str, int]:
     }
 
 
+def list_stopped_work(tx: Transaction) -> list[Need]:
+    """List what stopped at a budget."""
+    found, _ = _list_budget_needs(tx)
+    return found
+
+
 def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     """List what needs a person, most urgent kind first and newest first within a kind; and the total."""
     store = AttentionStore(tx)
@@ -62,7 +71,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     stale, stale_total = store.list_stale(tx.now - STALE_MS, MAX_NEEDS)
     lost, lost_total = store.list_lost_claims(MAX_NEEDS)
     paused, paused_total = store.list_paused_plans(MAX_NEEDS)
-    reached, reached_total = store.list_reached_budgets(MAX_NEEDS)
+    reached, reached_total = _list_budget_needs(tx)
     gates = list(_list_gate_needs(tx))
     # A failed task that also asks for a review is listed once.
     to_review = {row["id"] for row in reviews}
@@ -74,7 +83,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
         *(_build_blocker_need(row, runs) for row in blockers),
         *(_build_approval_need(row, runs) for row in approvals),
         *gates,
-        *(_build_budget_need(row) for row in reached),
+        *reached,
         *(_build_review_need(row, runs) for row in reviews),
         *(_build_failed_tracked_need(row, runs) for row in failed if row["id"] not in to_review),
         *(_build_failed_planned_need(row, runs) for row in planned),
@@ -212,6 +221,33 @@ def _build_paused_plan_need(row: Row) -> Need:
         run=_build_run(row["id"], "plan", row["name"]),
         since=format_timestamp(row["updated_at"]),
     )
+
+
+def _list_budget_needs(tx: Transaction) -> tuple[list[Need], int]:
+    """List the budgets that are used up, that of today first, and how many there are."""
+    rows, total = AttentionStore(tx).list_reached_budgets(MAX_NEEDS)
+    of_day = _find_day_need(tx)
+    return [*of_day, *(_build_budget_need(row) for row in rows)], total + len(of_day)
+
+
+def _find_day_need(tx: Transaction) -> list[Need]:
+    """Return that today's budget is used up, if it is and a plan waits for it."""
+    budget = load_day_budget()
+    day = name_day(tx.now)
+    reached_at = BudgetService(tx).find_total(SubjectKind.DAY, day).reached_at if budget else None
+    plan = AttentionStore(tx).find_active_plan() if reached_at is not None else None
+    if budget is None or reached_at is None or plan is None:
+        return []
+    found = _build_need(
+        kind="budget",
+        id=day,
+        title="Today's budget is used up",
+        detail=f"All work of a day may cost {describe_budget(budget)}. Raise `budget.day` in your settings,"
+        " or wait until midnight UTC.",
+        run=_build_run(plan["id"], "plan", plan["name"]),
+        since=format_timestamp(reached_at),
+    )
+    return [found]
 
 
 def _build_budget_need(row: Row) -> Need:

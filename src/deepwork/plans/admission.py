@@ -40,8 +40,10 @@ class Admission:
         if not self.has_limits and _get_budget(task) is None:
             return None
         refusal = self._find_backlog() or self._find_own(task) or self._find_shared(task)
-        if refusal and refusal.is_final and self._is_claim:
+        if self._is_claim and refusal and refusal.is_final:
             self._announce(refusal, task)
+        elif self._is_claim and refusal is None and self._day and self._day_total.reached_at is not None:
+            self._budgets.clear_reached(SubjectKind.DAY, name_day(self._tx.now))
         return refusal
 
     def find_refusals(self, tasks: Sequence[Task]) -> dict[str, Refusal]:
@@ -98,13 +100,15 @@ class Admission:
         return total.cost + Cost(active_ms=sum(running))
 
     @cached_property
+    def _day_total(self) -> Total:
+        """The total of today; locked in a claim, because claims of other plans compete for the rest."""
+        if self._is_claim:
+            return self._budgets.get_day_for_update()
+        return self._budgets.find_total(SubjectKind.DAY, name_day(self._tx.now))
+
+    @cached_property
     def _day_spent(self) -> Cost:
-        """What was spent today; locked in a claim, because claims of other plans compete for the rest."""
-        total = (
-            self._budgets.get_day_for_update()
-            if self._is_claim
-            else self._budgets.find_total(SubjectKind.DAY, name_day(self._tx.now))
-        )
+        total = self._day_total
         midnight = self._tx.now - self._tx.now % MS_PER_DAY
         running = [measure_duration(max(task.since, midnight), self._tx.now) for task in self._of_all_plans]
         return total.cost + Cost(active_ms=sum(running))

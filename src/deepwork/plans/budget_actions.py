@@ -11,7 +11,9 @@ from typing import Annotated, Any, ClassVar
 
 from deepwork.answers import Answer
 from deepwork.approvals.credentials import build_challenge
+from deepwork.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
+from deepwork.approvals.service import record_unasked
 from deepwork.budgets.models import Budget, BudgetEvent, SubjectKind
 from deepwork.budgets.rules import describe_budget, is_raised
 from deepwork.budgets.service import BudgetService
@@ -80,7 +82,8 @@ class BudgetActions:
             after = _merge(before, given, remove_others=remove_others)
             raised = is_raised(before, after)
             if raised:
-                require_person_proof(tx, _build_challenge(id, given, remove_others), proof)
+                method = require_person_proof(tx, _build_challenge(id, given, remove_others), proof)
+                _record_raise(tx, subject, before, after, method)
             if after != before:
                 _save(tx, subject, before, after)
             return BudgetSet(
@@ -111,6 +114,16 @@ def _save(tx: Transaction, subject: Subject, before: Budget | None, after: Budge
         "after": _to_dict(after),
     }
     tx.emit(BudgetEvent.CHANGED, payload, plan)
+
+
+def _record_raise(
+    tx: Transaction, subject: Subject, before: Budget | None, after: Budget | None, method: str
+) -> None:
+    """Record a raise with the other approvals, and its digest in the audit log."""
+    plan = subject.id if isinstance(subject, Workflow) else subject.workflow_id
+    shown = {"name": subject.name, "before": _to_dict(before), "after": _to_dict(after)}
+    approval = record_unasked(tx, ApprovalRequest(ApprovalKind.BUDGET, subject.id, plan, shown), method)
+    current_call().note_outcome(f"{approval.status.value}:{approval.digest}")
 
 
 def _load(tx: Transaction, id: str) -> Subject:

@@ -94,6 +94,21 @@ def test_proofs_can_be_listed_shown_verified_exported_and_waived(project: Projec
     assert ("waive_proof", "done") in [(entry["tool"], entry["outcome"]) for entry in entries]
 
 
+def test_a_plan_from_a_file_may_name_checks(project: Project, place: list[str], tmp_path: Path):
+    project.define_check(shell("true"))
+    file = tmp_path / "plan.yml"
+    text = "name: Login\nprompt: It breaks.\nsummary: Fix it\nchecks: [tests]\ntasks: [{name: fix, checks: [CHECK]}]\n"
+    file.write_text(text.replace("CHECK", "tests"))
+    made = json.loads(run("plans", "create", "-f", str(file), "--json", *place).stdout)
+    file.write_text(text.replace("CHECK", "lint"))
+
+    refused = run("plans", "create", "-f", str(file), "--json", *place)
+
+    assert made["tasks_created"] == 1
+    assert "'lint' is not defined" in str(refused.exception)
+    assert json.loads(run("plans", "list", "--json", *place).stdout)["total"] == 1
+
+
 def test_a_tool_that_is_called_by_a_command_waits_to_the_end(
     project: Project, capsys: pytest.CaptureFixture[str]
 ):

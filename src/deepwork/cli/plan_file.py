@@ -11,6 +11,7 @@ from deepwork.plans.inputs import Plan
 
 if TYPE_CHECKING:
     from deepwork.answers import Answer
+    from deepwork.plans.task_proofs import NamedChecks
     from deepwork.server.application import Application
     from deepwork.server.registry import ToolSpec
 
@@ -41,13 +42,32 @@ def split_file(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 def add_plan(app: Application, create: ToolSpec, plan: dict[str, Any]) -> ToolSpec:
     """Return a tool that creates a workflow and, in the same transaction, sets its plan."""
-    set_plan = app.build_toolset("plans")["workflow_set_plan"]
+    made = _PlannedCreation(app, create, plan)
+    declaration = create.declaration._replace(prepared_by="check_names")
+    return replace(create, declaration=declaration, find_method=lambda: made.create)
 
-    def create_with_plan(**arguments: Any) -> dict[str, Any]:
-        created: Answer = create.method(**arguments)
+
+class _PlannedCreation:
+    def __init__(self, app: Application, create: ToolSpec, plan: dict[str, Any]) -> None:
+        self._app, self._create, self._plan = app, create, plan
+        self._set_plan = app.build_toolset("plans")["workflow_set_plan"]
+
+    def create(self, **arguments: Any) -> dict[str, Any]:
+        created: Answer = self._create.method(**arguments)
         answer = created.model_dump(mode="json")
-        planned: Answer = set_plan.method(**set_plan.validate_arguments({"id": answer["id"], "plan": plan}))
+        given = self._set_plan.validate_arguments({"id": answer["id"], "plan": self._plan})
+        planned: Answer = self._set_plan.method(**given)
         # Keys of both: the id of the workflow, and its status after the plan was set.
         return {**answer, **planned.model_dump(mode="json")}
 
-    return replace(create, find_method=lambda: create_with_plan)
+    def check_names(
+        self, repository_path: str | None = None, repository_paths: list[str] | None = None, **_: Any
+    ) -> NamedChecks:
+        """Check the names of checks at the commit that the workflow will start from."""
+        from deepwork.plans.task_proofs import list_named_checks
+
+        plan = Plan.model_validate(self._plan)
+        names = list_named_checks(plan.to_requirements(), [task.to_outline() for task in plan.tasks])
+        located = self._app.repositories.locate(repository_path or next(iter(repository_paths or ()), None))
+        head = self._app.repositories.find_head(located)
+        return self._app.task_prover.check_names_at(located, head.commit if head else None, names)

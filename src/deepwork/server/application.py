@@ -237,7 +237,7 @@ class Application:
         return PlanTools(
             self.database,
             self.presence,
-            self._repositories,
+            self.repositories,
             self.task_prover,
             has_many_projects=self._has_many_projects,
             file_conflicts=FileConflicts(self.settings.file_conflicts),
@@ -273,7 +273,7 @@ class Application:
         from deepwork.templates.tools import TemplateTools
 
         catalog = TemplateCatalog(self.settings.project_root, Path.home())
-        return TemplateTools(self.database, self._plan_tools, catalog, self.task_prover, self._repositories)
+        return TemplateTools(self.database, self._plan_tools, catalog, self.task_prover, self.repositories)
 
     def _build_workspace_tools(self) -> WorkspaceTools:
         from deepwork.workspaces.tools import WorkspaceTools
@@ -283,7 +283,7 @@ class Application:
     def _build_repository_tools(self) -> RepositoryTools:
         from deepwork.workspaces.tools import RepositoryTools
 
-        return RepositoryTools(self.database, self._repositories)
+        return RepositoryTools(self.database, self.repositories)
 
     @cached_property
     def _track_tools(self) -> TrackTools:
@@ -324,7 +324,8 @@ class Application:
         return WorkspaceService(self.database, trees, self._host)
 
     @cached_property
-    def _repositories(self) -> RepositoryLocator:
+    def repositories(self) -> RepositoryLocator:
+        """Finds the repositories of plans."""
         from deepwork.workspaces.repositories import RepositoryLocator
 
         return RepositoryLocator(self.settings.repository_root, self._host)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import time
 from hashlib import sha1
 from pathlib import Path
 
@@ -401,87 +399,3 @@ def test_output_is_fenced_capped_and_visible(project: Project, output: str):
     assert len(shown.encode()) <= 2048
     assert estimate_tokens(str(told)) <= 600
     assert all(character.isprintable() or character in "\n\t" for character in shown)
-
-
-# --- two at once
-
-
-WAITER = """
-import sys
-sys.path[:0] = {path!r}
-from pathlib import Path
-from application import make_app
-from checks.make import SUBJECT
-from deepwork.checks.models import ProofRequest
-folder, location, base = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-app = make_app(folder, location)
-print("ready", flush=True)
-sys.stdin.readline()
-proofs = app.checks.prove(ProofRequest(SUBJECT, folder, base, ("tests",), (), wait_seconds=None))
-print(proofs[0].id, flush=True)
-"""
-
-
-def start_waiter(project: Project, location: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", WAITER.format(path=sys.path), str(project.folder), location, project.base]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def ask(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} was not written"
-        time.sleep(0.01)
-
-
-def test_eight_processes_at_once_make_one_run(any_project: Project, location: str):
-    any_project.define_check(shell(f"{COUNT}; sleep 0.3"))
-    count = 3 if "://" in location else 8  # the lock is the same on both
-    waiters = [start_waiter(any_project, location) for _ in range(count)]
-
-    for waiter in waiters:
-        ask(waiter)
-    answers = [waiter.communicate(timeout=120)[0] for waiter in waiters]
-
-    assert len(set(answers)) == 1
-    assert answers[0].startswith("pf_")
-    assert any_project.count_runs() == 1
-
-
-@pytest.mark.parametrize("stage", ["starts", "runs", "ends"])
-def test_a_killed_server_leaves_no_proof_and_no_process(project: Project, tmp_path: Path, stage: str):
-    """Another process that waits for the run starts its own."""
-    location = str(tmp_path / "deepwork.db")
-    marks = {"starts": "", "runs": "echo x > ran.log; ", "ends": "echo x > ran.log; "}
-    last = "exit 0" if stage == "ends" else "sleep 600 & sleep 600"
-    command = f"{COUNT}; if test -e again.log; then exit 0; fi; {marks[stage]}{last}"
-    project.define_check(shell(command))
-    killed, waiter = start_waiter(project, location), start_waiter(project, location)
-    ask(killed)
-    if stage == "starts":
-        time.sleep(0.02)
-    else:
-        wait_for(project.folder / "ran.log")
-        ask(waiter)
-    project.write("again.log", "")
-    killed.kill()
-    killed.communicate()
-    if stage == "starts":
-        ask(waiter)
-
-    answer = waiter.communicate(timeout=120)[0]
-
-    assert answer.startswith("pf_")
-    assert list_processes_below(project.folder) == []
-    with project.app.database.reading() as tx:
-        count = tx.fetch_value("SELECT count(*) FROM proofs")
-    assert count <= project.count_runs()

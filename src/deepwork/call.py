@@ -83,6 +83,10 @@ class Call:
     carries_notices: bool = True
     """Whether an answer that shows an agent's notices counts as carrying them. The answers of commands and
     resources do not: people read them too."""
+    read_passphrase: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+    """Asks the person for the passphrase, if the call turns out to need it and `proof` has none."""
+    proven: Any = field(default=None, compare=False)
+    """How the person proved that this call, which opens a gate, is theirs; see `approvals/acts.py`."""
     prepared: Any = field(default=None, compare=False)
     """What the tool's `prepared_by` method returned; None if it was not called."""
     proof: GivenProof | None = field(default=None, repr=False, compare=False)
@@ -99,6 +103,18 @@ class Call:
         """Let the audit entry of the call say this, such as the digest of what a person approved."""
         if self.record is not None:
             self.record.outcome = outcome
+
+
+class NotProven(Exception):
+    """Raised when a person opens a gate, and the call has not proved yet that it is theirs.
+
+    That undoes the transaction. Then the proof is checked, and the call is made again with it.
+    """
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        super().__init__("This needs the proof that it is a person's.")
+        self.about = about
+        """What the person decides about, beside the arguments of the call."""
 
 
 class AlreadyAnswered(Exception):

@@ -17,8 +17,8 @@ STRICT = TaskRequirements(
 OLD = make_task("fix", requirements=STRICT, max_attempts=2)
 
 
-def replan(new: Outline, plan: PlanRequirements | None = None, *, is_by_person: bool = False) -> None:
-    require_same_strength([OLD], [new], plan, default_attempts=3, is_by_person=is_by_person)
+def replan(new: Outline, plan: PlanRequirements | None = None) -> None:
+    require_same_strength([OLD], [new], plan, default_attempts=3)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,6 @@ def test_a_replan_may_require_as_much_or_more(stricter: TaskRequirements):
 def test_a_replan_that_requires_less_needs_a_person(new: Outline, problem: str):
     with pytest.raises(NotAllowed, match=problem) as refused:
         replan(new)
-    replan(new, is_by_person=True)
 
     assert refused.value.code == "UNAUTHORIZED"
     assert refused.value.recoverable
@@ -85,17 +84,13 @@ def test_a_replan_that_requires_less_needs_a_person(new: Outline, problem: str):
 def test_a_plan_that_requires_nothing_is_replanned_as_before():
     free = make_task("fix", max_attempts=1)
 
-    require_same_strength(
-        [free], [make_outline("fix", max_attempts=9)], None, default_attempts=3, is_by_person=False
-    )
+    require_same_strength([free], [make_outline("fix", max_attempts=9)], None, default_attempts=3)
 
 
 def test_the_attempts_of_a_task_in_a_checked_plan_are_not_raised():
     free = make_task("fix", max_attempts=1)
     checked = PlanRequirements(checks=("tests",))
 
-    require_same_strength([free], [], checked, default_attempts=3, is_by_person=False)
+    require_same_strength([free], [], checked, default_attempts=3)
     with pytest.raises(NotAllowed, match="max_attempts"):
-        require_same_strength(
-            [free], [make_outline("fix", max_attempts=9)], checked, default_attempts=3, is_by_person=False
-        )
+        require_same_strength([free], [make_outline("fix", max_attempts=9)], checked, default_attempts=3)

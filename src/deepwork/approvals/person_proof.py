@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deepwork.approvals import passkeys
 from deepwork.approvals.credential_file import CredentialFile
@@ -18,6 +19,14 @@ from deepwork.trust.models import Proof
 from deepwork.user_settings import UserSettings, load_user_settings
 
 LoadSettings = Callable[[], UserSettings]
+
+
+class PassphraseNeeded(NotAllowed):
+    """The call came without the passphrase that it needs; a page asks for it and calls again."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error with the proof that is missing."""
+        return {**super().to_dict(), "proof": Proof.PASSPHRASE.value}
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ class PersonProofs:
 
     def _check_passphrase(self, state: ProofState, given: GivenProof, challenge: str) -> CheckedProof:
         if not given.passphrase:
-            raise NotAllowed(
+            raise PassphraseNeeded(
                 "This needs your passphrase.",
                 code=Code.UNAUTHORIZED,
                 suggestion="Type it at a terminal or in the dashboard, or pass it with --passphrase-stdin.",

@@ -20,6 +20,7 @@ _SUBJECT_WORDS = {
     ApprovalKind.GUARDED: "changes to guarded files",
     ApprovalKind.BUDGET: "the budget",
     ApprovalKind.TRACKED_TASK: "the tracked task",
+    ApprovalKind.ACT: "what you want to do",
 }
 
 
@@ -110,7 +111,8 @@ def describe_subject(approval: Approval) -> str:
 
 def describe_next_call(approval: Approval) -> str:
     """Say what the agent does after a decision about work that it reported."""
-    again = "call finished_step again" if approval.subject_kind is ApprovalKind.STEP else "report it again"
+    calls = {ApprovalKind.STEP: "call finished_step again", ApprovalKind.ACT: "do it again"}
+    again = calls.get(approval.subject_kind, "report it again")
     return f"{again.capitalize()}." if approval.was_given else f"Change it, then {again}."
 
 

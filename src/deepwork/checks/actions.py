@@ -6,18 +6,15 @@ agents: the command line calls them in a person's name.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
-from deepwork.approvals.credentials import build_challenge
-from deepwork.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
-from deepwork.call import current_call
+from deepwork.approvals.acts import require_proven
 from deepwork.checks.models import Proof, Verdict
 from deepwork.checks.responses import ProofSummary
 from deepwork.checks.store import ProofStore
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import InvalidInput, NotAllowed
-from deepwork.tool_declarations import InTransaction, Traits, tool
+from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Id, Text
 
 
@@ -29,28 +26,26 @@ class ProofActions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @tool("work", long_running=True, for_people=True)
-    def waive_proof(self, proof_id: Id, reason: Text) -> InTransaction[ProofSummary]:
+    @tool("work", for_people=True)
+    def waive_proof(self, proof_id: Id, reason: Text) -> ProofSummary:
         """Let exactly these inputs count as passed although the check did not pass."""
-        with self._database.reading() as tx:
-            proof = get_proof(tx, proof_id)
-        checked = PersonProofs(self._database).check(current_call(), _build_challenge(proof))
-        return InTransaction(partial(self._waive, proof_id, reason, checked))
-
-    def _waive(self, id: str, reason: str, checked: CheckedProof) -> ProofSummary:
         with self._database.transaction() as tx:
-            proof = get_proof(tx, id)
-            require_person_proof(tx, _build_challenge(proof), checked)
+            proof = get_proof(tx, proof_id)
+            require_proven(
+                tx, check=proof.check_name, inputs=proof.inputs_digest, definition=proof.definition_digest
+            )
             if proof.verdict is Verdict.GUARDED:
                 raise NotAllowed(
                     f"Check {proof.check_name} passed; a person has to approve the guarded files.",
                     suggestion="Do that with `deepwork approvals`.",
                 )
             if proof.is_proving:
-                raise NotAllowed(f"Proof {id} counts as passed already.", suggestion="Nothing is left to do.")
-            ProofStore(tx).waive(id, tx.caller, reason)
-            waived = get_proof(tx, id)
-            tx.emit("check:waived", {"proof_id": id, "check": proof.check_name, "by": tx.caller})
+                raise NotAllowed(
+                    f"Proof {proof_id} counts as passed already.", suggestion="Nothing is left to do."
+                )
+            ProofStore(tx).waive(proof_id, tx.caller, reason)
+            waived = get_proof(tx, proof_id)
+            tx.emit("check:waived", {"proof_id": proof_id, "check": proof.check_name, "by": tx.caller})
             return ProofSummary.from_proof(waived)
 
 
@@ -60,7 +55,3 @@ def get_proof(tx: Transaction, id: str) -> Proof:
     if found is None:
         raise InvalidInput(f"There is no proof {id[:200]!r}.", suggestion="See `deepwork proofs list`.")
     return found
-
-
-def _build_challenge(proof: Proof) -> str:
-    return build_challenge("waive", proof.id, proof.inputs_digest, proof.definition_digest)

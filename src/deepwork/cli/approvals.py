@@ -13,9 +13,9 @@ from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.documents import TextParam
 from deepwork.cli.framework.id_resolution import resolve_id
-from deepwork.cli.framework.options import json_option, key_option, place_options
+from deepwork.cli.framework.options import json_option, key_option, passphrase_option, place_options
 from deepwork.cli.framework.output import print_answer, to_printable
-from deepwork.cli.framework.proofs import build_person_call, passphrase_option
+from deepwork.cli.framework.proofs import build_person_call
 from deepwork.cli.person_proof import enroll, lower, proof
 from deepwork.errors import InvalidInput, NotAllowed
 

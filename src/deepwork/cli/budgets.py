@@ -9,9 +9,9 @@ import click
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.id_resolution import resolve_id
-from deepwork.cli.framework.options import json_option, key_option, place_options
+from deepwork.cli.framework.options import json_option, key_option, passphrase_option, place_options
 from deepwork.cli.framework.output import print_answer, to_printable
-from deepwork.cli.framework.proofs import build_person_call, passphrase_option
+from deepwork.cli.framework.proofs import build_act_call
 from deepwork.errors import NotFound
 
 _UNITS = ("usd", "tokens", "minutes")
@@ -55,7 +55,7 @@ def set_budget(
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         known = _resolve(app.database, id)
         key = None if idempotency_key is None else check_key(idempotency_key)
-        call = build_person_call(app.database, "set_budget", key, passphrase_stdin=passphrase_stdin)
+        call = build_act_call("set_budget", key, passphrase_stdin=passphrase_stdin)
         arguments = {"id": known, "remove_others": remove_others, **given}
         answer = invoke(app.database, app.person_actions["set_budget"], arguments, call)
     if as_json:

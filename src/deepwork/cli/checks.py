@@ -17,10 +17,10 @@ from deepwork.checks.store import ProofStore
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.id_resolution import resolve_id
-from deepwork.cli.framework.options import Function, json_option, place_options
+from deepwork.cli.framework.options import Function, json_option, passphrase_option, place_options
 from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.cli.framework.progress import ProgressLines
-from deepwork.cli.framework.proofs import build_person_call, passphrase_option
+from deepwork.cli.framework.proofs import build_act_call
 from deepwork.errors import GateClosed, InvalidInput
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def waive_proof(proof_id: str, reason: str, passphrase_stdin: bool, as_json: boo
     with open_application(place.pop("path"), place) as app:
         proof = _get_proof(app, proof_id)
         spec = app.person_actions["waive_proof"]
-        call = build_person_call(app.database, spec.name, passphrase_stdin=passphrase_stdin)
+        call = build_act_call(spec.name, passphrase_stdin=passphrase_stdin)
         answer = invoke(app.database, spec, {"proof_id": proof.id, "reason": reason}, call)
     if as_json:
         print_answer(answer, as_json=True)

@@ -22,7 +22,7 @@ from deepwork.cli.framework.options import (
 )
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.framework.progress import ProgressBar
-from deepwork.cli.framework.tool_commands import name_person
+from deepwork.cli.framework.who_acts import name_person
 from deepwork.config import Settings
 from deepwork.database.engine import Engine
 from deepwork.database.opening import open_engine

@@ -11,7 +11,7 @@ from deepwork.cli.framework.documents import TextParam
 from deepwork.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.cli.framework.options import json_option, key_option, place_options
 from deepwork.cli.framework.output import print_answer, to_printable
-from deepwork.cli.framework.tool_commands import name_person
+from deepwork.cli.framework.who_acts import name_person
 
 if TYPE_CHECKING:
     from deepwork.server.application import Application

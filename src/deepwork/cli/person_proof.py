@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepwork.cli.framework.applications import open_application
-from deepwork.cli.framework.options import json_option, place_options
+from deepwork.cli.framework.options import json_option, passphrase_option, place_options
 from deepwork.cli.framework.output import print_answer
-from deepwork.cli.framework.proofs import build_person_call, passphrase_option, read_passphrase
+from deepwork.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.errors import NotAllowed
 from deepwork.trust.models import Proof
 

@@ -16,13 +16,15 @@ from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.options import (
     json_option,
     load_command_settings,
+    passphrase_option,
     place_options,
     project_option,
     refuse_misplaced,
 )
 from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.cli.framework.progress import ProgressBar
-from deepwork.cli.framework.tool_commands import ToolGroup, name_person
+from deepwork.cli.framework.proofs import build_act_call
+from deepwork.cli.framework.tool_commands import ToolGroup
 from deepwork.cli.main import print_error
 from deepwork.config_options import PLATFORMS
 from deepwork.environment import build_child_environment
@@ -114,6 +116,7 @@ def mark_passed(review_ids: tuple[str, ...], as_json: bool, path: str, **place: 
 
 @review.command("pass")
 @click.argument("review_id", metavar="REVIEW_ID")
+@passphrase_option
 @place_options
 @json_option
 def pass_review(review_id: str, **options: Any) -> None:
@@ -123,6 +126,7 @@ def pass_review(review_id: str, **options: Any) -> None:
 
 @review.command("send-back")
 @click.argument("review_id", metavar="REVIEW_ID")
+@passphrase_option
 @place_options
 @json_option
 def send_back_review(review_id: str, **options: Any) -> None:
@@ -132,6 +136,7 @@ def send_back_review(review_id: str, **options: Any) -> None:
 
 @review.command("grant-round")
 @click.argument("review_id", metavar="REVIEW_ID")
+@passphrase_option
 @place_options
 @json_option
 def grant_review_round(review_id: str, **options: Any) -> None:
@@ -150,11 +155,14 @@ def list_rounds(path: str, as_json: bool, **place: Any) -> None:
     print_answer({"rounds": rows}, as_json=as_json)
 
 
-def _decide(action: str, review_id: str, path: str, as_json: bool, **place: Any) -> None:
+def _decide(
+    action: str, review_id: str, path: str, as_json: bool, passphrase_stdin: bool, **place: Any
+) -> None:
     """Decide about a review in the name of the person at this shell."""
+    call = build_act_call(action, passphrase_stdin=passphrase_stdin)
     with open_application(path, place) as app:
         spec = app.person_actions[action]
-        answer = invoke(app.database, spec, {"review_id": review_id}, Call(name_person(), action))
+        answer = invoke(app.database, spec, {"review_id": review_id}, call)
     print_answer(answer, as_json=as_json)
 
 

@@ -11,9 +11,16 @@ from deepwork.call import Call
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import OutputParam, TextParam, merge_outputs
 from deepwork.cli.framework.id_resolution import resolve_arguments, resolve_id
-from deepwork.cli.framework.options import Function, json_option, person_option, place_options
+from deepwork.cli.framework.options import (
+    Function,
+    json_option,
+    passphrase_option,
+    person_option,
+    place_options,
+)
 from deepwork.cli.framework.output import print_answer, render_json, to_printable
-from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool, name_person
+from deepwork.cli.framework.proofs import build_act_call
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.cli.framework.who_acts import is_typed, print_unnotified
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
@@ -139,38 +146,41 @@ def abort(session_id: str, explanation: str, as_person: bool, as_json: bool, **p
 @click.argument("session_id", metavar="SESSION")
 @click.option("--comment", metavar="TEXT", help="Why it may pass; the agent reads it.")
 @step_option
+@passphrase_option
 @options
-def pass_step(session_id: str, comment: str | None, step_id: str | None, as_json: bool, **place: Any) -> None:
+def pass_step(session_id: str, comment: str | None, step_id: str | None, **how: Any) -> None:
     """Let the step at its quality gate pass; the job goes on to the next step."""
-    _decide("pass_step", place, as_json, session_id=session_id, comment=comment, step_id=step_id)
+    _decide("pass_step", how, session_id=session_id, comment=comment, step_id=step_id)
 
 
 @sessions.command("send-back")
 @click.argument("session_id", metavar="SESSION")
 @click.argument("text", type=TextParam(may_be_empty=False), metavar="TEXT|-")
 @step_option
+@passphrase_option
 @options
-def send_back_step(session_id: str, text: str, step_id: str | None, as_json: bool, **place: Any) -> None:
+def send_back_step(session_id: str, text: str, step_id: str | None, **how: Any) -> None:
     """Let the agent do the step at its quality gate again, with TEXT as feedback."""
-    _decide("send_back_step", place, as_json, session_id=session_id, text=text, step_id=step_id)
+    _decide("send_back_step", how, session_id=session_id, text=text, step_id=step_id)
 
 
 @sessions.command("grant-round")
 @click.argument("session_id", metavar="SESSION")
 @step_option
+@passphrase_option
 @options
-def grant_round(session_id: str, step_id: str | None, as_json: bool, **place: Any) -> None:
+def grant_round(session_id: str, step_id: str | None, **how: Any) -> None:
     """Allow the step at its quality gate one more review."""
-    _decide("grant_round", place, as_json, session_id=session_id, step_id=step_id)
+    _decide("grant_round", how, session_id=session_id, step_id=step_id)
 
 
-def _decide(action: str, place: dict[str, Any], as_json: bool, **given: str | None) -> None:
+def _decide(action: str, how: dict[str, Any], **given: str | None) -> None:
     """Decide about the step at its quality gate, in the name of the person at this shell."""
+    as_json, call = how.pop("as_json"), build_act_call(action, passphrase_stdin=how.pop("passphrase_stdin"))
     known = {name: value for name, value in given.items() if value is not None}
-    with _open_application(place) as app:
+    with _open_application(how) as app:
         arguments = resolve_arguments(app.database, "sessions", known)
-        spec = app.person_actions[action]
-        answer = invoke(app.database, spec, arguments, Call(name_person(), action))
+        answer = invoke(app.database, app.person_actions[action], arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:

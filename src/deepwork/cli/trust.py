@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,14 @@ from urllib.parse import unquote
 
 import click
 
-from deepwork.cli.framework.options import json_option, load_command_settings, project_option, resolve_project
+from deepwork.cli.framework.options import (
+    json_option,
+    load_command_settings,
+    passphrase_option,
+    project_option,
+    resolve_project,
+)
 from deepwork.cli.framework.output import print_answer, to_printable
-from deepwork.cli.framework.proofs import passphrase_option
 from deepwork.cli.trusted_checks import CommittedChecks, load_committed_checks, print_checks
 from deepwork.config import Settings, list_acting_settings
 from deepwork.errors import NotAllowed, StorageError
@@ -71,7 +77,8 @@ def _trust_project(
         {"key": key, "value": _hide_secrets(value), "trusted": key not in untrusted}
         for key, value in definitions.items()
     ]
-    new = (*untrusted, *checks.untrusted)
+    new = {key: _hide_secrets(definitions[key]) for key in untrusted}
+    new |= {name: checks.definitions[name] for name in checks.untrusted}
     if not as_json:
         _print_definitions(project, rows, checks)
     if new:
@@ -112,12 +119,10 @@ def _print_definitions(project: Path, rows: list[dict[str, Any]], checks: Commit
         print("You trust all of this already.")
 
 
-def _obtain_proof(
-    settings: Settings, untrusted: Iterable[str], *, yes: bool, passphrase_stdin: bool
-) -> Proof:
+def _obtain_proof(settings: Settings, new: Mapping[str, Any], *, yes: bool, passphrase_stdin: bool) -> Proof:
     """Let a person confirm, with the proof that approvals need."""
     if _may_need_more_than_token(settings):
-        return _prove_person(settings, untrusted, passphrase_stdin=passphrase_stdin)
+        return _prove_person(settings, new, passphrase_stdin=passphrase_stdin)
     if not yes:
         _confirm()
     return Proof.TOKEN
@@ -152,23 +157,15 @@ def _may_need_more_than_token(settings: Settings) -> bool:
         return False
 
 
-def _prove_person(settings: Settings, untrusted: Iterable[str], *, passphrase_stdin: bool) -> Proof:
-    """Check the passphrase in the project's store, which counts the tries."""
-    from deepwork.approvals.credentials import build_challenge
-    from deepwork.approvals.person_proof import PersonProofs
-    from deepwork.cli.framework.proofs import build_person_call
+def _prove_person(settings: Settings, new: Mapping[str, Any], *, passphrase_stdin: bool) -> Proof:
+    """Check the proof in the project's store: it counts tries, and shows what a passkey is asked for."""
+    from deepwork.approvals.act_proofs import prove_act
+    from deepwork.cli.framework.proofs import build_act_call
 
+    call = build_act_call("trust", passphrase_stdin=passphrase_stdin)
+    shown = {"project": str(settings.repository_root), "trusts": json.loads(json.dumps(new, default=str))}
     with closing(_open_application(settings)) as app:
-        proofs = PersonProofs(app.database)
-        if proofs.read_state().select(Proof.PASSKEY):
-            raise NotAllowed(
-                "Nothing was trusted: your decisions need a passkey, and commands cannot ask for one.",
-                suggestion="Remove the passkeys on the page Approvals of the dashboard, trust with your "
-                "passphrase, then add a passkey again.",
-            )
-        call = build_person_call(app.database, "trust", passphrase_stdin=passphrase_stdin)
-        about = build_challenge("trust", str(settings.repository_root), *untrusted)
-        return proofs.check(call, about).method
+        return prove_act(app.database, call, shown, {}).checked.method
 
 
 def _open_application(settings: Settings) -> Application:

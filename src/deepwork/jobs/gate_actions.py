@@ -1,7 +1,7 @@
 """What only people can do about a step at its quality gate: let it pass, send it back, grant a review.
 
 Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
-agents: the command line and the dashboard call them in a person's name.
+agents: the command line and the dashboard call them in a person's name. Each takes the proof of a person.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
+from deepwork.approvals.acts import require_asked
 from deepwork.call import current_call
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, InvalidInput, NotAllowed, StateError
@@ -60,6 +61,7 @@ class GateActions:
         """Let the agent do the current step again, with this text as feedback."""
 
         def decide(session: Session) -> tuple[Session, SessionEvent]:
+            require_asked(current_call().caller)
             return state.send_back(session), SessionEvent.UPDATED
 
         return self._decide(session_id, step_id, GateDecision.SENT_BACK, text, decide)
@@ -69,6 +71,7 @@ class GateActions:
         """Allow the current step one more review."""
 
         def decide(session: Session) -> tuple[Session, SessionEvent]:
+            require_asked(current_call().caller)
             progress = session.get_progress(session.current_step_id)
             return state.grant_attempt(session, self._get_limit(progress)), SessionEvent.UPDATED
 
@@ -106,6 +109,8 @@ class GateActions:
                 f"What the agent submitted is not complete any more: {error.message}",
                 suggestion="Restore the files, or send the step back.",
             ) from error
+        outputs = self._approvals.describe_outputs(step_outputs)
+        require_asked(current_call().caller, step=session.current_step_id, outputs=outputs)
         self._approvals.require(session, step_outputs)
         return complete_steps(session, step_outputs, progress.submitted_notes, format_now())
 

@@ -51,8 +51,12 @@ class StepApprovals:
         """Compute a digest of all outputs, also of those that need no approval; None if no step needs one."""
         if not session.approvals.keys() & set(session.current_entry.steps):
             return None
+        return compute_digest(self.describe_outputs(parts))
+
+    def describe_outputs(self, parts: Sequence[StepOutputs]) -> dict[str, Any]:
+        """Describe all outputs: their files with digests, and short texts as they are."""
         outputs = {name: value for part in parts for name, value in part.outputs.items()}
-        return compute_digest({name: self._describe(value) for name, value in outputs.items()})
+        return {name: self._describe(value) for name, value in outputs.items()}
 
     def was_reviewed(self, session: Session, digest: str | None) -> bool:
         """Return whether exactly these outputs passed their reviews, and then had to wait for a person."""

@@ -143,6 +143,7 @@ _APPROVAL_WORDS = {
     "step": "step ",
     "guarded": "changes to guarded files: ",
     "budget": "the budget of ",
+    "act": "what you want to do: ",
 }
 
 

@@ -6,13 +6,11 @@ agents: the command line and the dashboard call them in a person's name.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from deepwork.answers import Answer
-from deepwork.approvals.credentials import build_challenge
+from deepwork.approvals.acts import require_proven
 from deepwork.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
 from deepwork.approvals.service import record_unasked
 from deepwork.budgets.models import Budget, BudgetEvent, SubjectKind
 from deepwork.budgets.rules import describe_budget, is_raised
@@ -27,7 +25,7 @@ from deepwork.plans.stores.active_store import ActiveStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.records import copy_with
-from deepwork.tool_declarations import InTransaction, Traits, tool
+from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Id
 
 Amount = Annotated[float | None, Field(gt=0)]
@@ -53,7 +51,7 @@ class BudgetActions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @tool("work", long_running=True, for_people=True)
+    @tool("work", for_people=True)
     def set_budget(
         self,
         id: Id,
@@ -61,28 +59,19 @@ class BudgetActions:
         tokens: Tokens = None,
         minutes: Amount = None,
         remove_others: Annotated[bool, Field(description="Remove the limits that are not given")] = False,
-    ) -> InTransaction[BudgetSet]:
+    ) -> BudgetSet:
         """Set what a plan or a task may cost; limits that are not given stay."""
         given = Budget(usd, tokens, minutes)
         if not given.units and not remove_others:
             raise InvalidInput("Give at least one of usd, tokens and minutes, or remove all limits.")
-        with self._database.reading() as tx:
-            before = _get_budget(_load(tx, id))
-        proof = None
-        if is_raised(before, _merge(before, given, remove_others=remove_others)):
-            proof = PersonProofs(self._database).check(
-                current_call(), _build_challenge(id, given, remove_others)
-            )
-        return InTransaction(partial(self._set, id, given, remove_others, proof))
-
-    def _set(self, id: str, given: Budget, remove_others: bool, proof: CheckedProof | None) -> BudgetSet:
         with self._database.transaction() as tx:
             subject = _load_for_update(tx, id)
             before = _get_budget(subject)
             after = _merge(before, given, remove_others=remove_others)
             raised = is_raised(before, after)
             if raised:
-                method = require_person_proof(tx, _build_challenge(id, given, remove_others), proof)
+                about = {"before": _to_dict(before), "after": _to_dict(after)}
+                method = require_proven(tx, name=subject.name, **about)
                 _record_raise(tx, subject, before, after, method)
             if after != before:
                 _save(tx, subject, before, after)
@@ -126,10 +115,6 @@ def _record_raise(
     current_call().note_outcome(f"{approval.status.value}:{approval.digest}")
 
 
-def _load(tx: Transaction, id: str) -> Subject:
-    return TaskStore(tx).get(id) if id.startswith("tk_") else PlanStore(tx).get(id)
-
-
 def _load_for_update(tx: Transaction, id: str) -> Subject:
     """Lock the plan first, as claims do."""
     if not id.startswith("tk_"):
@@ -156,7 +141,3 @@ def _to_dict(budget: Budget | None) -> dict[str, Any] | None:
     if budget is None:
         return None
     return {name: value for name, value in vars(budget).items() if value is not None}
-
-
-def _build_challenge(id: str, given: Budget, remove_others: bool) -> str:
-    return build_challenge("set_budget", id, repr(given), str(remove_others))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from deepwork.approvals.acts import opened_by_person, require_proven
 from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
 from deepwork.plans.approval_gate import require_start_approved
 from deepwork.plans.claims import LockedTask
 from deepwork.plans.models import Task, TaskStatus
-from deepwork.plans.rules.attempts import count_attempts, require_attempts_left
+from deepwork.plans.rules.attempts import count_attempts, is_tried_again, require_attempts_left
 from deepwork.plans.rules.transitions import check_task_transition
 from deepwork.plans.rules.weakening import require_skippable
 from deepwork.plans.stores.task_store import TaskStore
@@ -39,9 +40,9 @@ def apply_status(
     )
     if status is None:
         return task
-    is_by_person = is_person(tx.caller)
-    require_attempts_left(task, status, is_by_person=is_by_person)
-    require_skippable(task, status, work.workflow, is_by_person=is_by_person)
+    with opened_by_person(tx):
+        require_attempts_left(task, status)
+        require_skippable(task, status, work.workflow)
     begins = task.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING)
     if begins and work.holder is None and not work.was_last_holder:
         require_start_approved(tx, work.workflow, task)
@@ -53,7 +54,15 @@ def apply_status(
         started_at=_compute_start_time(tx, work, status) if begins else task.started_at,
         finished_at=tx.now if status.is_done or status is TaskStatus.FAILED else None,
     )
-    return count_attempts(task, changed, is_by_person=is_by_person)
+    return count_attempts(task, changed, may_forget=may_give_attempts(tx, task, status))
+
+
+def may_give_attempts(tx: Transaction, task: Task, wanted: TaskStatus) -> bool:
+    """Whether a task that failed gets new attempts: if a person tries it again, with their proof."""
+    if not is_person(tx.caller) or not is_tried_again(task, wanted):
+        return False
+    require_proven(tx)
+    return True
 
 
 def _compute_start_time(tx: Transaction, work: LockedTask, status: TaskStatus) -> int:

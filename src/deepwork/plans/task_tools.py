@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.answers import Done
-from deepwork.call import is_person
+from deepwork.approvals.acts import opened_by_person
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.notices.responses import NoticeView
@@ -36,7 +36,7 @@ from deepwork.plans.rules.attempts import count_attempts, require_attempts_left
 from deepwork.plans.rules.transitions import require_open
 from deepwork.plans.scheduling import Scheduler, choose_limit
 from deepwork.plans.status_answers import TaskUpdated
-from deepwork.plans.status_changes import apply_status
+from deepwork.plans.status_changes import apply_status, may_give_attempts
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
@@ -223,7 +223,8 @@ class TaskTools:
                     f"Task {task.name!r} is {task.status}; only failed or running tasks can be replanned.",
                     suggestion="Set the plan of a pending task with {tool:task_set_plan}.",
                 )
-            require_attempts_left(task, TaskStatus.PENDING, is_by_person=is_person(tx.caller))
+            with opened_by_person(tx):
+                require_attempts_left(task, TaskStatus.PENDING)
             fields = check_object("new_plan", new_plan.model_dump(exclude_none=True))
             detail = {
                 "reason": reason,
@@ -245,7 +246,7 @@ class TaskTools:
                 error=None,
                 waits_for=None,
             )
-            planned = count_attempts(task, planned, is_by_person=is_person(tx.caller))
+            planned = count_attempts(task, planned, may_forget=may_give_attempts(tx, task, status))
             if not is_its_own:
                 claims.end_claim(task)
                 planned = copy_with(planned, claimed_by=None, finished_at=None)

@@ -1,13 +1,14 @@
 """What only people can do about a review whose rounds ended without a pass.
 
 Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
-agents.
+agents. Each takes the proof of a person.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from deepwork.approvals.acts import require_proven
 from deepwork.database.transaction import Database
 from deepwork.errors import NotAllowed, NotFound
 from deepwork.reviews.models import ReviewEvent
@@ -58,6 +59,7 @@ class ReviewActions:
                     f"Review {review_id} ({title}) has no round that failed: there is nothing to decide.",
                     suggestion="See `deepwork review rounds`.",
                 )
+            require_proven(tx)
             store.add_decision(rule, series.last_number + 1, decision)
             if decision is RuleDecision.PASSED:
                 PassedReviews(tx).save({review_id})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deepwork.call import is_person
 from deepwork.errors import Code, GateClosed, NotAllowed
 from deepwork.reviews.models import Review
 from deepwork.reviews.requests import ReviewRequest
@@ -37,7 +36,7 @@ def build_failed(review_id: str, rounds: RuleRounds, review: Review, judged: Rou
 
 def require_other(review: Review, request: ReviewRequest, reviewer: str) -> None:
     """Raise if the rule wants another reviewer than the author: the agent that first asked for the review."""
-    if review.rule.policy.by_other and reviewer == request.asked_by and not is_person(reviewer):
+    if review.rule.policy.by_other and reviewer == request.asked_by:
         raise NotAllowed(
             f"Rule {review.rule.name!r} must be reviewed by another agent than the author, {reviewer}.",
             suggestion="Let another registered agent review and call {tool:mark_review_passed}.",

@@ -13,7 +13,7 @@ from deepwork.access.audit_chain import REPEATED, classify_outcome
 from deepwork.access.scopes import Scope
 from deepwork.agents.store import AgentStore
 from deepwork.answers import Answer, read_answer, to_json_value
-from deepwork.call import ActionOutcome, AlreadyAnswered, Call, is_person, use_call
+from deepwork.call import ActionOutcome, AlreadyAnswered, Call, NotProven, is_person, use_call
 from deepwork.database.idempotency import KeyStore, compute_digest, find_answer, run_once
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
@@ -110,6 +110,24 @@ def _invoke_changing(
     require_scope(spec, given, call)
     arguments = spec.validate_arguments(given)
     require_own_agent(database, spec, arguments, call)
+    try:
+        return _change(database, spec, arguments, call, record)
+    except NotProven as missing:
+        proven = _prove(database, given, call, missing)
+    with use_call(proven):
+        return _change(database, spec, arguments, proven, record)
+
+
+def _prove(database: Database, given: Mapping[str, Any], call: Call, missing: NotProven) -> Call:
+    """Check that a call which opens a gate is a person's, with the proof that their settings demand."""
+    from deepwork.approvals.act_proofs import prove_act  # noqa: PLC0415 - only people open gates
+
+    return copy_with(call, proven=prove_act(database, call, given, missing.about))
+
+
+def _change(
+    database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call, record: AuditRecord
+) -> Any:
     if spec.declaration.long_running:
         return _invoke_long_running(database, spec, arguments, call)
     has_worked = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepwork.approvals.acts import require_proven
 from deepwork.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.approvals.store import ApprovalStore
 from deepwork.database.transaction import Transaction
@@ -20,6 +21,8 @@ def record_verdict(tx: Transaction, milestone: Milestone) -> None:
     given = (milestone.metadata or {}).get("verdict")
     verdict = given if isinstance(given, str) and given in VERDICTS else "note"
     shown = {"name": subject.task_name, "milestone": milestone.id, "verdict": verdict}
+    # Whatever else a person says about a task opens nothing.
+    method = require_proven(tx).value if verdict == NoticeType.APPROVED else "token"
     request = ApprovalRequest(ApprovalKind.TRACKED_TASK, subject.task_id, subject.workflow_id, shown)
     ApprovalStore(tx).add(
         Approval(
@@ -34,7 +37,7 @@ def record_verdict(tx: Transaction, milestone: Milestone) -> None:
             asked_at=milestone.created_at,
             decided_by=person,
             decided_at=milestone.created_at,
-            method="token",
+            method=method,
             comment=milestone.message,
         )
     )

@@ -80,6 +80,11 @@ person_option = click.option(
     " for people do so by default.",
 )
 
+# No option takes the passphrase itself: others can read command lines.
+passphrase_option = click.option(
+    "--passphrase-stdin", is_flag=True, help="Read your passphrase from standard input, as one line."
+)
+
 
 def refuse_misplaced(context: click.Context) -> None:
     """Refuse an option given before a subcommand that lacks it; click would ignore it silently."""

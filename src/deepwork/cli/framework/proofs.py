@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from deepwork.call import Call, GivenProof
-from deepwork.cli.framework.options import Function
-from deepwork.cli.framework.tool_commands import name_person
+from deepwork.cli.framework.who_acts import name_person
 from deepwork.errors import Code, NotAllowed
 from deepwork.trust.models import Proof
 
 if TYPE_CHECKING:
     from deepwork.database.transaction import Database
-
-
-def passphrase_option(command: Function) -> Function:
-    """Add --passphrase-stdin. No option takes the passphrase itself: others can read command lines."""
-    return click.option(
-        "--passphrase-stdin", is_flag=True, help="Read your passphrase from standard input, as one line."
-    )(command)
 
 
 def build_person_call(
@@ -43,6 +36,12 @@ def build_person_call(
     needs_passphrase = state.required is Proof.PASSPHRASE and state.select(Proof.PASSPHRASE)
     passphrase = read_passphrase("Passphrase", from_stdin=passphrase_stdin) if needs_passphrase else ""
     return Call(name_person(), tool, key, proof=GivenProof(passphrase))
+
+
+def build_act_call(tool: str, key: str | None = None, *, passphrase_stdin: bool) -> Call:
+    """Build the call of the person at this shell, who is asked for the passphrase only if it opens a gate."""
+    ask = partial(read_passphrase, "Passphrase", from_stdin=passphrase_stdin)
+    return Call(name_person(), tool, key, carries_notices=False, read_passphrase=ask)
 
 
 def read_passphrase(prompt: str, *, from_stdin: bool, confirms: bool = False) -> str:

@@ -14,9 +14,16 @@ import click
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup, format_short_help, sort_parameters
 from deepwork.cli.framework.id_resolution import resolve_arguments
-from deepwork.cli.framework.options import json_option, key_option, person_option, place_options
+from deepwork.cli.framework.options import (
+    json_option,
+    key_option,
+    passphrase_option,
+    person_option,
+    place_options,
+)
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.framework.parameter_kinds import find_kind, is_stored
+from deepwork.cli.framework.proofs import build_act_call
 from deepwork.cli.framework.who_acts import is_for_people, is_persons_command, is_typed, print_unnotified
 
 if TYPE_CHECKING:
@@ -140,6 +147,7 @@ def build_command(
         as_json: bool,
         idempotency_key: str | None = None,
         as_person: bool = False,
+        passphrase_stdin: bool = False,
         **given: Any,
     ) -> None:
         as_person = as_person or (preset is not None and preset.as_person)
@@ -155,7 +163,8 @@ def build_command(
             known = resolve_arguments(app.database, group, overrides.prepare(arguments, as_json))
             bound = overrides.extend(app, app.build_toolset(spec.toolset)[spec.name], known)
             is_by_person = as_person or overrides.is_by_person
-            answer = call_tool(app, bound, known, idempotency_key, as_person=is_by_person)
+            how = {"as_person": is_by_person, "passphrase_stdin": passphrase_stdin}
+            answer = call_tool(app, bound, known, idempotency_key, **how)
         answer = answer if as_json else overrides.reword(answer, known)
         if overrides.render is None or as_json:
             print_answer(answer, as_json=as_json)
@@ -169,8 +178,11 @@ def build_command(
     help_text = preset.help if preset else _build_help(spec, overrides)
     run = run if spec.read_only else key_option(run)
     can_choose = acts_as in optional - left_out or is_for_people(spec)
-    if can_choose and not overrides.is_by_person and not (preset and preset.as_person):
+    is_always_by_person = overrides.is_by_person or bool(preset and preset.as_person)
+    if can_choose and not is_always_by_person:
         run = person_option(run)
+    if (can_choose or is_always_by_person) and not spec.read_only:
+        run = passphrase_option(run)
     made = click.command(name, cls=ToolCommand, help="\n\n".join(filter(None, [help_text, overrides.note])))(
         run
     )
@@ -186,35 +198,22 @@ def call_tool(
     key: str | None = None,
     *,
     as_person: bool = False,
+    passphrase_stdin: bool = False,
 ) -> Any:
     """Call a tool of the application and return its answer."""
     from deepwork.call import LOCAL, Call
     from deepwork.cli.framework.progress import ProgressLines
     from deepwork.database.idempotency import check_key
+    from deepwork.records import copy_with
     from deepwork.server.invocation import invoke
 
-    caller = name_person() if as_person else LOCAL
-    call = Call(
-        caller,
-        spec.name,
-        None if key is None else check_key(key),
-        report_progress=ProgressLines(),
-        patience=None,
-        carries_notices=False,
-    )
+    checked = None if key is None else check_key(key)
+    if as_person:
+        call = build_act_call(spec.name, checked, passphrase_stdin=passphrase_stdin)
+    else:
+        call = Call(LOCAL, spec.name, checked, carries_notices=False)
+    call = copy_with(call, report_progress=ProgressLines(), patience=None)
     return invoke(app.database, spec, arguments, call)
-
-
-def name_person() -> str:
-    """Return the caller `human:<user>` of the person at this shell; `local` if the system has no name."""
-    import getpass
-
-    from deepwork.call import PERSON_PREFIX
-
-    try:
-        return f"{PERSON_PREFIX}{getpass.getuser()}"
-    except (KeyError, OSError):  # such as in a container whose user has no entry
-        return f"{PERSON_PREFIX}local"
 
 
 def _needs_no_new_store(spec: ToolSpec, group: str) -> bool:

@@ -44,3 +44,15 @@ def print_unnotified(tool: str) -> None:
     """Say that agents were not notified, if they would have been of a person."""
     if tool in _NOTIFYING_TOOLS:
         print("Agents were not notified of this; --as-person does that.", file=sys.stderr)
+
+
+def name_person() -> str:
+    """Return the caller `human:<user>` of the person at this shell; `local` if the system has no name."""
+    import getpass
+
+    from deepwork.call import PERSON_PREFIX
+
+    try:
+        return f"{PERSON_PREFIX}{getpass.getuser()}"
+    except (KeyError, OSError):  # such as in a container whose user has no entry
+        return f"{PERSON_PREFIX}local"

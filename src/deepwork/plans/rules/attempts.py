@@ -32,9 +32,9 @@ def describe_used_up_attempts(task: Task) -> str:
     )
 
 
-def require_attempts_left(task: Task, wanted: TaskStatus, *, is_by_person: bool) -> None:
-    """Raise NotAllowed if an agent wants to start, requeue or skip a task that waits for a person."""
-    if task.waits_for_person and wanted in _DECIDED_BY_PERSON and not is_by_person:
+def require_attempts_left(task: Task, wanted: TaskStatus) -> None:
+    """Raise NotAllowed if a task that waits for a person is to be started, requeued or skipped."""
+    if task.waits_for_person and wanted in _DECIDED_BY_PERSON:
         raise NotAllowed(
             describe_used_up_attempts(task),
             suggestion="Work on another task; {tool:workflow_next_tasks} lists what can start now. A person "
@@ -44,10 +44,15 @@ def require_attempts_left(task: Task, wanted: TaskStatus, *, is_by_person: bool)
         )
 
 
-def count_attempts(before: Task, after: Task, *, is_by_person: bool) -> Task:
-    """Count a failure; a person who starts or requeues a failed task gives it new attempts."""
+def count_attempts(before: Task, after: Task, *, may_forget: bool) -> Task:
+    """Count a failure; `may_forget`: whether this is who may give a task that failed new attempts."""
     if after.status is TaskStatus.FAILED and before.status is not TaskStatus.FAILED:
         return copy_with(after, failures=before.failures + 1)
-    if is_by_person and before.status is TaskStatus.FAILED and after.status in _AGAIN:
+    if may_forget and is_tried_again(before, after.status):
         return copy_with(after, failures=0)
     return after
+
+
+def is_tried_again(task: Task, wanted: TaskStatus) -> bool:
+    """Whether a task that failed is to be started or requeued."""
+    return task.status is TaskStatus.FAILED and wanted in _AGAIN

@@ -1,4 +1,7 @@
-"""What an agent may not do to a plan: drop or loosen what it or its tasks require. A person may."""
+"""What an agent may not do to a plan: drop or loosen what it or its tasks require.
+
+A person may, with their proof: callers put these rules into a block of `opened_by_person`.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,11 @@ def require_same_strength(
     plan: PlanRequirements | None,
     *,
     default_attempts: int,
-    is_by_person: bool,
 ) -> None:
-    """Raise if an agent drops tasks that require something, or replaces them by ones that require less.
+    """Raise if a plan drops tasks that require something, or replaces them by ones that require less.
 
     A task without requirements, in a plan without any, is replaced as before.
     """
-    if is_by_person:
-        return
     new = {outline.name.strip(): outline for outline in outlines}
     for task in removed:
         if task.requirements is None and plan is None:
@@ -43,23 +43,23 @@ def require_same_strength(
             raise build_weakening_error(task, f"the new plan {' and '.join(lost)}", "Keep what it requires")
 
 
-def require_removable(task: Task, *, is_by_person: bool) -> None:
-    """Raise if an agent removes a task that has checks or approvals of its own."""
-    if has_own_gate(task) and not is_by_person:
+def require_removable(task: Task) -> None:
+    """Raise if a task that is to be removed has checks or approvals of its own."""
+    if has_own_gate(task):
         raise build_weakening_error(task, "removing it drops its checks and approvals", "Complete it")
 
 
-def require_skippable(task: Task, status: TaskStatus, workflow: Workflow, *, is_by_person: bool) -> None:
-    """Raise if an agent skips a task that has to pass checks or needs an approval, as one of its plan."""
-    if status is not TaskStatus.SKIPPED or is_by_person:
+def require_skippable(task: Task, status: TaskStatus, workflow: Workflow) -> None:
+    """Raise if a task that is to be skipped has to pass checks or needs an approval, as one of its plan."""
+    if status is not TaskStatus.SKIPPED:
         return
     if has_gate(workflow, task) or (workflow.requirements and workflow.requirements.approve_plan):
         raise build_weakening_error(task, "skipping it passes its checks and approvals", "Complete it")
 
 
-def require_no_open_gates(workflow: Workflow, open_count: int, *, is_by_person: bool) -> None:
-    """Raise if an agent completes a workflow with open tasks that require something: it would never be."""
-    if open_count and not is_by_person:
+def require_no_open_gates(workflow: Workflow, open_count: int) -> None:
+    """Raise if a workflow is completed with open tasks that require something: it would never be."""
+    if open_count:
         raise NotAllowed(
             f"Workflow {workflow.name!r} requires checks or approvals, and {open_count} tasks are open.",
             code=Code.UNAUTHORIZED,

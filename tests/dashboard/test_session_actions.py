@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from application import Clock, make_app
+from approvals.person import PASSPHRASE, enroll_passphrase
 from dashboard.make import HOST, create_client, create_token, read
 from deepwork.server.application import Application
 from jobs.project import make_review, make_step, write_files, write_job
@@ -167,3 +168,13 @@ def test_a_read_only_server_refuses_decisions(tmp_path: Path, location: str, clo
     assert (answer.status_code, answer.json()["message"]) == (409, "This server is read-only.")
     writing.close()
     app.close()
+
+
+def test_passing_a_step_takes_the_passphrase_that_is_enrolled(app: Application, page: TestClient, id: str):
+    enroll_passphrase(app)
+
+    refused = post(page, id, "pass")
+    passed = post(page, id, "pass", proof={"passphrase": PASSPHRASE})
+
+    assert (refused.status_code, refused.json()["proof"]) == (403, "passphrase")
+    assert (passed.status_code, passed.json()["decision"]) == (200, "passed")

@@ -383,4 +383,6 @@ export interface ErrorBody {
   message: string;
   recoverable?: boolean;
   suggestion?: string;
+  /** The proof that the call lacks: it can be made again with one. */
+  proof?: string;
 }

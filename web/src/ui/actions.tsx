@@ -28,14 +28,15 @@ function ActionButton({ action, onDone }: { action: Action; onDone?: () => void 
   const [isOpen, setOpen] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState("");
+  const [needsPassphrase, setNeedsPassphrase] = useState(false);
   const [key, setKey] = useState(() => crypto.randomUUID());
   const mustAsk = Boolean(action.asks?.length) || HARMFUL.has(action.tool) || Object.values(action.arguments).includes("abandoned");
 
-  const execute = async (given: Record<string, string>) => {
+  const execute = async ({ passphrase, ...given }: Record<string, string>) => {
     setBusy(true);
     setError("");
     try {
-      await callTool(action.tool, { ...action.arguments, ...given }, key);
+      await callTool(action.tool, { ...action.arguments, ...given, ...(passphrase ? { proof: { passphrase } } : {}) }, key);
       announce(`${action.label}: done.`);
       setOpen(false);
       setKey(crypto.randomUUID());
@@ -45,6 +46,8 @@ function ActionButton({ action, onDone }: { action: Action; onDone?: () => void 
       setError(`${(problem as Error).message}${more}`);
       // A rejected call had no effect, so the next attempt gets a new key.
       if (problem instanceof ApiError && problem.status < 500) setKey(crypto.randomUUID());
+      // What opens a gate takes the same proof as an approval; only the server knows whether this does.
+      if (problem instanceof ApiError && problem.body.proof === "passphrase") setNeedsPassphrase(true);
       if (!mustAsk) setOpen(true);
     } finally {
       setBusy(false);
@@ -77,6 +80,12 @@ function ActionButton({ action, onDone }: { action: Action; onDone?: () => void 
                 <textarea name={ask.name} rows={3} required={!ask.optional} autoFocus={index === 0} />
               </label>
             ))}
+            {needsPassphrase && (
+              <label class="ask">
+                <span>Passphrase</span>
+                <input type="password" name="passphrase" autoComplete="current-password" required />
+              </label>
+            )}
             {!action.asks?.length && <p>This is recorded under your name and cannot be undone.</p>}
             {error && (
               <p class="form-error" role="alert">

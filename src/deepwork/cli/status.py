@@ -136,7 +136,7 @@ def _list_processes(others: Iterable[str] | None) -> Iterator[str]:
 
 
 def _build_need(need: Mapping[str, Any]) -> dict[str, Any]:
-    run = need["run"]["name"]
+    run = need["run"]["name"] if need["run"] else "review"
     return {
         "kind": need["kind"],
         "what": need["title"],

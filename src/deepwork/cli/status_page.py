@@ -14,6 +14,7 @@ from deepwork.trust.rules import render_untrusted_line
 _COMMANDS = {
     "blocker": "deepwork answer {id} TEXT",
     "approval": "deepwork approvals show {id}",
+    "review": "deepwork review pass {id}",
     "manual_review": "deepwork answer {id} TEXT [--refuse]",
     "lost_claim": "deepwork show {id}",
     "stale_task": "deepwork track abandon-task {id} REASON",

@@ -32,6 +32,7 @@ class Need(RestAnswer):
         "failed_task",
         "stale_task",
         "gate",
+        "review",
         "lost_claim",
         "waiting_plan",
         "budget",
@@ -39,7 +40,8 @@ class Need(RestAnswer):
     id: str
     title: str
     detail: str
-    run: RunRef
+    run: RunRef | None = None
+    """None for a review of a `.deepreview` rule, which belongs to no run."""
     task: TaskRef | None = None
     agent_name: str | None = None
     since: str
@@ -89,7 +91,7 @@ def _build_need(need: Mapping[str, Any]) -> Need:
 
 def _list_actions(need: Mapping[str, Any]) -> list[Act]:
     """List what a person can do about it."""
-    id, kind, run_id = need["id"], need["kind"], need["run"]["id"]
+    id, kind, run_id = need["id"], need["kind"], need["run"]["id"] if need["run"] else ""
     if kind == "waiting_plan":
         return offered_actions.list_plan_actions(id, "paused")
     if kind == "failed_task" and get_run_kind(run_id) == PLAN:

@@ -47,6 +47,20 @@ class AttentionStore:
         rows = self._tx.fetch_all(sql, since=since, limit=limit)
         return rows, self._count_all(rows, limit, source, since=since)
 
+    def list_failed_rounds(self, since: int, limit: int) -> list[Row]:
+        """List the last entries of `.deepreview` rules that did not pass, newest first."""
+        return self._tx.fetch_all(
+            """SELECT last.findings, last.created_at FROM review_rounds AS last
+                WHERE last.subject_kind = 'rule' AND NOT last.passed AND last.created_at >= :since
+                  AND NOT EXISTS (
+                    SELECT 1 FROM review_rounds AS later WHERE later.subject_kind = last.subject_kind
+                       AND later.subject_id = last.subject_id AND later.rule = last.rule
+                       AND later.number > last.number)
+                ORDER BY last.created_at DESC, last.rule LIMIT :limit""",
+            since=since,
+            limit=limit,
+        )
+
     def list_failed_tracked(self, limit: int) -> tuple[list[Row], int]:
         """List tracked tasks of active workflows that failed and were neither retried nor reviewed."""
         source = f"""{_ACTIVE_TRACKED_TASKS} AND task.status IN ('failed', 'partial_success') AND NOT EXISTS (

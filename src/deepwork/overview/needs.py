@@ -31,7 +31,8 @@ _MAX_UNREVIEWED = 3
 Need = dict[str, Any]
 """Something that waits for a person: kind, id, title, detail, run, task, agent_name, since.
 
-A lost claim also has the `agent_id` of its former holder, and a gate its `session`.
+A lost claim also has the `agent_id` of its former holder, and a gate its `session`. A review of a
+`.deepreview` rule has no run.
 """
 Runs = Mapping[str, Mapping[str, str]]
 """Id, kind and name of runs, by id."""
@@ -65,14 +66,15 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     store = AttentionStore(tx)
     blockers, blockers_total = store.list_blockers(MAX_NEEDS)
     approvals, approvals_total = store.list_approvals(MAX_NEEDS)
-    reviews, reviews_total = store.list_reviews(tx.now - REVIEW_PERIOD_MS, MAX_NEEDS)
+    since = tx.now - REVIEW_PERIOD_MS
+    reviews, reviews_total = store.list_reviews(since, MAX_NEEDS)
     failed, failed_total = store.list_failed_tracked(MAX_NEEDS)
     planned, planned_total = store.list_failed_planned(MAX_NEEDS)
     stale, stale_total = store.list_stale(tx.now - STALE_MS, MAX_NEEDS)
     lost, lost_total = store.list_lost_claims(MAX_NEEDS)
     paused, paused_total = store.list_paused_plans(MAX_NEEDS)
     reached, reached_total = _list_budget_needs(tx)
-    gates = list(_list_gate_needs(tx))
+    gates = [*_list_gate_needs(tx), *_list_rule_needs(store.list_failed_rounds(since, MAX_NEEDS))]
     # A failed task that also asks for a review is listed once.
     to_review = {row["id"] for row in reviews}
     twice = sum(row["id"] in to_review for row in failed)
@@ -332,12 +334,29 @@ def _build_gate_need(session: SessionRow, reviews: Sequence[Row], *, has_failed:
     )
 
 
+def _list_rule_needs(rows: Iterable[Row]) -> Iterator[Need]:
+    """List the reviews of `.deepreview` rules whose rounds ended without a pass; they belong to no run."""
+    for row in rows:
+        waiting = json.loads(row["findings"]).get("waiting")
+        if not waiting:  # another round follows
+            continue
+        decide = f"Decide with `deepwork review pass {waiting['review_id']}`, `send-back` or `grant-round`."
+        yield _build_need(
+            kind="review",
+            id=waiting["review_id"],
+            title=f"{waiting['review']} {_WAITING_WORDS[waiting['reason']]}",
+            detail=f"{truncate_to_line(waiting['findings'], _MAX_DETAIL - len(decide) - 1)} {decide}",
+            run=None,
+            since=format_timestamp(row["created_at"]),
+        )
+
+
 _WAITING_WORDS = {
-    "rounds_used_up": "used up the rounds of its review",
-    "stalled": "makes no progress in its review",
+    "rounds_used_up": "used up its rounds of review",
+    "stalled": "makes no progress in review",
     "reviewer_error": "got no verdict from its reviewer",
 }
-"""Why a step waits for a person."""
+"""Why a step or a review waits for a person."""
 
 
 def _join_feedback(events: Iterable[Row]) -> str:

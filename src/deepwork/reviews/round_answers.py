@@ -9,7 +9,8 @@ from deepwork.reviews.models import Review
 from deepwork.reviews.requests import ReviewRequest
 from deepwork.reviews.responses import FindingView, ReviewPassed
 from deepwork.reviews.round_records import to_shown
-from deepwork.reviews.rounds import Finding, Round
+from deepwork.reviews.round_text import format_findings
+from deepwork.reviews.rounds import Finding, Round, list_open_findings
 from deepwork.reviews.rule_rounds import RuleRounds
 
 _MAX_SHOWN = 20
@@ -32,6 +33,15 @@ def build_failed(review_id: str, rounds: RuleRounds, review: Review, judged: Rou
         waiting_for="person" if reason else None,
         reason=reason.value if reason else None,
     )
+
+
+def describe_waiting(rounds: RuleRounds, review: Review, review_id: str, title: str) -> dict[str, str] | None:
+    """Describe a review about which a person must decide now; None if it can go on."""
+    reason = rounds.find_person_reason(review)
+    if reason is None:
+        return None
+    found = format_findings(list_open_findings(rounds.get_series(review).rounds))
+    return {"review_id": review_id, "review": title, "reason": reason.value, "findings": found}
 
 
 def require_other(review: Review, request: ReviewRequest, reviewer: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from deepwork.database.engine import Row, row_parser
@@ -76,8 +76,12 @@ class RoundStore:
             series[entry.rule] = _extend(series.get(entry.rule, Series()), entry)
         return series
 
-    def add_round(self, rule: str, number: int, round: Round) -> None:
-        self._add(rule, number, round.passed, {"round": asdict(round)}, round.tree, round.reviewer)
+    def add_round(
+        self, rule: str, number: int, round: Round, waiting: Mapping[str, str] | None = None
+    ) -> None:
+        """Record a round; `waiting` is what a person reads who must decide about it now."""
+        data = {"round": asdict(round), **({"waiting": waiting} if waiting else {})}
+        self._add(rule, number, round.passed, data, round.tree, round.reviewer)
 
     def add_decision(self, rule: str, number: int, decision: RuleDecision) -> None:
         """Record what the person who calls decided."""

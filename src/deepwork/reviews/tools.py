@@ -13,7 +13,13 @@ from deepwork.reviews import rules
 from deepwork.reviews.models import Review, ReviewEvent
 from deepwork.reviews.planner import ReviewPlanner, resolve_path
 from deepwork.reviews.responses import ReviewPassed, RuleView
-from deepwork.reviews.round_answers import build_failed, require_open, require_other, to_views
+from deepwork.reviews.round_answers import (
+    build_failed,
+    describe_waiting,
+    require_open,
+    require_other,
+    to_views,
+)
 from deepwork.reviews.round_records import read_findings, to_shown
 from deepwork.reviews.round_store import RoundStore
 from deepwork.reviews.rounds import Finding, Round, Verdict, is_same_round
@@ -116,12 +122,14 @@ class ReviewTools:
         if series.rounds and is_same_round(series.rounds[-1], judged):
             return build_failed(review_id, rounds, review, series.rounds[-1])
         require_open(rounds, review, review_id)
-        store.add_round(name_rule(review), series.last_number + 1, judged)
+        after = rounds.add(review, judged)
+        waiting = describe_waiting(after, review, review_id, title)
+        store.add_round(name_rule(review), series.last_number + 1, judged, waiting)
         if judged.passed:
             return self._save_passed(tx, review_id, title, judged)
         found = to_shown(judged.findings[:MAX_EVENT_FINDINGS])
         tx.emit(ReviewEvent.FAILED, {"review_id": review_id, "review": title, "findings": found})
-        return build_failed(review_id, rounds.add(review, judged), review, judged)
+        return build_failed(review_id, after, review, judged)
 
     def _save_passed(
         self, tx: Transaction, review_id: str, title: str, judged: Round | None = None

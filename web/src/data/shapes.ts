@@ -84,7 +84,7 @@ export interface Need {
   id: string;
   title: string;
   detail?: string | null;
-  run: RunRef;
+  run?: RunRef | null;
   task?: { id: string; name: string } | null;
   agent_name?: string | null;
   since: string;

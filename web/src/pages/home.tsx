@@ -94,7 +94,7 @@ function Counts({ counts }: { counts: HomeAnswer["counts"] }) {
 }
 
 function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
-  const to = need.kind === "approval" ? `/approvals/${need.id}` : need.task ? taskAddress(need.task.id) : runAddress(need.run.id);
+  const to = need.kind === "approval" ? `/approvals/${need.id}` : need.task ? taskAddress(need.task.id) : need.run ? runAddress(need.run.id) : undefined;
   return (
     <li class="need" data-item data-need={need.id}>
       <div class="need-state">
@@ -113,7 +113,7 @@ function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
           </p>
         )}
         <p class="faint need-where">
-          <a href={runAddress(need.run.id)}>{need.run.name}</a>
+          {need.run && <a href={runAddress(need.run.id)}>{need.run.name}</a>}
           {need.task && need.task.name !== need.title && <> › {need.task.name}</>}
           {need.agent_name && <> · {need.agent_name}</>}
         </p>
@@ -132,6 +132,7 @@ function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
 
 /** Builds a prompt that asks an agent to handle this. */
 function buildPrompt(need: Need): string {
+  if (!need.run) return [`Please handle this review, ${need.id}:`, need.title, need.detail ?? ""].filter(Boolean).join("\n");
   const where = need.task ? `task ${need.task.id} ("${need.task.name}") of workflow ${need.run.id} ("${need.run.name}")` : `workflow ${need.run.id} ("${need.run.name}")`;
   return [`Please handle this in ${where}:`, need.title, need.detail ?? "", `Call get_context for workflow ${need.run.id} first.`].filter(Boolean).join("\n");
 }

@@ -63,6 +63,7 @@ const LOOKS: Record<string, Look> = {
   partial_task: { tone: "warn", word: "partial", shape: "half" },
   stale_task: { tone: "warn", word: "silent", shape: "clock" },
   gate: { tone: "human", word: "needs work", shape: "shield" },
+  review: { tone: "human", word: "review ended", shape: "eye" },
   lost_claim: { tone: "warn", word: "claim lost", shape: "unlink" },
   budget: { tone: "human", word: "budget used up", shape: "stop" },
   waiting_plan: { tone: "human", word: "paused", shape: "pause" },

@@ -71,7 +71,8 @@ class Spending(RestAnswer):
     by: str
     spending: list[dict[str, Any]]
     total: Amounts
-    plan: dict[str, Any]
+    plan: dict[str, Any] | None = None
+    """What a plan cost and may cost; None for another run."""
 
 
 def read_plan_evidence(tx: Transaction, workflow: Workflow) -> Evidence | None:
@@ -92,7 +93,7 @@ def read_task_evidence(tx: Transaction, task: Task) -> Evidence | None:
 
 
 def read_spending(context: ReadContext, query: SpendingQuery) -> Spending:
-    """Read what a plan cost."""
+    """Read what a run cost."""
     return Spending(**build_spending(context.tx, query.by, context.id))
 
 
@@ -145,7 +146,7 @@ def _list_approvals(tx: Transaction, workflow_id: str, task_id: str | None) -> l
 ENDPOINTS: Sequence[Endpoint] = (
     Endpoint(
         "/api/v1/runs/{id}/spending",
-        "What a plan cost, and its budget.",
+        "What a run cost; of a plan also its budget.",
         SpendingQuery,
         Spending,
         read_spending,

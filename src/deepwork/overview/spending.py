@@ -11,7 +11,7 @@ from deepwork.budgets.service import BudgetService, name_day
 from deepwork.budgets.store import Grouping, SpendingStore
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
-from deepwork.overview.run_store import RunStore
+from deepwork.overview.run_store import PLAN, RunStore, get_run_kind
 from deepwork.plans.admission import Admission
 from deepwork.plans.models import Task, Workflow
 from deepwork.plans.rules.active_time import measure_active_time
@@ -24,11 +24,13 @@ SOURCES = ("reported", "priced", "estimated", "unverified")
 
 
 def build_spending(tx: Transaction, grouping: Grouping, workflow_id: str | None = None) -> dict[str, Any]:
-    """Add up the ledger, of one plan or of all; with the budget, if there is one."""
+    """Add up the ledger, of one run or of all; with the budget, if there is one."""
     rows = SpendingStore(tx).sum_by(grouping, workflow_id, MAX_ROWS)
     names = _find_names(tx, grouping, rows)
     lines = [_build_line(grouping, row, names) for row in rows]
     answer: dict[str, Any] = {"by": grouping, "spending": lines, "total": _sum_lines(rows)}
+    if workflow_id and get_run_kind(workflow_id) != PLAN and RunStore(tx).find_names([workflow_id]):
+        return answer
     if workflow_id:
         return answer | {"plan": build_plan_spending(tx, PlanStore(tx).get(workflow_id))}
     day = load_day_budget()

@@ -182,6 +182,16 @@ def test_a_huge_verdict_is_cut_and_keeps_what_blocks():
 # Disputes
 
 
+def test_a_huge_line_or_file_name_is_not_stored_and_still_the_same_problem():
+    tree = {"a.py": FileVersion("x", "y" * 1_000_000)}
+    findings = [make_finding(claim, file="a.py", line=1) for claim in "AB"]
+    first, second = (judge([], each, material=build_material(tree, None)) for each in findings)
+
+    assert len(first.findings[0].fingerprint) <= MAX_FINDING_TEXT
+    assert is_stalled([first, second])
+    assert len(judge([], make_finding(file="a" * 1_000_000)).findings[0].file or "") == MAX_FINDING_TEXT
+
+
 def test_a_finding_that_the_second_reviewer_rejects_never_blocks_again():
     first = judge([], make_finding("Right."), make_finding("Wrong."))
     right, wrong = (each.fingerprint for each in first.findings)

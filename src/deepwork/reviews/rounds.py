@@ -6,6 +6,7 @@ not, and after some rounds, or when nothing improves, a person decides.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -149,11 +150,11 @@ def compute_fingerprint(finding: Finding, anchor: str | None) -> str:
     Two claims about the same unchanged line are the same problem, however they are phrased. A claim without a
     line is another one as soon as its words differ: nothing else tells it apart.
     """
-    file = finding.file or ""
-    if anchor is not None:
-        return f"{file}\n{' '.join(anchor.split())}"
-    words = " ".join(re.findall(r"\w+", finding.claim.casefold()))
-    return f"{file}\n#{words}"
+    words = re.findall(r"\w+", finding.claim.casefold())
+    place = f"#{' '.join(words)}" if anchor is None else " ".join(anchor.split())
+    name = f"{finding.file or ''}\n{place}"
+    # A line can be as long as its file.
+    return name if len(name) <= MAX_FINDING_TEXT else hashlib.sha256(name.encode()).hexdigest()
 
 
 def is_same_round(before: Round, judged: Round) -> bool:
@@ -235,5 +236,5 @@ def _name_finding(finding: Finding, material: Material) -> Finding:
 
 
 def _cut(finding: Finding) -> Finding:
-    failure = finding.failure and finding.failure[:MAX_FINDING_TEXT]
-    return replace(finding, claim=finding.claim[:MAX_FINDING_TEXT], failure=failure)
+    file, failure = (each and each[:MAX_FINDING_TEXT] for each in (finding.file, finding.failure))
+    return replace(finding, claim=finding.claim[:MAX_FINDING_TEXT], file=file, failure=failure)

@@ -14,7 +14,7 @@ MAX_DIFF_LINES = 400
 
 _SUBJECT_WORDS = {
     ApprovalKind.PLAN: "the plan",
-    ApprovalKind.TASK_BEFORE: "the task, before work on it begins",
+    ApprovalKind.TASK_BEFORE: "the start of the task",
     ApprovalKind.TASK: "the work on the task",
     ApprovalKind.STEP: "the step",
     ApprovalKind.GUARDED: "changes to guarded files",

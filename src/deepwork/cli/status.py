@@ -25,6 +25,8 @@ RUNS_SHOWN = 20
 ROWS_SHOWN = 20
 EVENTS_SHOWN = 5
 _MAX_CLIENTS = 3
+_OTHER_NAMES = ("check", "review", "step_id", "current_step_id")
+"""Keys of events that name what an event is about, if it has no name of its own."""
 
 
 @click.command()
@@ -175,7 +177,7 @@ def _build_run(run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_event(event: Event) -> dict[str, Any]:
-    keys = ("name", "phase_name", "subject", "description", "question", "message", "id")
+    keys = ("name", "phase_name", "subject", "description", "question", "message", "id", *_OTHER_NAMES)
     what = next((text for key in keys if (text := event.data.get(key))), "")
     return {"seq": event.seq, "ts": event.ts, "type": event.type, "what": what}
 

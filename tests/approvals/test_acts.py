@@ -155,3 +155,19 @@ def test_a_shell_asks_for_the_passphrase_only_if_a_gate_opens(tmp_path: Path):
 
     assert (plain.exit_code, refused.exit_code, done.exit_code) == (0, 1, 0)
     assert "needs your passphrase" in str(refused.exception)
+
+
+def test_a_store_with_a_passphrase_is_not_replaced_without_it(tmp_path: Path):
+    app = make_app(tmp_path, str(tmp_path / ".deepwork/deepwork.db"))
+    call_tool(app, "agent_register", name="a", runtime="custom")
+    place = ["--path", str(tmp_path)]
+    backup = CliRunner().invoke(deepwork, ["db", "backup", str(tmp_path / "older.backup"), *place])
+    enroll_passphrase(app)
+    app.close()
+    restore = ["db", "restore", str(tmp_path / "older.backup"), "--replace", *place]
+
+    refused = [CliRunner().invoke(deepwork, words) for words in (restore, ["db", "adopt", "--yes", *place])]
+    done = CliRunner().invoke(deepwork, [*restore, "--passphrase-stdin"], input=f"{PASSPHRASE}\n")
+
+    assert (backup.exit_code, done.exit_code) == (0, 0)
+    assert all("needs your passphrase" in str(each.exception) for each in refused)

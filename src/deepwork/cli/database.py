@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
@@ -16,6 +16,7 @@ from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.options import (
     json_option,
     load_command_settings,
+    passphrase_option,
     place_options,
     project_option,
     refuse_password,
@@ -26,7 +27,7 @@ from deepwork.cli.framework.who_acts import name_person
 from deepwork.config import Settings
 from deepwork.database.engine import Engine
 from deepwork.database.opening import open_engine
-from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
+from deepwork.errors import DeepworkError, InvalidInput, NotAllowed, StorageError
 from deepwork.files.os_errors import format_path
 from deepwork.files.state import make_state_folder
 
@@ -122,17 +123,22 @@ def backup(file: str, path: str, database: str | None, global_store: bool, as_js
 
 @db.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@passphrase_option
 @place_options
 @json_option
-def adopt(yes: bool, path: str, database: str | None, global_store: bool, as_json: bool) -> None:
+def adopt(
+    yes: bool, passphrase_stdin: bool, path: str, database: str | None, global_store: bool, as_json: bool
+) -> None:
     """Adopt a store that deepwork 0.1 made, or that came from elsewhere, so that servers use it.
 
-    Keeps its data and the old file. Revokes its tokens, and marks what people decided as unverified.
+    Keeps its data and the old file. Revokes its tokens, and marks what people decided as unverified. A store
+    that is yours already loses your proofs, so that needs the proof that your decisions need.
     """
     from deepwork.access.adoption import adopt_store
 
     settings = load_command_settings(path, database=database, global_store=global_store)
     store = _require_adoptable(open_engine(settings.database_location))
+    _require_proof_to_replace(settings, store, "db adopt", passphrase_stdin=passphrase_stdin)
     if not yes:
         _confirm_adoption(store)
     try:
@@ -162,6 +168,27 @@ def _require_adoptable(store: Engine) -> SQLite:
     return store
 
 
+def _require_proof_to_replace(
+    settings: Settings, store: Engine, tool: str, *, passphrase_stdin: bool
+) -> None:
+    """Check the proof that the store to be replaced demands; one that nobody can open demands none."""
+    from deepwork.approvals.act_proofs import prove_act
+    from deepwork.cli.framework.applications import is_store_missing
+    from deepwork.cli.framework.proofs import build_act_call
+    from deepwork.database.sqlite import SQLite
+    from deepwork.server.application import Application
+
+    is_foreign = isinstance(store, SQLite) and store.find_adoption_problem() is not None
+    if is_store_missing(settings) or is_foreign:
+        return
+    call = build_act_call(tool, passphrase_stdin=passphrase_stdin)
+    try:
+        with closing(Application(settings)) as app:
+            prove_act(app.database, call, {"store": store.address}, {})
+    except StorageError as error:
+        click.echo(f"The store cannot be opened, so it asks for no proof: {error.message}", err=True)
+
+
 def _confirm_adoption(store: SQLite) -> None:
     problem = store.find_adoption_problem()
     click.echo(problem.message if problem else f"{store.name} is yours already.", err=True)
@@ -180,20 +207,26 @@ def _confirm_adoption(store: SQLite) -> None:
 @click.option(
     "--adopt", "adopts", is_flag=True, help="Accept a backup of another user or of deepwork 0.1, as `adopt`."
 )
+@passphrase_option
 @place_options
 @json_option
 def restore(
-    file: str, replace: bool, adopts: bool, path: str, database: str | None, global_store: bool, as_json: bool
+    file: str, replace: bool, adopts: bool, passphrase_stdin: bool, path: str, as_json: bool, **where: Any
 ) -> None:
-    """Restore a backup into the store, which must be empty or new unless --replace is given."""
+    """Restore a backup into the store, which must be empty or new unless --replace is given.
+
+    Replacing needs the proof that your decisions need: the backup may be older than what you enrolled.
+    """
     from deepwork.access.adoption import take_over_copy
     from deepwork.store_admin.backup import require_backup
     from deepwork.store_admin.backup import restore as put_back
 
-    settings = load_command_settings(path, database=database, global_store=global_store)
+    settings = load_command_settings(path, **where)
     store, place = open_engine(settings.database_location), _to_path(file)
     with _use_full_paths(str(place), store.address):
         require_backup(place, store)
+    if replace:
+        _require_proof_to_replace(settings, store, "db restore", passphrase_stdin=passphrase_stdin)
     if _get_mode(settings) == "project":
         make_state_folder(settings.store_folder)
     try:

@@ -16,6 +16,7 @@ from deepwork.call import Call
 from deepwork.checks.models import Subject
 from deepwork.checks.store import ProofStore
 from deepwork.errors import GateClosed
+from deepwork.overview.needs import list_needs
 from deepwork.server.invocation import invoke
 from gated_project import CHECK, GatedProject
 
@@ -259,7 +260,11 @@ def test_a_task_that_changed_a_guarded_file_waits_for_a_person(gated: GatedProje
     error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
 
     assert error["code"] == "CHECKS_GUARDED"
+    assert f"`deepwork approvals approve {error['approval']['id']}`" in error["suggestion"]
     assert get_status(gated, tasks["fix"]) == "in_progress"
+    with gated.app.database.reading() as tx:
+        [need], _ = list_needs(tx)
+    assert need["title"] == "Approve changes to guarded files: guarded/test_a.py"
 
 
 def test_changing_a_guarded_file_before_the_claim_does_not_hide_it(gated: GatedProject):

@@ -7,6 +7,7 @@ from typing import Any, Self
 from deepwork.answers import Answer
 from deepwork.approvals.interfaces import Effect
 from deepwork.approvals.models import Approval, ApprovalKind, ApprovalStatus
+from deepwork.approvals.rules import find_name
 from deepwork.call import ActionOutcome
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
 
@@ -73,5 +74,4 @@ class Decision(ApprovalSummary):
 
 def find_title(approval: Approval) -> str | None:
     """Find the name of what is to be approved."""
-    title = approval.shown.get("name") or approval.shown.get("title")
-    return title if isinstance(title, str) else None
+    return find_name(approval.shown)

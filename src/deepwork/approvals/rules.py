@@ -12,6 +12,8 @@ from deepwork.errors import Code, GateClosed, NotAllowed
 MAX_DIFF_LINES = 400
 """Lines of the difference between two texts; the texts themselves are stored whole."""
 
+MAX_NAMED_PATHS = 3
+
 _SUBJECT_WORDS = {
     ApprovalKind.PLAN: "the plan",
     ApprovalKind.TASK_BEFORE: "the start of the task",
@@ -102,6 +104,15 @@ def build_closed_error(approval: Approval) -> GateClosed:
     return GateClosed(
         message, code=Code.NEEDS_APPROVAL, suggestion=suggestion, evidence={"approval": summarize(approval)}
     )
+
+
+def find_name(shown: Mapping[str, Any]) -> str | None:
+    """Find the name of what is to be approved; changed files are named by their paths."""
+    if isinstance(name := shown.get("name") or shown.get("title"), str):
+        return name
+    paths = [each["path"] for each in shown.get("paths") or () if isinstance(each, dict) and "path" in each]
+    more = f" and {len(paths) - MAX_NAMED_PATHS} more" if len(paths) > MAX_NAMED_PATHS else ""
+    return f"{', '.join(map(str, paths[:MAX_NAMED_PATHS]))}{more}" or None
 
 
 def describe_subject(approval: Approval) -> str:

@@ -57,7 +57,10 @@ def build_guarded_error(approval: Approval, change: GuardedChange, proofs: Seque
     """Build the error for changes that no person approved."""
     paths = name_paths([each["path"] for each in change.shown["paths"]])
     refusal = ""
-    suggestion = "Undo these changes, or continue with other work until a person approves them."
+    suggestion = (
+        "Undo these changes, or continue with other work until a person approves them with "
+        f"`deepwork approvals approve {approval.id}`."
+    )
     if approval.status is ApprovalStatus.REFUSED:
         refusal, suggestion = " A person refused that.", "Undo these changes, then call again."
     return GateClosed(

@@ -6,8 +6,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+<<<<<<< HEAD
 from deepwork.budgets.day_budget import load_day_budget
 from deepwork.budgets.models import SubjectKind
+=======
+from deepwork.approvals.rules import find_name
+>>>>>>> e4ef072 (Name the files and the command in what asks about guarded changes)
 from deepwork.budgets.rules import describe_budget
 from deepwork.budgets.service import BudgetService, name_day
 from deepwork.database.engine import Row
@@ -122,7 +126,7 @@ def _build_blocker_need(row: Row, runs: Runs) -> Need:
 
 def _build_approval_need(row: Row, runs: Runs) -> Need:
     shown = json.loads(row["shown"])
-    name = shown.get("name") or shown.get("title") or row["subject_id"]
+    name = find_name(shown) or row["subject_id"]
     run_id = row["workflow_id"] or row["subject_id"]
     is_task = row["subject_kind"] != "plan"
     return _build_need(

@@ -32,8 +32,13 @@ log = logging.getLogger("deepwork")
 
 CHALLENGE_MS = 10 * 60 * 1000
 """How long a person has to create a passkey."""
-ENROLLED, LOWERED = "proof:enrolled", "proof:lowered"
-"""Event types; the payload says which proof, and which one decisions need now."""
+
+
+class ProofEvent(CaseInsensitiveEnum):
+    """Event types; the payload says which proof, and which one decisions need now."""
+
+    ENROLLED = "proof:enrolled"
+    LOWERED = "proof:lowered"
 
 
 class ProofChange(Answer):
@@ -110,7 +115,7 @@ class EnrollmentActions:
             count = int(data.pop("sign_count", 0))
             made = Credential(new_id("pc"), method, name, data, tx.now, sign_count=count)
             store.add(made)
-            return _finish(tx, ENROLLED, made=made, removed=old)
+            return _finish(tx, ProofEvent.ENROLLED, made=made, removed=old)
 
     def _lower(self, method: Proof, challenge: str, checked: CheckedProof) -> ProofChange:
         with self._database.transaction() as tx:
@@ -119,7 +124,7 @@ class EnrollmentActions:
             stronger = [each for each in store.list_active() if each.method.rank > method.rank]
             for each in stronger:
                 store.remove(each.id)
-            return _finish(tx, LOWERED, removed=stronger)
+            return _finish(tx, ProofEvent.LOWERED, removed=stronger)
 
 
 def create_registration_challenge(tx: Transaction) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from deepwork.approvals.acts import require_proven
-from deepwork.checks.models import Proof, Verdict
+from deepwork.checks.models import CheckEvent, Proof, Verdict
 from deepwork.checks.responses import ProofSummary
 from deepwork.checks.store import ProofStore
 from deepwork.database.transaction import Database, Transaction
@@ -45,7 +45,7 @@ class ProofActions:
                 )
             ProofStore(tx).waive(proof_id, tx.caller, reason)
             waived = get_proof(tx, proof_id)
-            tx.emit("check:waived", {"proof_id": proof_id, "check": proof.check_name, "by": tx.caller})
+            tx.emit(CheckEvent.WAIVED, {"proof_id": proof_id, "check": proof.check_name, "by": tx.caller})
             return ProofSummary.from_proof(waived)
 
 

@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.call import current_call
+from deepwork.names import CaseInsensitiveEnum
 
 CHECKS_FILE = ".deepwork/checks.yml"
 ALWAYS_GUARDED = (CHECKS_FILE, ".deepwork/config.yml")
 DEFAULT_TIMEOUT_SECONDS = 600
+
+
+class CheckEvent(CaseInsensitiveEnum):
+    """Event types of checks."""
+
+    STARTED = "check:started"
+    FINISHED = "check:finished"
+    WAIVED = "check:waived"
 
 
 class Verdict(StrEnum):

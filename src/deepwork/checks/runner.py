@@ -14,7 +14,7 @@ from tempfile import gettempdir
 from deepwork.checks.command import Attempt, run_command
 from deepwork.checks.input_files import Inputs, TreeReader, TreeState, read_committed_inputs, read_stamps
 from deepwork.checks.junit import MAX_REPORT_BYTES, TestCounts, UnreadableReport, count_tests
-from deepwork.checks.models import Check, Proof, Verdict
+from deepwork.checks.models import Check, CheckEvent, Proof, Verdict
 from deepwork.checks.output_files import OutputFiles
 from deepwork.checks.rules import (
     compute_definition_digest,
@@ -126,7 +126,7 @@ class CheckRunner:
             self._reader.read(task.place.store, task.place.top)
         ):
             raise InputsChanged
-        self._emit("check:started", {"check": task.check.name, "tree": task.state.snapshot.tree})
+        self._emit(CheckEvent.STARTED, {"check": task.check.name, "tree": task.state.snapshot.tree})
         outcome = self._run_in_tree(task, held)
         if outcome.verdict in (Verdict.PASSED, Verdict.FLAKY) and task.check.not_fewer:
             outcome = self._compare_with_base(task, outcome, held)
@@ -231,7 +231,7 @@ class CheckRunner:
                 asked_by=task.asked_by,
             )
             ProofStore(tx).add(proof)
-            tx.emit("check:finished", describe_event(proof))
+            tx.emit(CheckEvent.FINISHED, describe_event(proof))
         return proof
 
     def _list_proofs(self, task: Task) -> list[Proof]:

@@ -6,12 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-<<<<<<< HEAD
+from deepwork.approvals.rules import find_name
 from deepwork.budgets.day_budget import load_day_budget
 from deepwork.budgets.models import SubjectKind
-=======
-from deepwork.approvals.rules import find_name
->>>>>>> e4ef072 (Name the files and the command in what asks about guarded changes)
 from deepwork.budgets.rules import describe_budget
 from deepwork.budgets.service import BudgetService, name_day
 from deepwork.database.engine import Row

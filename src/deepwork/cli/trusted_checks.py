@@ -19,7 +19,9 @@ from deepwork.git.refs import resolve_commit
 from deepwork.trust.models import Kind
 from deepwork.trust.policy import list_untrusted
 
-_SHOWN_KEYS = ("timeout_seconds", "needs", "junit", "not_fewer", "retries", "clean")
+_SHOWN_KEYS = {"timeout_seconds": "timeout in seconds"} | {
+    key: key for key in ("needs", "junit", "not_fewer", "retries", "clean")
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def print_checks(checks: CommittedChecks) -> None:
         known = "  (trusted)" if row["trusted"] else ""
         words = " ".join(_quote_word(word) for word in row["run"])
         print(f"  {to_printable(row['check'])}: {words}{known}")
-        more = [f"{key} {_format(row[key])}" for key in _SHOWN_KEYS if row[key]]
+        more = [f"{name} {_format(row[key])}" for key, name in _SHOWN_KEYS.items() if row[key]]
         print(f"    {'; '.join(more)}")
     print(f"  guarded: {_format(list(checks.file.guarded))}")
 

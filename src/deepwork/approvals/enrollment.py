@@ -22,7 +22,7 @@ from deepwork.approvals.person_proof import CheckedProof, PersonProofs, require_
 from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed, StorageError
-from deepwork.names import new_id
+from deepwork.names import CaseInsensitiveEnum, new_id
 from deepwork.tool_declarations import InTransaction, Traits, tool
 from deepwork.tool_types import Field, Name
 from deepwork.trust.models import Proof

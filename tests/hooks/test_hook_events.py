@@ -15,6 +15,8 @@ import pytest
 from rs_bpe.bpe import openai
 
 from application import call_tool, list_event_types, make_app
+from deepwork.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.approvals.service import find_or_ask
 from deepwork.call import Call
 from deepwork.config import load_settings
 from deepwork.files.lock import FileLock
@@ -385,6 +387,19 @@ def test_an_agent_is_told_of_checks_that_have_not_passed(project: Project):
 
     assert "Its checks have not passed yet: tests, lint." in stop.replace('"', "").replace("'", "")
     assert "Its checks have not passed yet" in start
+
+
+def test_an_agent_whose_step_waits_for_a_person_may_stop(project: Project):
+    session = start_job(project)
+    with project.app.database.transaction() as tx:
+        [row] = tx.fetch_all("SELECT step_id FROM job_sessions WHERE id = :id", id=session)
+        shown = {"name": row["step_id"]}
+        request = ApprovalRequest(ApprovalKind.STEP, f"{session}/{row['step_id']}", session, shown)
+        approval = find_or_ask(tx, request)
+
+    assert project.run_hook(STOP, build_event(stop_hook_active=False)) == {}
+    start = project.run_for_context(SESSION_START, build_event(source="compact"))
+    assert f"a person decides about it ({approval.id}): wait for the notice" in start
 
 
 def test_an_agent_kept_running_by_a_hook_may_stop(file_project: Project):

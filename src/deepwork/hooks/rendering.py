@@ -140,6 +140,8 @@ def _render_own_jobs(rows: Iterable[Row]) -> Iterator[str]:
         data = parse_session_data(row)
         progress = (data.get("step_progress") or {}).get(row["step_id"]) or {}
         waits = "its review sent it back: fix it" if progress.get("quality_attempts") else "do it"
+        if row["approval_id"]:
+            waits = f"a person decides about it ({show_id(row['approval_id'])}): wait for the notice"
         decided = "".join(f". {line}" for line in _list_decisions(data))
         named = f"session_id={quote_line(row['id'])}"
         yield (

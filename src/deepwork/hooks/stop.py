@@ -17,6 +17,8 @@ def handle_event(context: HookContext, store: ExistingStore) -> str:
     with store.reading() as tx:
         work_store = CurrentWorkStore(tx)
         job = work_store.find_active_job(record.jobs) if record.jobs else None
+        if job and job["approval_id"]:  # it waits for a person, which costs nothing
+            job = None
         held = work_store.list_held_tasks(record.agents) if record.agents else []
     names = [f"stop:{job['id']}/{job['step_id']}"] if job else []
     names += [f"stop:{row['id']}" for row in held]

@@ -15,6 +15,11 @@ MOST_COUNTED = 1000
 """Tasks of a plan are counted up to this number, because hooks must be fast."""
 
 
+_JOB_COLUMNS = """id, job_name, workflow_name, goal, status, step_id, data, (
+    SELECT approvals.id FROM approvals WHERE approvals.subject_kind = 'step' AND approvals.status = 'pending'
+       AND approvals.subject_id = job_sessions.id || '/' || job_sessions.step_id) AS approval_id"""
+
+
 class CurrentWorkStore:
     """Job sessions, claimed tasks, plans, tracked work and unread messages."""
 
@@ -24,17 +29,14 @@ class CurrentWorkStore:
     def list_active_jobs(self, limit: int) -> list[Row]:
         """List active job sessions, the last changed first."""
         sql = (
-            "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions"
+            f"SELECT {_JOB_COLUMNS} FROM job_sessions"
             " WHERE status = 'active' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
         )
         return self._tx.fetch_all(sql, limit=limit)
 
     def find_active_job(self, ids: Sequence[str]) -> Row | None:
         """Find the first of these job sessions that is active."""
-        sql = (
-            "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions"
-            " WHERE id IN :ids AND status = 'active'"
-        )
+        sql = f"SELECT {_JOB_COLUMNS} FROM job_sessions WHERE id IN :ids AND status = 'active'"
         rows = self._tx.fetch_all(sql, ids=list(ids))
         return min(rows, key=lambda row: ids.index(row["id"]), default=None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from hashlib import sha1
 from pathlib import Path
@@ -15,7 +16,7 @@ from deepwork.approvals.models import ApprovalStatus
 from deepwork.approvals.store import ApprovalStore
 from deepwork.checks.models import Verdict
 from deepwork.checks.store import ProofStore
-from deepwork.errors import Code, GateClosed
+from deepwork.errors import Code, GateClosed, GitError
 from deepwork.text_budget.tokens import estimate_tokens
 
 TEN_TESTS = "def make(n):\n    def test(): pass\n    return test\nfor n in range(10): globals()[f'test_{n}'] = make(n)\n"
@@ -115,6 +116,35 @@ def test_git_replace_changes_neither_the_definition_nor_the_inputs(project: Proj
 
     assert project.fail().code is Code.CHECKS_FAILED
     assert project.count_runs() == 2
+
+
+def test_another_work_tree_in_the_settings_of_git_hides_nothing(project: Project, tmp_path: Path):
+    project.write("tests/a", "hard\n")
+    project.define_check(shell("grep -q easy tests/a"), ", needs: ['tests/**']", "['tests/**']")
+    shutil.copytree(project.folder, tmp_path / "other", ignore=shutil.ignore_patterns(".git"))
+    project.write("tests/a", "easy\n")
+    project.fail(changed_paths=None)
+    run_git(project.folder, "config", "core.worktree", str(tmp_path / "other"))
+
+    assert project.fail(changed_paths=None).code is Code.CHECKS_GUARDED
+
+
+def test_a_forged_object_of_the_base_is_noticed(project: Project):
+    """Git does not compare the hash of a folder that it reads with the content."""
+    project.write("tests/deep/a", "hard\n")
+    project.define_check(shell("true"), ", needs: ['src/**']", "['tests/**']")
+    project.prove(changed_paths=None)
+    folders = [run_git(project.folder, "rev-parse", f"{project.base}:tests/deep")]
+    project.write("tests/deep/a", "easy\n")
+    folders.append(run_git(project.folder, "rev-parse", f"{project.commit()}:tests/deep"))
+    old, new = (project.folder / ".git/objects" / each[:2] / each[2:] for each in folders)
+    assert project.fail(changed_paths=None).code is Code.CHECKS_GUARDED
+    old.chmod(0o600)
+    old.write_bytes(new.read_bytes())
+    project.service._base_versions = ("", {})  # as in a new process
+
+    with pytest.raises(GitError, match="damaged"):
+        project.prove(changed_paths=None)
 
 
 # --- fewer tests

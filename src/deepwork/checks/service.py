@@ -228,7 +228,7 @@ class CheckService:
         """Map the files of a commit to their versions; only the last one is kept."""
         known, versions = self._base_versions
         if known != base:
-            listed = place.store.list_files(base)
+            listed = place.store.list_commit(base)
             versions = {each.path: f"{each.mode} {each.blob}" for each in listed}
             self._base_versions = base, versions
         return versions

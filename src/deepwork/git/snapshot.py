@@ -67,6 +67,10 @@ class SnapshotStore:
             return HeadProgress()
         return self._require_trees().get_progress(before, after)
 
+    def list_commit(self, commit: str) -> list[TreeFile]:
+        """List the files of a commit; raises GitError if they are not those that its hash stands for."""
+        return self._require_trees().list_commit(commit)
+
     def list_files(self, tree: str) -> list[TreeFile]:
         """List the files of a stored tree, or of a commit of the repository."""
         return self._require_trees().list_files(tree)

@@ -34,6 +34,7 @@ from deepwork.git.snapshot_types import (
     TreeFile,
     add_listed_changes,
 )
+from deepwork.git.tree_hashes import compute_commit_hash, compute_tree_hash, find_algorithm
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
 _PATCH_COMMAND = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")
@@ -69,9 +70,9 @@ class TreeSnapshotStore:
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
         self._lock = folder / "lock"
-        self._index = PrivateIndex(
-            self._git, self._file, env=build_object_environment(folder / "objects", self._git)
-        )
+        # An agent could set core.worktree, and let git look at other files than everybody else.
+        env = {**build_object_environment(folder / "objects", self._git), "GIT_WORK_TREE": str(top)}
+        self._index = PrivateIndex(self._git, self._file, env=env)
 
     def take(self) -> Snapshot:
         _create_folder(self._folder)  # it may have been deleted since
@@ -120,6 +121,19 @@ class TreeSnapshotStore:
         listed = self._git.run("log", *flags, end, *known, "--").decode(errors="replace").split("\0")
         commits = tuple(Commit(*line.split(" ", 1)) for line in reversed(listed) if line)
         return HeadProgress(commits, is_switched, is_rewritten)
+
+    def list_commit(self, commit: str) -> list[TreeFile]:
+        content = self._index.run("cat-file", "commit", check_hash(commit))
+        algorithm = find_algorithm(commit)
+        files = self.list_files(commit)
+        tree = content.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
+        real = compute_commit_hash(content, algorithm), compute_tree_hash(files, algorithm)
+        if real != (commit, tree):
+            raise GitError(
+                f"The repository is damaged: commit {commit[:12]} has other files than its hash says.",
+                suggestion="Look at it with `git fsck`.",
+            )
+        return files
 
     def list_files(self, tree: str) -> list[TreeFile]:
         output = self._index.run("ls-tree", "-r", "-z", "--full-tree", check_hash(tree))

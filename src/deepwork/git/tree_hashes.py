@@ -1,0 +1,48 @@
+"""Computes the hashes of git trees, because git does not compare those of all objects that it reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from hashlib import new as new_hash
+
+from deepwork.git.snapshot_types import TreeFile
+
+_FOLDER_MODE = "40000"
+_SHA1_LENGTH = 40
+
+
+def compute_tree_hash(files: Iterable[TreeFile], algorithm: str) -> str:
+    """Return the hash of the tree that has exactly these files."""
+    folders: dict[str, list[TreeFile]] = {}
+    entries: list[tuple[bytes, bytes]] = []
+    for file in files:
+        first, separator, rest = file.path.partition("/")
+        if separator:
+            folders.setdefault(first, []).append(file._replace(path=rest))
+        else:
+            entries.append(_build_entry(file.mode, first, file.blob))
+    for name, below in folders.items():
+        entries.append(_build_entry(_FOLDER_MODE, name, compute_tree_hash(below, algorithm)))
+    return _hash("tree", b"".join(entry for _, entry in sorted(entries)), algorithm)
+
+
+def compute_commit_hash(content: bytes, algorithm: str) -> str:
+    """Return the hash of a commit with this content."""
+    return _hash("commit", content, algorithm)
+
+
+def find_algorithm(hash: str) -> str:
+    """Return the algorithm of the repository that has an object with this hash."""
+    return "sha1" if len(hash) == _SHA1_LENGTH else "sha256"
+
+
+def _build_entry(mode: str, name: str, hash: str) -> tuple[bytes, bytes]:
+    """Build the entry of a tree, and what git sorts it by: a folder as if its name ended with a slash."""
+    encoded = os.fsencode(name)
+    order = encoded + b"/" if mode == _FOLDER_MODE else encoded
+    return order, mode.encode() + b" " + encoded + b"\0" + bytes.fromhex(hash)
+
+
+def _hash(kind: str, content: bytes, algorithm: str) -> str:
+    return new_hash(algorithm, b"%b %d\0%b" % (kind.encode(), len(content), content)).hexdigest()

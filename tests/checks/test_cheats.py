@@ -20,7 +20,7 @@ from deepwork.errors import Code, GateClosed, GitError
 from deepwork.text_budget.tokens import estimate_tokens
 
 TEN_TESTS = "def make(n):\n    def test(): pass\n    return test\nfor n in range(10): globals()[f'test_{n}'] = make(n)\n"
-PYTEST = f"[{sys.executable}, -m, pytest, -q, -p, no:cacheprovider, --junitxml=build/junit.xml, tests]"
+PYTEST = f"[env, PYTEST_DISABLE_PLUGIN_AUTOLOAD=1, {sys.executable}, -m, pytest, -q, -p, no:cacheprovider, --junitxml=build/junit.xml, tests]"
 
 
 # --- the definition, the Makefile, the tests

@@ -22,6 +22,7 @@ NAME_COLUMNS = {
     "milestones": ("agent_name",),
     "notices": ("by_whom",),
     "approvals": ("asked_by", "decided_by"),
+    "proofs": ("asked_by", "waived_by"),
 }
 """The columns that name who did something, by table."""
 JSON_COLUMNS = {

@@ -12,6 +12,7 @@ from application import call_tool, make_app
 from approvals.authenticator import ORIGIN, Authenticator
 from approvals.person import PASSPHRASE, Person, enroll_passphrase
 from budgets.make import create_plan
+from deepwork.approvals.models import Approval
 from deepwork.approvals.person_proof import build_decision_challenge
 from deepwork.approvals.store import ApprovalStore
 from deepwork.call import Call, GivenProof
@@ -117,6 +118,15 @@ def test_plain_acts_of_people_need_no_passphrase(app: Application):
     act(app, "set_budget", id=plan, usd=5)  # there was no limit before
 
 
+def approve(person: Person, passkey: Authenticator, id: str) -> Approval:
+    """Approve what is shown with the passkey, as the page does, and return it."""
+    with person.app.database.reading() as tx:
+        approval = ApprovalStore(tx).get(id)
+    challenge = build_decision_challenge("approve", id, approval.digest, None)
+    person.act("give_approval", GivenProof("", passkey.answer(challenge), ORIGIN), approval_id=id)
+    return approval
+
+
 def test_with_a_passkey_an_act_is_approved_on_the_page_and_done_once(app: Application):
     _, first, second = create_plan(app, {"name": "a", **GATED}, {"name": "b", **GATED})
     passkey, ada = Authenticator(), Person(app)
@@ -126,13 +136,9 @@ def test_with_a_passkey_an_act_is_approved_on_the_page_and_done_once(app: Applic
     with pytest.raises(GateClosed, match="needs your passkey") as asked:
         act(app, "task_update_status", **skip)
     id = asked.value.evidence["approval"]["id"]
-    with app.database.reading() as tx:
-        approval = ApprovalStore(tx).get(id)
-    assert approval.shown["arguments"] == skip
     with pytest.raises(NotAllowed, match="works in a browser only"):
         act(app, "give_approval", approval_id=id)
-    challenge = build_decision_challenge("approve", id, approval.digest, None)
-    ada.act("give_approval", GivenProof("", passkey.answer(challenge), ORIGIN), approval_id=id)
+    assert approve(ada, passkey, id).shown["arguments"] == skip
 
     with pytest.raises(GateClosed, match="needs your passkey"):
         act(app, "task_update_status", id=second, status="skipped")
@@ -171,3 +177,20 @@ def test_a_store_with_a_passphrase_is_not_replaced_without_it(tmp_path: Path):
 
     assert (backup.exit_code, done.exit_code) == (0, 0)
     assert all("needs your passphrase" in str(each.exception) for each in refused)
+
+
+def test_with_a_passkey_a_repository_is_trusted_after_an_approval_on_the_page(tmp_path: Path):
+    app = make_app(tmp_path, str(tmp_path / ".deepwork/deepwork.db"))
+    passkey, ada = Authenticator(), Person(app)
+    ada.enroll_passkey(passkey)
+    (tmp_path / ".deepwork/config.yml").write_text("port: 4321\n")
+    trust = ["trust", "--yes", "--path", str(tmp_path)]
+
+    refused = CliRunner().invoke(deepwork, trust)
+    assert isinstance(refused.exception, GateClosed)
+    shown = approve(ada, passkey, refused.exception.evidence["approval"]["id"]).shown
+    trusted = CliRunner().invoke(deepwork, trust)
+    app.close()
+
+    assert shown["arguments"]["trusts"] == {"port": 4321}
+    assert (trusted.exit_code, "Trusted." in trusted.output) == (0, True)

@@ -197,7 +197,13 @@ def test_the_json_answer_has_every_field(project: ReviewProject):
     assert told.pop("problems") == [
         "sub/.deepreview:2: bad: this must be a mapping, not the number 1; write a mapping with description, match and review."
     ]
-    assert told == {"passed_before": 0, "base": None, "message": None, "missing": ["none"]}
+    assert told == {
+        "passed_before": 0,
+        "base": None,
+        "message": None,
+        "missing": ["none"],
+        "waiting_for_person": [],
+    }
 
 
 def test_json_contains_the_reason_why_there_is_nothing_to_review(project: ReviewProject):

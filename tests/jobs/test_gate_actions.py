@@ -294,7 +294,7 @@ def test_the_session_start_hook_names_the_decision(app: Application, id: str):
     decide(app, "send_back_step", id, text="Name the sources.")
 
     with app.database.reading() as tx:
-        row = tx.fetch_one("SELECT * FROM job_sessions WHERE id = :id", id=id)
+        row = tx.fetch_one("SELECT *, NULL AS approval_id FROM job_sessions WHERE id = :id", id=id)
     assert row is not None
     [line] = _render_own_jobs([row])
     assert line.endswith('Step "a": "human:ada" sent it back: "Name the sources."')

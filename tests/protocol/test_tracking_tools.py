@@ -35,7 +35,7 @@ TAKEN = {
     ),
     "log_milestone": "task_id! message! progress metadata",
 }
-OURS = {"get_context": {"limit", "cursor"}, "start_task": {"cwd"}}
+OURS = {"get_context": {"limit", "cursor"}, "start_task": {"cwd"}, "start_workflow": {"checks"}}
 INCLUDED = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
 
 
@@ -130,7 +130,7 @@ def test_with_jobs_start_workflow_has_one_flat_schema_without_required_parameter
     assert not {"anyOf", "oneOf", "allOf"} & set(schema)
     assert set(schema["properties"]) == {
         "goal", "job_name", "workflow_name", "instance_id",
-        "name", "objective", "profile", "total_phases", "scope", "constraints",
+        "name", "objective", "profile", "total_phases", "scope", "constraints", "checks",
     }  # fmt: skip
 
 

@@ -117,5 +117,5 @@ def _is_obvious(key: str, value: Any, type: Any) -> bool:
     if key == "exclusiveMinimum":
         return bool(value == 0)
     if key in ("minimum", "minItems"):
-        return bool(value <= (0 if type == "number" else 1))
+        return bool(value <= 1) and type != "number"
     return key in ("maximum", "maxItems") and bool(value >= _LOWEST_OBVIOUS_LIMIT)

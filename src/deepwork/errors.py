@@ -4,6 +4,7 @@ DeepworkError
 ├── ToolError            the call cannot be carried out as asked
 │   ├── NotFound         no such thing
 │   ├── NotAllowed       it exists, but its state forbids this
+│   │   └── PassphraseNeeded  a person must prove who decides, with a passphrase
 │   ├── GateClosed       work does not count as done yet: a check or a person has to agree
 │   ├── InvalidInput     a parameter is missing, unknown or malformed
 │   │   ├── InvalidArguments  the arguments of a tool do not fit its signature

@@ -77,7 +77,9 @@ def test_everything_given_at_the_start_of_a_task_is_saved(app: Application):
         "agent_name": "Ada", "areas": ["src", "*.md"], "started_at": format_timestamp(NOW), "completed_at": None,
         "duration_seconds": None, "manual_review_needed": False, "summary": None,
     }  # fmt: skip
-    assert list_events(app)[-1].data == kept
+    *_, completed, spending = list_events(app)
+    assert completed.data == kept
+    assert (spending.type, spending.data["task_id"]) == ("spending:recorded", kept["id"])
 
 
 @pytest.mark.parametrize("agent_name", [None, "", "   "])

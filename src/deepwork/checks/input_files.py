@@ -119,6 +119,25 @@ class _Known:
     stamps: Mapping[str, Stamp]
     read_at_ns: int
 
+    @cached_property
+    def _is_settled(self) -> bool:
+        newest = max((stamp.changed_ns for stamp in self.stamps.values()), default=0)
+        return newest < self.read_at_ns - _SETTLING_NS
+
+    def is_current(self, top: Path) -> bool:
+        """Return whether no file changed since; any change of a file changes its change time."""
+        start, lstat = f"{top}/", os.lstat
+        if not self._is_settled or len(self.stamps) != len(self.state.files):
+            return False
+        try:
+            for path, stamp in self.stamps.items():
+                status = lstat(start + path)
+                if status.st_ctime_ns != stamp.changed_ns or status.st_ino != stamp.inode:
+                    return False
+        except OSError:
+            return False
+        return True
+
 
 class TreeReader:
     """Reads the states of working trees; remembers the last one of each."""
@@ -132,23 +151,16 @@ class TreeReader:
         last = self._known.get(top)
         began = time.time_ns()
         with ThreadPoolExecutor(1) as aside:  # both take long, and wait for the disk
-            reading = aside.submit(read_stamps, top, last.state.files if last else ())
+            comparing = aside.submit(last.is_current, top) if last else None
             snapshot = store.take()
-            stamps = reading.result()
-        if last and last.state.snapshot.tree == snapshot.tree and self._is_unchanged(last, stamps):
+            is_current = comparing is not None and comparing.result()
+        if last and is_current and last.state.snapshot.tree == snapshot.tree:
             return last.state.with_snapshot(snapshot)
-        return self._read_files(store, top, snapshot, stamps, began)
+        return self._read_files(store, top, snapshot, began)
 
-    def _is_unchanged(self, last: _Known, stamps: Mapping[str, Stamp]) -> bool:
-        newest = max((stamp.changed_ns for stamp in stamps.values()), default=0)
-        return stamps == last.stamps and newest < last.read_at_ns - _SETTLING_NS
-
-    def _read_files(
-        self, store: SnapshotStore, top: Path, snapshot: Snapshot, stamps: dict[str, Stamp], began: int
-    ) -> TreeState:
+    def _read_files(self, store: SnapshotStore, top: Path, snapshot: Snapshot, began: int) -> TreeState:
         files = {file.path: file for file in store.list_files(snapshot.tree)}
-        missing = read_stamps(top, [path for path in files if path not in stamps])
-        stamps = {path: stamp for path, stamp in (stamps | missing).items() if path in files}
+        stamps = read_stamps(top, files)
         contents = self._hash(store, top, stamps)
         contents = {path: content for path, content in contents.items() if content != files[path].blob}
         if wrong := _find_wrong(store, top, files, stamps, contents):

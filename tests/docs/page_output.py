@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import Final
 
-ID_PREFIXES: Final = "wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv|nt|pf|ap"
+ID_PREFIXES: Final = "wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv|nt|pf|ap|run|at"
 
 # Ids on a page are placeholders: each represents one real id on the whole page.
 _SHOWN_ID = rf"(?<![\w-])(?:{ID_PREFIXES})_(?:[0-9a-z]{{12}}|(?=[a-z]*\d)[0-9a-z]{{1,11}})(?![\w])"
@@ -33,10 +33,13 @@ class PageIds:
         """Replace the page's ids in a command by the ids of this run."""
         return _NAMED.sub(lambda found: self._real.get(found[0], found[0]), command)
 
-    def match_output(self, shown: str, printed: str) -> str:
-        """Compare the outputs and remember the ids; return a diff, or an empty string if they match."""
+    def match_output(self, shown: str, printed: str, *, goes_on: bool = False) -> str:
+        """Compare the outputs and remember the ids; return a diff, or an empty string if they match.
+
+        A program that still runs (`goes_on`) may have printed more than the page shows.
+        """
         pattern, groups = self._build_pattern(shown)
-        match = pattern.fullmatch(_normalize(printed))
+        match = (pattern.match if goes_on else pattern.fullmatch)(_normalize(printed))
         if match is None:
             return _format_difference(shown, printed)
         self._real.update({name: match[group] for name, group in groups.items()})

@@ -97,11 +97,12 @@ def leave_running(step: Step, block: Block, terminal: Terminal, names: PageIds) 
     def is_enough(printed: str) -> bool:
         return printed.count("\n") >= len(step.shown.splitlines())
 
-    compare(step, block, names, terminal.leave_running(names.substitute_ids(step.command), is_enough))
+    printed = terminal.leave_running(names.substitute_ids(step.command), is_enough)
+    compare(step, block, names, printed, goes_on=True)
 
 
-def compare(step: Step, block: Block, names: PageIds, printed: str) -> None:
-    difference = names.match_output(step.shown, printed) if step.shown else ""
+def compare(step: Step, block: Block, names: PageIds, printed: str, *, goes_on: bool = False) -> None:
+    difference = names.match_output(step.shown, printed, goes_on=goes_on) if step.shown else ""
     if difference:
         raise CommandFailed(f"{place(step, block)}\n$ {step.command}\n{difference}")
 

@@ -56,6 +56,14 @@ def test_an_id_means_the_same_on_the_whole_page():
     assert names.match_output("got wf_n1un6fdh59ym", "got wf_bbbbbbbbbbbb") != ""
 
 
+def test_a_program_that_still_runs_may_have_printed_more_than_a_page_shows():
+    printed = "Open: http://127.0.0.1/?token=dw_a_b-c\nINFO Started\n"
+
+    assert PageIds().match_output("Open: http://127.0.0.1/?token=…", printed, goes_on=True) == ""
+    assert PageIds().match_output("Open: http://127.0.0.1/?token=…", printed) != ""
+    assert PageIds().match_output("Open: http://127.0.0.2/?token=…", printed, goes_on=True) != ""
+
+
 def read(folder: Path, text: str) -> list[Block]:
     page = folder / "page.md"
     page.write_text(text)

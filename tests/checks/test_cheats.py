@@ -9,6 +9,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from approvals.make import decide
 from checks.make import COUNT, SUBJECT, Project, list_processes_below, python, run_git, shell
@@ -16,6 +17,7 @@ from deepwork.approvals.models import ApprovalStatus
 from deepwork.approvals.store import ApprovalStore
 from deepwork.checks.models import Verdict
 from deepwork.checks.store import ProofStore
+from deepwork.cli.main import deepwork
 from deepwork.errors import Code, GateClosed, GitError
 from deepwork.text_budget.tokens import estimate_tokens
 
@@ -62,6 +64,43 @@ def test_a_change_to_guarded_files_needs_a_person(project: Project):
     with project.app.database.transaction() as tx:
         project.service.record_uses(tx, SUBJECT, proofs)
         assert ApprovalStore(tx).get(told["approval"]["id"]).status is ApprovalStatus.USED
+
+
+def test_a_person_is_shown_how_guarded_files_changed(project: Project):
+    project.write("tests/test_a.py", "one\nassert a == 1\n")
+    project.define_check(shell("true"), guarded="['tests/**']")
+    project.write("tests/test_a.py", "one\nassert True\u202e\x1b[2J\n")
+    project.write("tests/data.bin", b"\xff\x00")
+    id = project.fail(changed_paths=None).to_dict()["approval"]["id"]
+
+    place = ["--path", str(project.folder), "--db", str(project.folder.parent / "deepwork.db")]
+    shown = CliRunner().invoke(deepwork, ["approvals", "show", id, *place])
+
+    lines = shown.output.splitlines()
+    assert lines[lines.index("tests/test_a.py:") + 1 :][:3] == [
+        "    @@ -1,2 +1,2 @@",
+        "     one",
+        "    -assert a == 1",
+    ]
+    assert "    (Not shown: it is not a short text, or cannot be read.)" in lines
+    assert not {"\x1b", "\u202e"} & set(shown.output)
+
+
+def test_a_forged_file_of_the_base_is_not_shown_as_what_was_there(project: Project):
+    project.write("tests/a", "hard\n")
+    project.define_check(shell("true"), guarded="['tests/**']")
+    blobs = [run_git(project.folder, "rev-parse", f"{project.base}:tests/a")]
+    project.write("tests/a", "easy\n")
+    blobs.append(run_git(project.folder, "rev-parse", f"{project.commit()}:tests/a"))
+    old, new = (project.folder / ".git/objects" / each[:2] / each[2:] for each in blobs)
+    old.chmod(0o600)
+    old.write_bytes(new.read_bytes())
+
+    id = project.fail(changed_paths=None).to_dict()["approval"]["id"]
+
+    with project.app.database.reading() as tx:
+        [file] = ApprovalStore(tx).get(id).shown["paths"]
+    assert file["diff"] == "(Not shown: it is not a short text, or cannot be read.)"
 
 
 def test_an_approval_counts_for_exactly_the_change_that_was_shown(any_project: Project):

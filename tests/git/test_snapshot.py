@@ -89,6 +89,19 @@ def test_committing_recorded_changes_is_not_a_change(project: Project, watched: 
     assert watched.diff_paths() == {}
 
 
+def test_git_does_not_read_files_that_the_caller_compared(project: Project) -> None:
+    snapshots = open_snapshots(project)
+    before = snapshots.take()
+    project.write("edited.py", content="changed")
+    project.write("new.txt", content="new")
+
+    believing = snapshots.take(lambda tree: tree == before.tree)
+    reading = snapshots.take(lambda _: False)
+
+    assert [change.path for change in snapshots.diff(before, believing).files] == ["new.txt"]
+    assert [change.path for change in snapshots.diff(believing, reading).files] == ["edited.py"]
+
+
 def test_an_edit_of_the_same_size_and_time_is_detected(project: Project) -> None:
     project.write("edited.py", content="aaaa\n")
     project.git("add", "edited.py")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from deepwork.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
-from deepwork.approvals.rules import summarize
+from deepwork.approvals.rules import diff_texts, summarize
 from deepwork.approvals.service import ask, use
 from deepwork.approvals.store import ApprovalStore
 from deepwork.checks.evidence import build_entry
@@ -15,19 +15,64 @@ from deepwork.checks.models import GuardedChange, Proof, ProofRequest, Subject, 
 from deepwork.checks.rules import name_paths
 from deepwork.checks.store import ProofStore
 from deepwork.database.transaction import Database, Transaction
-from deepwork.errors import Code, GateClosed
+from deepwork.errors import Code, GateClosed, GitError
+from deepwork.git.snapshot import SnapshotStore
 from deepwork.git.snapshot_types import Snapshot
 from deepwork.names import new_id
 
+_MAX_BLOB_BYTES = 64 * 1024
+_MAX_DIFF_LENGTH = 16_000
+_MAX_DIFFS = 20
+"""What is shown is stored, and computed again at every gate."""
+_NO_TEXT = "(Not shown: it is not a short text, or cannot be read.)"
+_TOO_MANY = "(Not shown: too many files changed.)"
+_SAME_LINES = "(No line differs, except perhaps in how it ends.)"
+_CUT = "(The rest is not shown.)"
+
 
 def describe_changes(
-    proofs: Iterable[Proof], paths: Iterable[str], before: Mapping[str, str], after: Mapping[str, str]
+    proofs: Iterable[Proof], before: Mapping[str, str], after: Mapping[str, str], diffs: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what a person is shown: the checks, and the guarded files with their versions."""
+    """Return what a person is shown: the checks, and the guarded files with their versions and diffs."""
     return {
         "checks": {proof.check_name: proof.definition_digest for proof in proofs},
-        "paths": [{"path": path, "before": before.get(path), "after": after.get(path)} for path in paths],
+        "paths": [
+            {"path": path, "before": before.get(path), "after": after.get(path), "diff": diff}
+            for path, diff in diffs.items()
+        ],
     }
+
+
+def read_diffs(
+    store: SnapshotStore, paths: Sequence[str], before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, str]:
+    """Read the changes of these files, bounded; the same files always give the same text."""
+    diffs = {
+        path: _read_diff(store, before.get(path), after.get(path)) for path in sorted(paths)[:_MAX_DIFFS]
+    }
+    return {path: diffs.get(path, _TOO_MANY) for path in paths}
+
+
+def _read_diff(store: SnapshotStore, before: str | None, after: str | None) -> str:
+    old, new = _read_text(store, before), _read_text(store, after)
+    if old is None or new is None:
+        return _NO_TEXT
+    diff = "\n".join(diff_texts(old, new)) or _SAME_LINES
+    return diff if len(diff) <= _MAX_DIFF_LENGTH else f"{diff[:_MAX_DIFF_LENGTH]}\n{_CUT}"
+
+
+def _read_text(store: SnapshotStore, version: str | None) -> str | None:
+    """Read a version of a file; None if it is too long, or no text that git stores."""
+    if version is None:
+        return ""
+    mode, _, blob = version.partition(" ")
+    if mode not in ("100644", "100755", "120000"):
+        return None
+    try:
+        content = store.read_blob(blob, _MAX_BLOB_BYTES)
+        return None if content is None else content.decode()
+    except (GitError, UnicodeDecodeError):
+        return None
 
 
 def remove_approved(

@@ -11,9 +11,8 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import new as new_hash
 from hashlib import sha256
 from pathlib import Path
@@ -150,11 +149,13 @@ class TreeReader:
         """Take a snapshot and compare it with the files themselves."""
         last = self._known.get(top)
         began = time.time_ns()
-        with ThreadPoolExecutor(1) as aside:  # both take long, and wait for the disk
-            comparing = aside.submit(last.is_current, top) if last else None
-            snapshot = store.take()
-            is_current = comparing is not None and comparing.result()
-        if last and is_current and last.state.snapshot.tree == snapshot.tree:
+
+        @cache
+        def is_unchanged(tree: str) -> bool:
+            return last is not None and last.state.snapshot.tree == tree and last.is_current(top)
+
+        snapshot = store.take(is_unchanged)
+        if last and is_unchanged(snapshot.tree):
             return last.state.with_snapshot(snapshot)
         return self._read_files(store, top, snapshot, began)
 

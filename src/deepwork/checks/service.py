@@ -16,6 +16,7 @@ from deepwork.checks.guarded_changes import (
     build_guarded_error,
     describe_changes,
     find_approval,
+    read_diffs,
     remove_approved,
     use_approval,
 )
@@ -69,6 +70,11 @@ class CheckService:
     def require_defined(self, tree: Path, base: str | None, names: Iterable[str]) -> None:
         """Raise InvalidInput if there is no base commit, or a check is not defined there."""
         self._definitions.select(self._open_git(tree), base, tuple(names))
+
+    def require_trusted(self, tree: Path, base: str, names: Iterable[str]) -> None:
+        """Raise GateClosed if nobody trusted the command of one of these checks."""
+        file, checks = self._definitions.select(self._open_git(tree), base, tuple(names))
+        self._require_trust(base, file, checks)
 
     def load_definitions(self, tree: Path, base: str) -> CheckFile:
         """Return all checks that are defined at a commit."""
@@ -217,7 +223,8 @@ class CheckService:
             guarded = remove_approved(self._database, request, guarded, after)
         if not guarded:
             return tuple(proofs)
-        shown = describe_changes(proofs, guarded, before, after)
+        diffs = read_diffs(place.store, guarded, before, after)
+        shown = describe_changes(proofs, before, after, diffs)
         change = GuardedChange(request.subject.id, request.workflow_id, shown)
         if approval := find_approval(self._database, change):
             add_guarded_proofs(self._database, proofs, state.snapshot, request.subject)

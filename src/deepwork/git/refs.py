@@ -124,6 +124,19 @@ def create_branch(git: Git, branch: str, commit: str) -> None:
     git.run("update-ref", _BRANCH_REF_PREFIX + branch, commit, "0" * len(commit), env=IDENTITY)
 
 
+def find_pushed_branch(git: Git, branch: str) -> str | None:
+    """Return the tip of a branch as it was last fetched, from the remote where it is newest."""
+    wanted = f"refs/remotes/*/{branch}"
+    found = git.run("for-each-ref", "--count=1", "--sort=-committerdate", "--format=%(objectname)", wanted)
+    return check_hash(found.decode().strip()) if found else None
+
+
+def take_pushed_branch(git: Git, branch: str) -> None:
+    """Create a branch that was fetched but is not here, where it was last pushed."""
+    if not has_branch(git, branch) and (tip := find_pushed_branch(git, branch)):
+        create_branch(git, branch, tip)
+
+
 def delete_branch(git: Git, branch: str, commit: str) -> None:
     """Delete a branch if it still points at the commit."""
     git.run("update-ref", "-d", _BRANCH_REF_PREFIX + branch, commit, env=IDENTITY)

@@ -21,7 +21,7 @@ from deepwork.git.snapshot_types import (
     SnapshotKind,
     TreeFile,
 )
-from deepwork.git.tree_snapshots import TreeSnapshotStore
+from deepwork.git.tree_snapshots import IsUnchanged, TreeSnapshotStore
 
 
 class SnapshotStore:
@@ -37,10 +37,13 @@ class SnapshotStore:
         self._checksums = ChecksumSnapshotStore(git.root, folder)
         self._trees: TreeSnapshotStore | None = None
 
-    def take(self) -> Snapshot:
-        """Take a snapshot of all tracked and untracked files that are not ignored."""
+    def take(self, is_unchanged: IsUnchanged | None = None) -> Snapshot:
+        """Take a snapshot of all tracked and untracked files that are not ignored.
+
+        Who compares the files of the last snapshot anyway passes `is_unchanged`, so that git need not.
+        """
         trees = self._find_trees()
-        return self._checksums.take() if trees is None else trees.take()
+        return self._checksums.take() if trees is None else trees.take(is_unchanged)
 
     def diff(self, before: Snapshot, after: Snapshot, *, counted: bool = False) -> SnapshotDiff:
         """Compare two snapshots of this project; with `counted`, include line counts."""
@@ -74,6 +77,10 @@ class SnapshotStore:
     def list_files(self, tree: str) -> list[TreeFile]:
         """List the files of a stored tree, or of a commit of the repository."""
         return self._require_trees().list_files(tree)
+
+    def read_blob(self, blob: str, max_bytes: int) -> bytes | None:
+        """Read the content of a stored file; None if it is longer, or has another hash."""
+        return self._require_trees().read_blob(blob, max_bytes)
 
     def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
         """Hash the content of these files now; `raw`: as it is, without the conversions of git."""

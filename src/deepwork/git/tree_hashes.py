@@ -32,6 +32,11 @@ def compute_commit_hash(content: bytes, algorithm: str) -> str:
     return _hash("commit", content, algorithm)
 
 
+def compute_blob_hash(content: bytes, algorithm: str) -> str:
+    """Return the hash of a file with this content."""
+    return _hash("blob", content, algorithm)
+
+
 def find_algorithm(hash: str) -> str:
     """Return the algorithm of the repository that has an object with this hash."""
     return "sha1" if len(hash) == _SHA1_LENGTH else "sha256"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -34,7 +34,7 @@ from deepwork.git.snapshot_types import (
     TreeFile,
     add_listed_changes,
 )
-from deepwork.git.tree_hashes import compute_commit_hash, compute_tree_hash, find_algorithm
+from deepwork.git.tree_hashes import compute_blob_hash, compute_commit_hash, compute_tree_hash, find_algorithm
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
 _PATCH_COMMAND = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")
@@ -57,6 +57,10 @@ class _State:
     gone: list[str] = field(default_factory=list)
 
 
+IsUnchanged = Callable[[str], bool]
+"""Tells whether the files of a tree are in the working tree exactly as they are in it."""
+
+
 class TreeSnapshotStore:
     """The snapshots of one working tree."""
 
@@ -74,10 +78,10 @@ class TreeSnapshotStore:
         env = {**build_object_environment(folder / "objects", self._git), "GIT_WORK_TREE": str(top)}
         self._index = PrivateIndex(self._git, self._file, env=env)
 
-    def take(self) -> Snapshot:
+    def take(self, is_unchanged: IsUnchanged | None = None) -> Snapshot:
         _create_folder(self._folder)  # it may have been deleted since
         with hold_file_lock(self._lock):
-            return self._take_locked()
+            return self._take_locked(is_unchanged)
 
     def diff(self, before: Snapshot, after: Snapshot, *, counted: bool) -> SnapshotDiff:
         if before.tree == after.tree:
@@ -144,6 +148,12 @@ class TreeSnapshotStore:
             found.append(TreeFile(mode, blob, path))
         return found
 
+    def read_blob(self, blob: str, max_bytes: int) -> bytes | None:
+        if int(self._index.run("cat-file", "-s", check_hash(blob))) > max_bytes:
+            return None
+        content = self._index.run("cat-file", "blob", blob)
+        return content if compute_blob_hash(content, find_algorithm(blob)) == blob else None
+
     def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
         flags = ("--no-filters",) if raw else ()
         plain = [path for path in paths if "\n" not in path]  # git separates names by line breaks here
@@ -190,11 +200,11 @@ class TreeSnapshotStore:
 
     # --- taking one
 
-    def _take_locked(self) -> Snapshot:
+    def _take_locked(self, is_unchanged: IsUnchanged | None) -> Snapshot:
         state = self._load_index_state()
         known = set(state.added)
         with ThreadPoolExecutor(2) as aside:
-            differing = aside.submit(self._index.list_differing)  # stats every file: the slowest step
+            differing = aside.submit(self._list_differing, state.tree, is_unchanged)  # the slowest step
             head = aside.submit(self._read_head)
             untracked = self._index.list_untracked()
             changed = differing.result()
@@ -217,6 +227,11 @@ class TreeSnapshotStore:
         return Snapshot(
             SnapshotKind.GIT, state.tree, commit, branch, tuple(listed), tuple(sorted(unreadable))
         )
+
+    def _list_differing(self, tree: str, is_unchanged: IsUnchanged | None) -> dict[str, str]:
+        if tree and is_unchanged and is_unchanged(tree):
+            return {}
+        return self._index.list_differing()
 
     def _load_index_state(self) -> _State:
         """Reuse the last private index, unless the user's changed since or the last run did not finish."""

@@ -130,18 +130,18 @@ class TrackedWorkflow:
     constraints: str | None
     profile: Profile
     status: TrackedWorkflowStatus
-    outcome: WorkflowEnding | None
-    summary: str | None
-    achievements: tuple[str, ...]
-    limitations: tuple[str, ...]
-    current_phase: int
-    """Number of the phase that was started last; 0 before the first."""
     total_phases: int
     """The expected number, or the highest number so far if that is more."""
     repository_path: str
-    created_by: str
-    created_at: int
-    updated_at: int
+    outcome: WorkflowEnding | None = None
+    summary: str | None = None
+    achievements: tuple[str, ...] = ()
+    limitations: tuple[str, ...] = ()
+    current_phase: int = 0
+    """Number of the phase that was started last; 0 before the first."""
+    created_by: str = ""
+    created_at: int = 0
+    updated_at: int = 0
     completed_at: int | None = None
     requirements: TaskRequirements | None = None
     """What each of its tasks must pass before it counts as a success."""

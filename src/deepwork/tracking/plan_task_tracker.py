@@ -22,6 +22,7 @@ from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.watch_store import Watch, WatchStore
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
+from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.store import WorkspaceStore
 
 log = logging.getLogger("deepwork")
@@ -33,12 +34,17 @@ class PlanTaskTracker:
     """Takes snapshots of the working tree when planned tasks start and end."""
 
     def __init__(
-        self, database: Database, attribution: AttributionService, host: str, repository: Path
+        self,
+        database: Database,
+        attribution: AttributionService,
+        repositories: RepositoryLocator,
+        repository: Path,
     ) -> None:
+        self._repositories = repositories
         self._repository = repository
         self._database = database
         self._attribution = attribution
-        self._host = host
+        self._host = repositories.host
 
     def handle_events(self, events: Sequence[PendingEvent]) -> None:
         """Start or end the watch of every task that was claimed, updated or released.
@@ -57,11 +63,15 @@ class PlanTaskTracker:
             if is_taken or is_over:
                 self._update_watch(event.data["id"], has_begun=is_taken)
 
+    def localize(self, tx: Transaction, workflow: Workflow) -> Workflow:
+        """Return the plan with the path that its repository has on this machine."""
+        return self._repositories.localize(tx, workflow)
+
     def locate(self, tx: Transaction, workflow: Workflow, task: Task) -> Path:
         """Return the tree of the task; raises unless it is a tree of the plan's repository here."""
         workspace = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
         is_active = workspace is not None and workspace.status is WorkspaceStatus.ACTIVE
-        tree = self._find_tree(workflow, workspace)
+        tree = self._find_tree(self.localize(tx, workflow), workspace)
         if tree is None or (is_active and workspace is not None and workspace.host != self._host):
             where = f"{workspace.path} on {workspace.host}" if workspace else str(workflow.repository_path)
             raise NotAllowed(
@@ -105,7 +115,7 @@ class PlanTaskTracker:
     def _start_watch(self, task_id: str, last: Watch | None) -> None:
         with self._database.reading() as tx:
             task = TaskStore(tx).get(task_id)
-            workflow = PlanStore(tx).get(task.workflow_id)
+            workflow = self.localize(tx, PlanStore(tx).get(task.workflow_id))
             workspace = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
         tree = self._find_tree(workflow, workspace)
         if tree is None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_id
 from deepwork.reserved_names import require_unreserved
-from deepwork.timestamps import format_timestamp, measure_duration
+from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import InTransaction, Traits, tool
 from deepwork.tool_types import Field, Id, Name, Text
 from deepwork.tracking import rules
-from deepwork.tracking.attribution_service import AttributionService
-from deepwork.tracking.completion import build_completion_answer, repeat_completion_answer
+from deepwork.tracking.attribution_service import AttributionService, TaskChanges
+from deepwork.tracking.completion import (
+    Ending,
+    build_completion_answer,
+    build_phase_completed,
+    build_workflow_completed,
+    repeat_completion_answer,
+)
 from deepwork.tracking.inputs import Metadata, Outcome
 from deepwork.tracking.models import (
     CallerType,
@@ -37,10 +44,8 @@ from deepwork.tracking.models import (
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.notices import notify_of_abandoned_task
 from deepwork.tracking.responses import (
-    Metrics,
     PhaseCompleted,
     PhaseStarted,
-    PhaseTasks,
     PhaseView,
     TaskCompleted,
     TaskStarted,
@@ -49,10 +54,13 @@ from deepwork.tracking.responses import (
     WorkflowCompleted,
     WorkflowStarted,
 )
+from deepwork.tracking.snapshots import SnapshotResult
 from deepwork.tracking.store import TrackStore
 from deepwork.tracking.task_proofs import TrackedTaskProver, describe_proofs
 from deepwork.tracking.usage import record_usage
-from deepwork.tracking.watch_store import WatchStore
+
+if TYPE_CHECKING:  # imported by the first workflow that names a check
+    from deepwork.checks.models import Proof
 
 
 class TrackTools:
@@ -99,20 +107,12 @@ class TrackTools:
             constraints=constraints,
             profile=profile,
             status=TrackedWorkflowStatus.IN_PROGRESS,
-            outcome=None,
-            summary=None,
-            achievements=(),
-            limitations=(),
-            current_phase=0,
             total_phases=total_phases or rules.PHASES_EXPECTED[profile],
             repository_path=str(self._repository),
-            created_by="",
-            created_at=0,
-            updated_at=0,
         )
-        return InTransaction(partial(self._start, self._prover.pin(workflow, checks or ())))
+        return InTransaction(partial(self._save_started_workflow, self._prover.pin(workflow, checks or ())))
 
-    def _start(self, planned: TrackedWorkflow) -> WorkflowStarted:
+    def _save_started_workflow(self, planned: TrackedWorkflow) -> WorkflowStarted:
         with self._database.transaction() as tx:
             workflow = replace(planned, created_by=tx.caller, created_at=tx.now, updated_at=tx.now)
             TrackStore(tx).add_workflow(workflow)
@@ -151,11 +151,11 @@ class TrackTools:
                 _require_same_ending(
                     before, replace(after, updated_at=before.updated_at), "workflow", before.name
                 )
-                return _build_workflow_completed(tx, before, already=True)
+                return build_workflow_completed(tx, before, already=True)
             store.save_workflow(before, after)
             _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, after)
             tx.after_commit(lambda: self._attribution.snapshots.prune(self._project))
-            return _build_workflow_completed(tx, after)
+            return build_workflow_completed(tx, after)
 
     # Phases
 
@@ -210,13 +210,13 @@ class TrackTools:
             )
             if before.completed_at is not None:
                 _require_same_ending(before, after, "phase", before.name)
-                return _build_phase_completed(tx, before, already=True)
+                return build_phase_completed(tx, before, already=True)
             store.save_phase(after)
             _emit_phase(tx, TrackEvent.PHASE_UPDATED, after)
             moved = replace(workflow, updated_at=tx.now)
             store.save_workflow(workflow, moved)
             _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, moved)
-            return _build_phase_completed(tx, after)
+            return build_phase_completed(tx, after)
 
     # Tasks
 
@@ -255,94 +255,70 @@ class TrackTools:
         with self._database.reading() as tx:  # report errors before the expensive snapshot
             _validate_start(TrackStore(tx), task)
         snapshot = self._attribution.snapshots.take(tree)
+        return InTransaction(partial(self._save_started_task, task, snapshot))
 
-        def start() -> TaskStarted:
-            with self._database.transaction() as tx:
-                store = TrackStore(tx)
-                store.get_workflow_for_update(workflow_id)
-                phase, warnings = _validate_start(store, task)
-                begun = replace(task, started_at=tx.now, last_sign_at=tx.now, created_by=tx.caller)
-                store.add_task(begun)
-                self._attribution.record_start(
-                    tx, begun.id, workflow_id, snapshot, parent_task_id, begun.areas
-                )
-                _emit_task(tx, TrackEvent.TASK_CREATED, begun)
-                return TaskStarted(
-                    task_id=begun.id,
-                    workflow_id=workflow_id,
-                    phase_id=phase.id,
-                    phase_number=phase.number,
-                    phase_name=phase.name,
-                    caller_type=caller_type,
-                    agent_name=agent_name,
-                    snapshot_id=snapshot.id,
-                    snapshot_type=snapshot.kind,
-                    started_at=format_timestamp(tx.now),
-                    warnings=[*warnings, *snapshot.warnings] or None,
-                )
-
-        return InTransaction(start)
+    def _save_started_task(self, planned: TrackedTask, snapshot: SnapshotResult) -> TaskStarted:
+        with self._database.transaction() as tx:
+            store = TrackStore(tx)
+            store.get_workflow_for_update(planned.workflow_id)
+            phase, warnings = _validate_start(store, planned)
+            task = replace(planned, started_at=tx.now, last_sign_at=tx.now, created_by=tx.caller)
+            store.add_task(task)
+            self._attribution.record_start(
+                tx, task.id, task.workflow_id, snapshot, task.parent_task_id, task.areas
+            )
+            _emit_task(tx, TrackEvent.TASK_CREATED, task)
+            return _build_task_started(task, phase, snapshot, warnings)
 
     @tool("work", idempotent=True, long_running=True, may_become_task=True)
     def complete_task(
         self, task_id: Id, status: TaskEnding, outcome: Outcome, metadata: Metadata | None = None
     ) -> InTransaction[TaskCompleted]:
         """End a task with its outcome; returns the files it changed."""
-        return self._complete(task_id, TrackedTaskStatus(status), outcome, metadata or Metadata())
+        return self._complete(task_id, Ending(TrackedTaskStatus(status), outcome, metadata or Metadata()))
 
     @tool("work", long_running=True, for_people=True)
     def abandon_task(self, task_id: Id, reason: Text) -> InTransaction[TaskCompleted]:
         """End a task that nobody works on any more as failed."""
         outcome = Outcome(summary=f"Abandoned: {reason}", limitations=[reason])
-        return self._complete(task_id, TrackedTaskStatus.FAILED, outcome, Metadata(), abandoned_for=reason)
+        return self._complete(task_id, Ending(TrackedTaskStatus.FAILED, outcome, Metadata(), reason))
 
-    def _complete(
-        self,
-        task_id: str,
-        status: TrackedTaskStatus,
-        outcome: Outcome,
-        metadata: Metadata,
-        abandoned_for: str | None = None,
-    ) -> InTransaction[TaskCompleted]:
-        ending: dict[str, Any] = {
-            "outcome": outcome.model_dump(mode="json", exclude_none=True),
-            "metadata": metadata.model_dump(mode="json", exclude_defaults=True),
-        }
+    def _complete(self, task_id: str, ending: Ending) -> InTransaction[TaskCompleted]:
+        """Prove the checks and compare the files, both without a transaction, then end the task."""
         with self._database.reading() as tx:
             store = TrackStore(tx)
-            known = store.get_task(task_id)
-            if known.is_running:
-                rules.require_children_done(known, store.list_running_children(task_id))
-        proofs = self._prover.prove(known, status)
-        changes = self._attribution.find_changes(task_id) if known.is_running else None
+            task = store.get_task(task_id)
+            if task.is_running:
+                rules.require_children_done(task, store.list_running_children(task_id))
+        proofs = self._prover.prove(task, ending.status)
+        changes = self._attribution.find_changes(task_id) if task.is_running else None
+        return InTransaction(partial(self._save_completed_task, task, ending, proofs, changes))
 
-        def complete() -> TaskCompleted:
-            with self._database.transaction() as tx:
-                store = TrackStore(tx)
-                workflow = store.get_workflow_for_update(known.workflow_id)
-                before = store.get_task_for_update(task_id)
-                if changes is None or not before.is_running:  # completed by an earlier or concurrent call
-                    return repeat_completion_answer(tx, before, replace(before, status=status, **ending))
-                rules.require_children_done(before, store.list_running_children(task_id))
-                after = replace(
-                    before,
-                    status=status,
-                    completed_at=tx.now,
-                    last_sign_at=tx.now,
-                    tokens=(metadata.tokens_input or 0) + (metadata.tokens_output or 0),
-                    result={**changes.to_result(before.areas), **describe_proofs(proofs)},
-                    **ending,
-                )
-                store.save_task(before, after)
-                self._attribution.record_end(tx, task_id, workflow.id, changes)
-                self._prover.record(tx, task_id, proofs)
-                _emit_task(tx, TrackEvent.TASK_UPDATED, after)
-                record_usage(tx, after)
-                if abandoned_for is not None:
-                    notify_of_abandoned_task(tx, after, abandoned_for)
-                return build_completion_answer(tx, after)
-
-        return InTransaction(complete)
+    def _save_completed_task(
+        self, known: TrackedTask, ending: Ending, proofs: Sequence[Proof], changes: TaskChanges | None
+    ) -> TaskCompleted:
+        with self._database.transaction() as tx:
+            store = TrackStore(tx)
+            store.get_workflow_for_update(known.workflow_id)
+            before = store.get_task_for_update(known.id)
+            if changes is None or not before.is_running:  # completed by an earlier or concurrent call
+                return repeat_completion_answer(tx, before, ending.apply(before))
+            rules.require_children_done(before, store.list_running_children(before.id))
+            after = replace(
+                ending.apply(before),
+                completed_at=tx.now,
+                last_sign_at=tx.now,
+                tokens=ending.tokens,
+                result={**changes.to_result(before.areas), **describe_proofs(proofs)},
+            )
+            store.save_task(before, after)
+            self._attribution.record_end(tx, after.id, after.workflow_id, changes)
+            self._prover.record(tx, after.id, proofs)
+            _emit_task(tx, TrackEvent.TASK_UPDATED, after)
+            record_usage(tx, after)
+            if ending.abandoned_for is not None:
+                notify_of_abandoned_task(tx, after, ending.abandoned_for)
+            return build_completion_answer(tx, after)
 
 
 def _validate_start(store: TrackStore, task: TrackedTask) -> tuple[Phase, list[str]]:
@@ -371,37 +347,6 @@ def _require_same_ending(
         )
 
 
-def _build_workflow_completed(
-    tx: Transaction, workflow: TrackedWorkflow, *, already: bool = False
-) -> WorkflowCompleted:
-    store, notes = TrackStore(tx), NoteStore(tx)
-    phases, total = store.list_phases(workflow.id), store.sum_tasks(workflow.id)
-    blockers = notes.count_open_blockers(workflow.id)
-    open_phases = sum(phase.completed_at is None for phase in phases)
-    ended = workflow.completed_at or tx.now
-    return WorkflowCompleted(
-        workflow_id=workflow.id,
-        status=workflow.outcome or WorkflowEnding.COMPLETED,
-        summary=workflow.summary or "",
-        achievements=list(workflow.achievements),
-        limitations=list(workflow.limitations),
-        completed_at=format_timestamp(ended),
-        metrics=Metrics(
-            total_phases=len(phases),
-            total_tasks=total.tasks,
-            duration=round(measure_duration(workflow.created_at, ended) / 1000),
-            task_seconds=round(total.task_ms / 1000),
-            files_changed=WatchStore(tx).count_changed_paths(workflow.id),
-            total_tokens=total.tokens,
-            decisions=notes.count("decisions", workflow.id),
-            issues=notes.count("issues", workflow.id),
-            blockers_open=blockers,
-        ),
-        warnings=list(rules.list_workflow_warnings(open_phases, total.running, blockers)),
-        already_completed=already or None,
-    )
-
-
 def _build_phase_started(phase: Phase, **more: Any) -> PhaseStarted:
     return PhaseStarted(
         phase_id=phase.id,
@@ -415,24 +360,21 @@ def _build_phase_started(phase: Phase, **more: Any) -> PhaseStarted:
     )
 
 
-def _build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = False) -> PhaseCompleted:
-    store = TrackStore(tx)
-    tally = store.count_tasks_by_phase([phase.id]).get(phase.id, TaskCounts())
-    blockers = NoteStore(tx).count_open_blockers(phase.workflow_id, phase.id)
-    others = store.list_phases(phase.workflow_id)
-    lower = [each.number for each in others if each.number < phase.number and each.completed_at is None]
-    ended = phase.completed_at or tx.now
-    return PhaseCompleted(
+def _build_task_started(
+    task: TrackedTask, phase: Phase, snapshot: SnapshotResult, warnings: Sequence[str]
+) -> TaskStarted:
+    return TaskStarted(
+        task_id=task.id,
+        workflow_id=task.workflow_id,
         phase_id=phase.id,
-        workflow_id=phase.workflow_id,
-        number=phase.number,
-        name=phase.name,
-        status=phase.status,
-        completed_at=format_timestamp(ended),
-        duration_ms=measure_duration(phase.started_at, ended),
-        tasks=PhaseTasks.from_counts(tally),
-        warnings=list(rules.list_phase_warnings(phase.status, tally, blockers, lower)),
-        already_completed=already or None,
+        phase_number=phase.number,
+        phase_name=phase.name,
+        caller_type=task.caller_type,
+        agent_name=task.agent_name,
+        snapshot_id=snapshot.id,
+        snapshot_type=snapshot.kind,
+        started_at=format_timestamp(task.started_at),
+        warnings=[*warnings, *snapshot.warnings] or None,
     )
 
 

@@ -26,54 +26,51 @@ class Project:
     def __init__(self, app: Application, folder: Path, location: str) -> None:
         self.app, self._folder, self._location = app, folder, location
         (folder / ".git").mkdir()
-        self.plan = call_tool(app, "workflow_create", name="Login", source_type="prompt", source_content="x")[
-            "id"
-        ]
+        self._add_plan()
+        self._add_agent()
+        self._add_tracked_work()
+        started = self._call("start_workflow", goal="Greet", job_name="hello_review", workflow_name="greet")
+        self.session = started["begin_step"]["session_id"]
+
+    def _call(self, tool: str, **arguments: Any) -> Any:
+        return call_tool(self.app, tool, **arguments)
+
+    def _add_plan(self) -> None:
+        made = self._call("workflow_create", name="Login", source_type="prompt", source_content="x")
+        self.plan = made["id"]
         tasks = [{"name": "Design", "description": ""}, {"name": "Build", "description": ""}]
-        call_tool(app, "workflow_set_plan", id=self.plan, plan={"summary": "s", "tasks": tasks})
-        found = call_tool(app, "workflow_get", id=self.plan, include_tasks=True)["tasks"]
-        self.task = found[0]["id"]
-        self.agent = call_tool(app, "agent_register", name="Ada", runtime="codex")["id"]
-        self.checkpoint = call_tool(
-            app, "checkpoint_add", task_id=self.task, type="progress", summary="Half"
-        )["id"]
-        self.record = call_tool(app, "start_workflow", name="Checkout", objective="Pay")["workflow_id"]
-        self.phase = call_tool(app, "start_phase", workflow_id=self.record, number=1, name="Forms")[
-            "phase_id"
+        self._call("workflow_set_plan", id=self.plan, plan={"summary": "s", "tasks": tasks})
+        self.task = self._call("workflow_get", id=self.plan, include_tasks=True)["tasks"][0]["id"]
+        added = self._call("checkpoint_add", task_id=self.task, type="progress", summary="Half")
+        self.checkpoint = added["id"]
+        tree = str(self._folder / "tree")
+        self.workspace = self._call("workspace_create", workflow_id=self.plan, path=tree, branch="b")["id"]
+        template = {"tasks": [{"name": "a", "description": "b"}]}
+        self.template = self._call("template_create", name="shipping", template=template)["id"]
+
+    def _add_agent(self) -> None:
+        self.agent = self._call("agent_register", name="Ada", runtime="codex")["id"]
+        ids = {"sender_id": self.agent, "recipient_id": self.agent}
+        self.message = self._call("message_send", **ids, message_type="query", body="Up?")["id"]
+
+    def _add_tracked_work(self) -> None:
+        self.record = self._call("start_workflow", name="Checkout", objective="Pay")["workflow_id"]
+        started = self._call("start_phase", workflow_id=self.record, number=1, name="Forms")
+        self.phase = started["phase_id"]
+        place = {"workflow_id": self.record, "phase_id": self.phase, "caller_type": "orchestrator"}
+        self.tracked_task = self._call("start_task", **place, name="Pay by card", goal="Cards work")[
+            "task_id"
         ]
-        self.tracked_task = call_tool(
-            app, "start_task", workflow_id=self.record, phase_id=self.phase, caller_type="orchestrator",
-            name="Pay by card", goal="Cards work",
-        )["task_id"]  # fmt: skip
-        self.issue = call_tool(
-            app, "log_issue", task_id=self.tracked_task, type="other", description="Which VAT?", resolution="-",
+        self.issue = self._call(
+            "log_issue", task_id=self.tracked_task, type="other", description="Which VAT?", resolution="-",
             requires_human_review=True,
         )["issue_id"]  # fmt: skip
-        self.decision = call_tool(
-            app, "log_decision", task_id=self.tracked_task, category="architecture", question="Which?",
+        self.decision = self._call(
+            "log_decision", task_id=self.tracked_task, category="architecture", question="Which?",
             chosen="This", reasoning="Fast",
         )["decision_id"]  # fmt: skip
-        self.milestone = call_tool(app, "log_milestone", task_id=self.tracked_task, message="Half")[
-            "milestone_id"
-        ]
-        self.message = call_tool(
-            app,
-            "message_send",
-            sender_id=self.agent,
-            recipient_id=self.agent,
-            message_type="query",
-            body="Up?",
-        )["id"]
-        self.workspace = call_tool(
-            app, "workspace_create", workflow_id=self.plan, path=str(folder / "tree"), branch="b"
-        )["id"]
-        self.template = call_tool(
-            app, "template_create", name="shipping", template={"tasks": [{"name": "a", "description": "b"}]}
-        )["id"]
-        started = call_tool(
-            app, "start_workflow", goal="Greet", job_name="hello_review", workflow_name="greet"
-        )
-        self.session = started["begin_step"]["session_id"]
+        reached = self._call("log_milestone", task_id=self.tracked_task, message="Half")
+        self.milestone = reached["milestone_id"]
 
     def run(self, *words: str) -> Result:
         return CliRunner().invoke(deepwork, [*words, "--path", str(self._folder), "--db", self._location])

@@ -100,67 +100,79 @@ def add_passkey(visitor: Visitor) -> None:
     page.wait_for_selector("text=passkey: laptop")
 
 
-def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Application) -> None:
+def decide_with_token(visitor: Visitor, app: Application) -> None:
+    """Approve with the token alone, after the page has said what that is worth."""
     page = visitor.page
-    first = ask_for(app, "aaaaaaaa/draft", SHOWN)
+    id = ask_for(app, "aaaaaaaa/draft", SHOWN)
     visitor.open("/")
     page.keyboard.press("g")
     page.keyboard.press("v")
     page.wait_for_selector("main h1:has-text('Approvals')")
     page.get_by_role("link", name="step: Publish the report").click()
-
-    # With the token alone the page says what that is worth.
     page.wait_for_selector("text=every program that runs as you can read it")
     page.wait_for_selector("pre:has-text('All is well.⟨U+202E⟩')")
+
     page.get_by_label("Comment").fill("Good.")
     page.get_by_role("button", name="Approve").click()
-    page.wait_for_selector("text=human:owner with a token")
-    assert read_decision(app, first) == ("given", "human:owner", "token")
 
-    # A passphrase: a wrong one decides nothing.
-    enroll_passphrase(app)
-    second = ask_for(
-        app,
-        "aaaaaaaa/draft",
-        {**SHOWN, "files": [{"path": "report.md", "text": "# Report\n\nNothing is well.\n"}]},
-    )
-    visitor.open(f"/approvals/{second}")
+    page.wait_for_selector("text=human:owner with a token")
+    assert read_decision(app, id) == ("given", "human:owner", "token")
+
+
+def decide_with_passphrase(visitor: Visitor, app: Application) -> None:
+    """Refuse what changed since it was approved; a wrong passphrase decides nothing."""
+    page = visitor.page
+    changed = {"path": "report.md", "text": "# Report\n\nNothing is well.\n"}
+    id = ask_for(app, "aaaaaaaa/draft", {**SHOWN, "files": [changed]})
+    visitor.open(f"/approvals/{id}")
     page.wait_for_selector("text=Changed since it was approved")
     page.wait_for_selector("pre:has-text('-All is well.')")
     page.get_by_role("link", name="Show all that is to be approved").click()
     page.wait_for_selector("pre:has-text('# Report')")
+
     page.get_by_label("Passphrase").fill("a wrong passphrase")
     page.get_by_role("button", name="Approve").click()
     page.wait_for_selector("text=That is not the passphrase")
-    assert read_decision(app, second)[0] == "pending"
+    assert read_decision(app, id)[0] == "pending"
+
     page.get_by_label("Passphrase").fill(PASSPHRASE)
     page.get_by_role("button", name="Refuse").click()
     page.wait_for_selector("text=human:owner with a passphrase")
-    assert read_decision(app, second) == ("refused", "human:owner", "passphrase")
+    assert read_decision(app, id) == ("refused", "human:owner", "passphrase")
 
-    # A passkey is enrolled with the passphrase, and is needed from then on.
-    session, authenticator = connect_passkeys(visitor)
-    add_passkey(visitor)
-    third = ask_for(app, "aaaaaaaa/send", SHOWN)
-    visitor.open(f"/approvals/{third}")
+
+def decide_with_passkey(visitor: Visitor, app: Application, session: CDPSession, authenticator: str) -> None:
+    """Approve with a passkey, which must verify who uses it."""
+    page = visitor.page
+    id = ask_for(app, "aaaaaaaa/send", SHOWN)
+    visitor.open(f"/approvals/{id}")
     page.wait_for_selector("text=Your passkey is asked for when you decide.")
+
     session.send("WebAuthn.setUserVerified", {"authenticatorId": authenticator, "isUserVerified": False})
     page.get_by_role("button", name="Approve").click()
     page.wait_for_selector("text=The passkey was not used")
-    assert read_decision(app, third)[0] == "pending"
+    assert read_decision(app, id)[0] == "pending"
+
     session.send("WebAuthn.setUserVerified", {"authenticatorId": authenticator, "isUserVerified": True})
     page.get_by_role("button", name="Approve").click()
     page.wait_for_selector("text=human:owner with a passkey")
-    assert read_decision(app, third) == ("given", "human:owner", "passkey")
+    assert read_decision(app, id) == ("given", "human:owner", "passkey")
 
-    # What the page sends is no secret, but good for nothing else.
+
+def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Application) -> None:
+    decide_with_token(visitor, app)
+    enroll_passphrase(app)
+    decide_with_passphrase(visitor, app)
+    session, authenticator = connect_passkeys(visitor)
+    add_passkey(visitor)
+    decide_with_passkey(visitor, app, session, authenticator)
     with pytest.raises(Exception, match="works in a browser only"):
         Person(app).check(PASSPHRASE)
 
-    # Going back needs the passkey.
+    # Going back to the passphrase needs the passkey.
     visitor.open("/approvals")
-    page.get_by_role("button", name="Remove all passkeys").click()
-    page.wait_for_selector("text=Decisions need a passphrase.")
+    visitor.page.get_by_role("button", name="Remove all passkeys").click()
+    visitor.page.wait_for_selector("text=Decisions need a passphrase.")
     assert Person(app).check(PASSPHRASE).method == "passphrase"
 
 

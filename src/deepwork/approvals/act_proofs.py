@@ -1,4 +1,4 @@
-"""Checks the proof of an act of a person that opens a gate, the same for all of them (`acts.py`)."""
+"""Checks the proof of an act of a person that lets work pass a gate, the same for all of them (`acts.py`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prove_act(
 ) -> ProvenAct:
     """Check that the call comes with the required proof; call it while no transaction is open.
 
-    At a shell there is no passkey, and a page does not know what it would have to sign. So a person with a
+    Commands cannot use a passkey, and a page does not know what it would have to sign. So a person with a
     passkey approves the act on the page Approvals, which binds the passkey to what is shown, then does it.
     """
     require_caller(call.caller)

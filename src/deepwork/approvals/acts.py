@@ -1,8 +1,8 @@
-"""What a person may do and an agent may not, because it opens a gate: it takes the proof that decisions take.
+"""What a person may do and an agent may not, because it lets work pass a gate: it takes a proof.
 
-Such code calls `require_proven`, or puts the rule that refuses agents into a block of `opened_by_person`.
+Such code calls `require_proven`, or puts the rule that refuses agents into a block of `allow_person`.
 The first time that raises `NotProven`: once the transaction is undone, `server/invocation.py` checks the
-proof and makes the call again. So an act that opens no gate asks nobody for a proof.
+proof and makes the call again. So nobody is asked for a proof of any other act.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deepwork.call import NotProven, current_call, is_person
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
 
-if TYPE_CHECKING:  # imported by the first person who opens a gate: most processes never do
+if TYPE_CHECKING:  # imported by the first person who lets work pass a gate: most processes have none
     from deepwork.approvals.person_proof import CheckedProof
     from deepwork.trust.models import Proof
 
@@ -30,10 +30,10 @@ class ProvenAct:
 
 
 def require_proven(tx: Transaction, **about: Any) -> Proof:
-    """Return how the caller, who opens a gate, proved to be a person.
+    """Return how the caller, who lets work pass a gate, proved to be a person.
 
     `about` is what they decide about, beside the arguments of the call; it must be the same when the proof
-    is checked and when the gate opens.
+    is checked and when the work passes.
     """
     from deepwork.approvals.person_proof import require_person_proof  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ def require_asked(caller: str, **about: Any) -> None:
 
 
 @contextmanager
-def opened_by_person(tx: Transaction) -> Iterator[None]:
+def allow_person(tx: Transaction) -> Iterator[None]:
     """Let a person do what a rule in the block refuses to agents, with their proof."""
     try:
         yield

@@ -20,7 +20,7 @@ class ApprovalKind(CaseInsensitiveEnum):
     GUARDED = "guarded"  # changes to files that decide whether checks pass
     BUDGET = "budget"
     TRACKED_TASK = "tracked_task"
-    ACT = "act"  # of a person who opens a gate, such as skipping a task that has to pass checks
+    ACT = "act"  # of a person who lets work pass a gate, such as skipping a task that has to pass checks
 
     @property
     def stays_good(self) -> bool:

@@ -154,7 +154,7 @@ def _compare(path: str, before: Any, after: Any) -> Iterator[dict[str, Any]]:
     elif type(before) is type(after) and before == after:  # not 1 and True
         return
     elif isinstance(before, str) and isinstance(after, str) and "\n" in before + after:
-        yield {"path": path, "diff": _diff_texts(before, after)}
+        yield {"path": path, "diff": diff_texts(before, after)}
     else:
         sides = {"before": before, "after": after}
         yield {"path": path, **{side: value for side, value in sides.items() if value is not _ABSENT}}
@@ -171,7 +171,8 @@ def _index_items(items: list[Any]) -> dict[str, Any]:
     return {f"[{place}]": item for place, item in enumerate(items)}
 
 
-def _diff_texts(before: str, after: str) -> list[str]:
+def diff_texts(before: str, after: str) -> list[str]:
+    """Return the lines that differ, with a few around them, without the names of the files."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
     cut = len(lines) - MAX_DIFF_LINES
     return lines if cut <= 0 else [*lines[:MAX_DIFF_LINES], f"... {cut} more lines"]

@@ -168,7 +168,22 @@ def _render(found: Mapping[str, Any]) -> Iterator[str]:
             yield from _render_difference(each)
     if shown is not None:
         yield ""
-        yield from json.dumps(shown, indent=2, ensure_ascii=False).splitlines()
+        yield from _render_guarded(shown) if found["kind"] == "guarded" else _render_json(shown)
+
+
+def _render_guarded(shown: Mapping[str, Any]) -> Iterator[str]:
+    """Render changes to guarded files: the diffs below the rest, indented, so that they fake nothing."""
+    files = [{key: value for key, value in each.items() if key != "diff"} for each in shown["paths"]]
+    yield from _render_json({**shown, "paths": files})
+    for each in shown["paths"]:
+        if "diff" in each:
+            yield ""
+            yield f"{each['path']}:"
+            yield from (f"    {line}" for line in each["diff"].split("\n"))
+
+
+def _render_json(value: Any) -> list[str]:
+    return json.dumps(value, indent=2, ensure_ascii=False).splitlines()
 
 
 def _render_difference(each: Mapping[str, Any]) -> Iterator[str]:

@@ -39,7 +39,7 @@ def build_person_call(
 
 
 def build_act_call(tool: str, key: str | None = None, *, passphrase_stdin: bool) -> Call:
-    """Build the call of the person at this shell, who is asked for the passphrase only if it opens a gate."""
+    """Build the call of the person at this shell, asked for the passphrase only where a gate needs it."""
     ask = partial(read_passphrase, "Passphrase", from_stdin=passphrase_stdin)
     return Call(name_person(), tool, key, carries_notices=False, read_passphrase=ask)
 

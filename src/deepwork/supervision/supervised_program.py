@@ -157,7 +157,7 @@ def start_supervised(
     process ends in any way. With `grace` they get SIGTERM first, and that many seconds. The supervisor holds
     the descriptors in `held` open until all have ended: a lock stays locked although this process was killed.
     """
-    tree = _name_tree()
+    tree = name_tree()
     control_reading, control = os.pipe()
     status, status_writing = os.pipe()
     script = [sys.executable, "-I", "-S", supervisor.__file__]
@@ -193,6 +193,6 @@ def end_marked_processes(tree: str) -> int:
     return supervisor.end_processes(lambda: supervisor.list_marked(tree), lambda: None)
 
 
-def _name_tree() -> str:
+def name_tree() -> str:
     """Name a new tree; inside another one it keeps that name too, so that the outer one finds it."""
     return "/".join(filter(None, (get_process_tree(), secrets.token_hex(MARKER_LENGTH // 2))))

@@ -7,6 +7,7 @@ This file runs as a script, isolated and without site packages, so it imports on
 only small modules. Arguments: the descriptors of the control and of the status pipe, seconds, grace, further
 descriptors to hold open until the end, such as those of locks, separated by commas, or `-`, and the program.
 Lines on the status pipe: `started PID`, or `failed ERRNO`; at the end `ended REASON CODE LEFT`.
+`runner/shim.py` extends it: a supervisor without a control pipe, which outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _PROC = "/proc"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.02
+_MAX_POLL_SECONDS = 0.25
 _MAX_KILL_SECONDS = 10.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -73,6 +75,22 @@ def list_tree(root: int, marker: str) -> list[Process]:
     ]
 
 
+def list_session(leader: Process) -> list[Process]:
+    """List the living processes of the session that this process made, also if it has exited.
+
+    They are found although their environment was cleared. While one of them lives, no other session gets its
+    number, so a process that has the leader's pid now and started at another time means that none lives.
+    """
+    pid, start = leader
+    if read_start_time(pid) not in ("", start):
+        return []
+    return [
+        (member, member_start)
+        for member, _, member_start in _list_processes()
+        if int(member_start) >= int(start) and _get_session(member) == pid
+    ]
+
+
 def ask_processes(find: Callable[[], list[Process]], grace: float, reap: Callable[[], None]) -> None:
     """Ask all processes that `find` finds to end, and give them that many seconds."""
     if grace > 0:
@@ -99,10 +117,11 @@ def end_processes(find: Callable[[], list[Process]], reap: Callable[[], None]) -
 
 
 def _wait_until(is_done: Callable[[], bool], seconds: float, reap: Callable[[], None]) -> None:
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     reap()
-    while not is_done() and time.monotonic() < deadline:
-        time.sleep(min(_POLL_SECONDS, seconds) / 4)
+    while not is_done() and (waited := time.monotonic() - began) < seconds:
+        step = max(_POLL_SECONDS / 4, waited / 16)  # listing processes again and again would keep a core busy
+        time.sleep(min(step, seconds / 4, _MAX_POLL_SECONDS))
         reap()
 
 
@@ -114,11 +133,24 @@ def _list_processes() -> list[tuple[int, int, str]]:
 
 def _read_stat(pid: int) -> tuple[int, str] | None:
     """Return parent and start time of a process; None if it has exited."""
-    content = _read_file(f"{_PROC}/{pid}/stat")
+    content = read_file(f"{_PROC}/{pid}/stat")
     words = content.rpartition(b")")[2].split()  # the name before may contain anything
     if not words or words[0] in (b"Z", b"X"):
         return None
     return int(words[1]), words[19].decode()
+
+
+def read_start_time(pid: int) -> str:
+    """Return when a process started, in ticks since the start of the machine; empty if it has exited."""
+    stat = _read_stat(pid)
+    return stat[1] if stat else ""
+
+
+def _get_session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:  # it has exited
+        return 0
 
 
 def _has_marker(pid: int, marker: str) -> bool:
@@ -126,28 +158,37 @@ def _has_marker(pid: int, marker: str) -> bool:
     if len(marker) < MARKER_LENGTH:  # would be found in every process
         return False
     own = f"{MARKER}={marker}".encode()
-    variables = _read_file(f"{_PROC}/{pid}/environ").split(b"\0")
+    variables = read_file(f"{_PROC}/{pid}/environ").split(b"\0")
     return any(variable == own or variable.startswith(own + b"/") for variable in variables)
 
 
-def _read_file(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """Read a file of /proc, several times as fast as with `open`; empty if the process has exited."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # it has exited, or belongs to another user
         return b""
+    content = b""
+    try:
+        while chunk := os.read(descriptor, 65536):
+            content += chunk
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return content
 
 
 def _signal_all(processes: Iterable[Process], number: int) -> None:
     for process in processes:
         try:
-            _signal_process(process, number)
+            signal_process(process, number)
         except OSError:  # it has exited, or belongs to another user
             continue
 
 
-def _signal_process(process: Process, number: int) -> None:
-    """Send a signal to exactly this process, even if its pid is in use again."""
+def signal_process(process: Process, number: int) -> None:
+    """Send a signal to exactly this process, and to none that has got its pid since."""
     pid, start = process
     descriptor = os.pidfd_open(pid)
     try:
@@ -164,12 +205,13 @@ def _signal_process(process: Process, number: int) -> None:
 class Supervisor:
     """Starts the program, waits for a reason to end it, ends its tree."""
 
-    def __init__(self, control: int, status: int, grace: float) -> None:
+    def __init__(self, control: int | None, status: int, grace: float) -> None:
         self._control, self._status, self._grace = control, status, grace
         self._marker = os.environ.get(MARKER, "")
         self._child = 0
         self._code: int | None = None
         self._is_stopped = False
+        self._is_hurried = False
         self._wakeup, writing = os.pipe()
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -186,31 +228,45 @@ class Supervisor:
             self._report(f"failed {problem}")
             return
         self._report(f"started {self._child}")
-        _release_output()
+        release_output()
         try:
             reason = self._wait(deadline)
             left = self._end_tree()
         except BaseException:  # nobody reads what we print; the process that started us ends what we leave
-            _signal_group(self._child, signal.SIGKILL)
+            signal_group(self._child, signal.SIGKILL)
             raise
         self._report(f"ended {reason} {-signal.SIGKILL if self._code is None else self._code} {left}")
 
     def _start(self, program: list[str]) -> int:
         """Start the program in a session of its own; return 0, or the number of the error."""
         reading, writing = os.pipe()
+        gate, opener = os.pipe()
         parent = os.getpid()
         self._child = os.fork()
         if self._child == 0:
-            _become(program, parent, writing)
+            os.close(opener)
+            _become(program, parent, gate, writing)
         os.close(writing)
+        try:
+            self._record_start()
+            os.write(opener, b"!")
+        except OSError as error:
+            return error.errno or errno.EIO
+        finally:
+            os.close(gate)
+            os.close(opener)  # a child that was not let in exits
         problem = os.read(reading, 16)
         os.close(reading)
         return int(problem or 0)
 
+    def _record_start(self) -> None:
+        """Write down what has to be known before the program runs; with an OSError it does not run."""
+
     def _wait(self, deadline: float) -> str:
         poll = select.poll()
         for descriptor in (self._control, self._wakeup):
-            poll.register(descriptor, select.POLLIN)
+            if descriptor is not None:
+                poll.register(descriptor, select.POLLIN)
         while True:
             if self._has_exited():
                 return "exited"
@@ -239,7 +295,7 @@ class Supervisor:
         def find() -> list[Process]:
             return list_tree(os.getpid(), self._marker)
 
-        ask_processes(find, self._grace, self._reap)
+        ask_processes(lambda: [] if self._is_hurried else find(), self._grace, self._reap)
         self._end_children()
         left = end_processes(find, self._reap)
         self._reap()
@@ -260,10 +316,11 @@ class Supervisor:
 
     def _end_group(self) -> int:
         """End the process group; the program has not been reaped, so its group still has its number."""
-        for number, seconds in ((signal.SIGTERM, self._grace), (signal.SIGKILL, _MAX_KILL_SECONDS)):
-            if seconds > 0:
-                _signal_group(self._child, number)
-                _wait_until(lambda: self._code is not None, seconds, self._reap)
+        if self._grace > 0:
+            signal_group(self._child, signal.SIGTERM)
+            _wait_until(lambda: self._code is not None or self._is_hurried, self._grace, self._reap)
+        signal_group(self._child, signal.SIGKILL)
+        _wait_until(lambda: self._code is not None, _MAX_KILL_SECONDS, self._reap)
         return 0 if self._code is not None else 1
 
     def _reap(self) -> None:
@@ -293,12 +350,12 @@ def adopt_orphans() -> None:
     _control_process(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _become(program: list[str], parent: int, problems: int) -> None:
-    """Replace this process, a new child, by the program."""
+def _become(program: list[str], parent: int, gate: int, problems: int) -> None:
+    """Replace this process, a new child, by the program, as soon as the gate is open."""
     try:
         os.setsid()
         _control_process(_PR_SET_PDEATHSIG, signal.SIGKILL)  # if the supervisor is killed
-        if os.getppid() != parent:
+        if os.getppid() != parent or not os.read(gate, 1):
             os._exit(1)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs inherit that
             signal.signal(number, signal.SIG_DFL)
@@ -320,7 +377,7 @@ def _has_children() -> bool:
 
 def _list_children() -> list[int]:
     """List the children of this process, also those that are not reaped."""
-    listed = _read_file(f"{_PROC}/self/task/{os.getpid()}/children")
+    listed = read_file(f"{_PROC}/self/task/{os.getpid()}/children")
     if listed:
         return [int(pid) for pid in listed.split()]
     return [pid for pid, parent, _ in _list_processes() if parent == os.getpid()]
@@ -332,17 +389,17 @@ def _kill_group_of(child: int) -> None:
     except ProcessLookupError:
         return
     if group != os.getpgrp():
-        _signal_group(group, signal.SIGKILL)
+        signal_group(group, signal.SIGKILL)
 
 
-def _signal_group(group: int, number: int) -> None:
+def signal_group(group: int, number: int) -> None:
     try:
         os.killpg(group, number)
     except OSError:  # it has exited
         return
 
 
-def _release_output() -> None:
+def release_output() -> None:
     """Close our end of the program's pipes, so that readers see their end."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -79,7 +79,7 @@ def test_a_plan_that_spent_its_tokens_hands_out_nothing(app: Application, agents
     assert refused["reason"] == "budget"
     assert refused["message"] == (
         "The plan's budget of 1,000 tokens is used up: 1,000 tokens spent."
-        f" A person raises it: `deepwork budget set {plan}`."
+        f" A person raises it: `deepwork budget set {plan} --tokens N`."
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import getpass
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from application import call_tool, make_app
-from budgets.make import create_plan, report
+from budgets.make import claim, create_plan, report
 from deepwork.cli.main import deepwork
 from deepwork.errors import NotFound
 from deepwork.server.application import Application
@@ -69,3 +71,23 @@ def test_nothing_to_show_and_nothing_to_change_is_said(app: Application, run: Ru
 
     assert run("spend").output == "Nothing was reported.\n"
     assert isinstance(run("budget", "set", "nothing", "--usd", "1").exception, NotFound)
+
+
+@pytest.mark.parametrize(("unit", "amount"), [("usd", 1), ("tokens", 100)])
+def test_the_command_in_a_refusal_raises_the_limit_that_was_reached(
+    app: Application, run: Run, unit: str, amount: int
+):
+    _, first, second = create_plan(app, {"name": "a"}, {"name": "b"}, budget={unit: amount, "minutes": 600})
+    agent = call_tool(app, "agent_register", name="Ada", runtime="codex")["id"]
+    claim(app, first, agent)
+    given: dict[str, Any] = {unit: amount}
+    report(app, first, **given)
+    [(program, *words)] = [
+        shlex.split(each) for each in claim(app, second, agent)["message"].split("`")[1::2]
+    ]
+
+    raised = run(*words[:-1], "1000")
+
+    assert (program, words[-2:]) == ("deepwork", [f"--{unit}", "N"])
+    assert raised.exit_code == 0, raised.output
+    assert claim(app, second, agent)["success"]

@@ -21,13 +21,16 @@ log = logging.getLogger("deepwork")
 class Presence:
     """Tracks which agents are alive, for every package whose tools act in an agent's name."""
 
-    def __init__(self, database: Database, lease_seconds: int, *, is_read_only: bool = False) -> None:
+    def __init__(
+        self, database: Database, lease_seconds: int, *, is_read_only: bool = False, agent_id: str = ""
+    ) -> None:
+        """`agent_id`: the agent of this process, registered by the process that started it."""
         self._database = database
         self._is_read_only = is_read_only
         self.lease_ms = lease_seconds * 1000
         self._oldest_heartbeat = 0
         """No living agent has an older heartbeat, so none can fall silent until a lease after it."""
-        self._registered_here: set[str] = set()
+        self._registered_here: set[str] = {agent_id} if agent_id else set()
         """The agents that this process registered for its own client; a restart forgets them."""
 
     def record_sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:

@@ -29,7 +29,7 @@ class Limit:
     active: Sequence[ActiveWork] = ()
     """The work that goes on."""
     raise_hint: str = ""
-    """What a person can do about it."""
+    """What a person can do about it; `{option}` stands for the option that sets the limit."""
 
 
 def find_own_refusal(budget: Budget, spent: Cost, raise_hint: str) -> Refusal | None:
@@ -101,6 +101,8 @@ def format_minutes(ms: int) -> str:
     return f"{minutes} {'minute' if minutes == '1' else 'minutes'}"
 
 
+_OPTIONS: dict[Unit, str] = {"usd_micros": "--usd", "tokens": "--tokens", "active_ms": "--minutes"}
+"""The options of `deepwork budget set`."""
 _FORMATS: dict[Unit, Callable[[int], str]] = {
     "usd_micros": format_usd,
     "tokens": lambda amount: f"{amount:,} {'token' if amount == 1 else 'tokens'}",
@@ -122,11 +124,17 @@ def _find_refusal_in(unit: Unit, limit: Limit, reserved: int, own: int) -> Refus
     is_final = spent + own > allowed
     wait = "" if is_final else "A running task that ends frees what it did not spend. "
     budget = f"The {limit.subject}'s budget of {format_amount(unit, allowed)}"
-    message = f"{budget} does not allow it: {', '.join(parts)}. {wait}{limit.raise_hint}"
+    message = (
+        f"{budget} does not allow it: {', '.join(parts)}. {wait}{_complete_hint(limit.raise_hint, unit)}"
+    )
     return Refusal("budget", message.rstrip(), is_final=is_final, subject=limit.subject)
 
 
 def _refuse_used_up(subject: SubjectKind, unit: Unit, allowed: int, spent: int, hint: str) -> Refusal:
     used_up = f"The {subject}'s budget of {format_amount(unit, allowed)} is used up"
-    message = f"{used_up}: {format_amount(unit, spent)} spent. {hint}"
+    message = f"{used_up}: {format_amount(unit, spent)} spent. {_complete_hint(hint, unit)}"
     return Refusal("budget", message.rstrip(), is_final=True, subject=subject)
+
+
+def _complete_hint(hint: str, unit: Unit) -> str:
+    return hint.replace("{option}", _OPTIONS[unit])

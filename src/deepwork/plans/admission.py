@@ -201,4 +201,4 @@ def _list_others(work: Mapping[str, ActiveWork], excluded: str | None) -> list[A
 
 
 def _hint_raise(id: str) -> str:
-    return f"A person raises it: `deepwork budget set {id}`."
+    return f"A person raises it: `deepwork budget set {id} {{option}} N`."

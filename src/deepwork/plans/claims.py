@@ -15,7 +15,7 @@ from deepwork.agents.models import Agent, AgentStatus, Lease
 from deepwork.agents.presence import Presence
 from deepwork.agents.rules import require_own_kind
 from deepwork.agents.store import AgentStore
-from deepwork.approvals.acts import opened_by_person
+from deepwork.approvals.acts import allow_person
 from deepwork.call import current_call, is_person, may_change_of_others
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
@@ -214,7 +214,7 @@ class ClaimService:
         if work.holder is not None:
             return task
         if over := self._refusals.find_budget_refusal(work.workflow, task):
-            with opened_by_person(self._tx):
+            with allow_person(self._tx):
                 raise _build_start_error(task, over)
         if agent is None:
             return task

@@ -82,6 +82,9 @@ class RepositoryRegistry(Protocol):
 class TaskTrees(Protocol):
     """Knows in which working tree a planned task is done, where its work started, and what it changed."""
 
+    def localize(self, tx: Transaction, workflow: Workflow) -> Workflow:
+        """Return the plan with the path that its repository has on this machine."""
+
     def locate(self, tx: Transaction, workflow: Workflow, task: Task) -> Path:
         """Return the tree of the task; raises unless it is a tree of the plan's repository here."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from deepwork.agents.presence import Presence
 from deepwork.answers import Done
-from deepwork.approvals.acts import opened_by_person
+from deepwork.approvals.acts import allow_person
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import InvalidInput, NotFound
@@ -286,7 +286,7 @@ class PlanTools:
                 return Done()
             if after is PlanStatus.COMPLETED:
                 gated = PlanningStore(tx).count_open_gates(workflow) if open_count else 0
-                with opened_by_person(tx):
+                with allow_person(tx):
                     require_no_open_gates(workflow, gated)
             changed = PlanRecorder(tx).save_workflow(workflow, replace(workflow, status=after), reason)
             notify_of_plan_status(tx, changed, reason)

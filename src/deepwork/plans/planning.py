@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deepwork.approvals.acts import opened_by_person
+from deepwork.approvals.acts import allow_person
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_ids
@@ -93,7 +93,7 @@ class Planner:
                 f"Task {task.name!r} was started; only tasks that were never started can be removed.",
                 suggestion="Skip it with {tool:task_update_status} instead.",
             )
-        with opened_by_person(self._tx):
+        with allow_person(self._tx):
             require_removable(task)
         plan = Graph(self._tasks.list_nodes(workflow.id))
         if len(plan.nodes) == 1:
@@ -127,7 +127,7 @@ class Planner:
         """Replace every task that was not started; return the new and removed ones, and how many stay."""
         require_planned(workflow)
         removed = self._store.list_unstarted(workflow.id)
-        with opened_by_person(self._tx):
+        with allow_person(self._tx):
             default_attempts = get_max_attempts(workflow.initial_plan)
             require_same_strength(removed, outlines, workflow.requirements, default_attempts=default_attempts)
         gone = {task.id for task in removed}

@@ -189,6 +189,11 @@ class Scheduler:
             reason=_explain_none_available(obstacle, None if allowed else refusal),
         )
 
+    def list_offering_plans(self) -> list[str]:
+        """Return the plans with tasks that an agent without capabilities could claim, the oldest first."""
+        found, _ = self._find_available_anywhere(frozenset(), _MAX_CONSIDERED_ACROSS_WORKFLOWS)
+        return list(dict.fromkeys(offer.task.workflow_id for offer in found if not offer.at_limit))
+
     def _find_refusals(self, offers: Sequence[_Offer], workflow: Workflow | None) -> dict[str, Refusal]:
         """Return why tasks cannot be handed out, by their ids."""
         tasks = _group_by_workflow(offer.task for offer in offers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.approvals.acts import opened_by_person, require_proven
+from deepwork.approvals.acts import allow_person, require_proven
 from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
 from deepwork.plans.approval_gate import require_start_approved
@@ -40,7 +40,7 @@ def apply_status(
     )
     if status is None:
         return task
-    with opened_by_person(tx):
+    with allow_person(tx):
         require_attempts_left(task, status)
         require_skippable(task, status, work.workflow)
     begins = task.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING)

@@ -73,7 +73,7 @@ class TaskProver:
     def check_names(self, workflow_id: str, names: tuple[str, ...]) -> NamedChecks:
         """Raise InvalidInput if a plan names a check that its base does not define; not in a transaction."""
         with self._database.reading() as tx:
-            workflow = PlanStore(tx).get(workflow_id)
+            workflow = self._get_trees().localize(tx, PlanStore(tx).get(workflow_id))
         return self.check_names_at(workflow.repository_path or "", workflow.base_commit, names)
 
     def check_names_at(self, repository: str, base: str | None, names: tuple[str, ...]) -> NamedChecks:
@@ -90,9 +90,10 @@ class TaskProver:
             work = self._renew_claim(tx, task_id, agent_id, claim_epoch)
             if not list_names(work.workflow, work.task):
                 return None
-            tree = self._get_trees().locate(tx, work.workflow, work.task)
-        request = self._build_request(work.workflow, work.task, tree)
-        checks = self._get_checks(Path(work.workflow.repository_path or ""))
+            workflow = self._get_trees().localize(tx, work.workflow)
+            tree = self._get_trees().locate(tx, workflow, work.task)
+        request = self._build_request(workflow, work.task, tree)
+        checks = self._get_checks(Path(workflow.repository_path or ""))
 
         def renew() -> None:
             with self._database.transaction() as tx:
@@ -104,7 +105,7 @@ class TaskProver:
         """Return what completing the task would have to prove, and the checks of its project."""
         with self._database.reading() as tx:
             task = TaskStore(tx).get(task_id)
-            workflow = PlanStore(tx).get(task.workflow_id)
+            workflow = self._get_trees().localize(tx, PlanStore(tx).get(task.workflow_id))
             tree = self._get_trees().locate(tx, workflow, task)
         checks = self._get_checks(Path(workflow.repository_path or ""))
         return checks, self._build_request(workflow, task, tree)
@@ -143,7 +144,8 @@ class TaskProver:
         """Record that the task was completed with these proofs, in the transaction that completes it."""
         from deepwork.checks.models import Subject  # noqa: PLC0415
 
-        checks = self._get_checks(Path(workflow.repository_path or ""))
+        here = self._get_trees().localize(tx, workflow)
+        checks = self._get_checks(Path(here.repository_path or ""))
         checks.record_uses(tx, Subject(TASK, task.id), taken.proofs)
 
     def _renew_claim(

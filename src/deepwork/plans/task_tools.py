@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.answers import Done
-from deepwork.approvals.acts import opened_by_person
+from deepwork.approvals.acts import allow_person
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.notices.responses import NoticeView
@@ -223,35 +223,12 @@ class TaskTools:
                     f"Task {task.name!r} is {task.status}; only failed or running tasks can be replanned.",
                     suggestion="Set the plan of a pending task with {tool:task_set_plan}.",
                 )
-            with opened_by_person(tx):
+            with allow_person(tx):
                 require_attempts_left(task, TaskStatus.PENDING)
             fields = check_object("new_plan", new_plan.model_dump(exclude_none=True))
-            detail = {
-                "reason": reason,
-                "old_plan": task.plan,
-                "new_plan": fields,
-                "status_before": task.status.value,
-            }
+            detail = _describe_replan(task, reason, fields)
             checkpoint_id = self._add_checkpoint(tx, work, CheckpointType.REPLAN, reason, detail=detail)
-            is_its_own = work.actor is not None and work.holder == work.actor.id and task.status.is_running
-            task = TaskStore(tx).get(id)
-            status = task.status if is_its_own else TaskStatus.PENDING
-            withdraw_work_request(tx, task)
-            planned = copy_with(
-                task,
-                plan=fields,
-                status=status,
-                outcome=None,
-                outcome_detail=None,
-                error=None,
-                waits_for=None,
-            )
-            planned = count_attempts(task, planned, may_forget=may_give_attempts(tx, task, status))
-            if not is_its_own:
-                claims.end_claim(task)
-                planned = copy_with(planned, claimed_by=None, finished_at=None)
-                notify_of_replan(tx, task, work.holder, reason)
-            self._create_recorder(tx, work).save_task(task, planned, reason, workflow=work.workflow)
+            self._save_replanned(tx, claims, work, reason, fields)
             return Replan(checkpoint_id=checkpoint_id)
 
     @tool("work", acts_as="agent_id")
@@ -423,6 +400,24 @@ class TaskTools:
         starts = status not in (TaskStatus.PENDING, TaskStatus.SKIPPED)
         return recorder.update_workflow_status(workflow, any_started=starts, may_be_done=status.is_done)
 
+    def _save_replanned(
+        self, tx: Transaction, claims: ClaimService, work: LockedTask, reason: str, plan: dict[str, Any]
+    ) -> None:
+        """Save the new plan; the holder of a running task keeps it, in all other cases it becomes pending."""
+        task = TaskStore(tx).get(work.task.id)
+        is_its_own = work.actor is not None and work.holder == work.actor.id and task.status.is_running
+        status = task.status if is_its_own else TaskStatus.PENDING
+        withdraw_work_request(tx, task)
+        planned = copy_with(
+            task, plan=plan, status=status, outcome=None, outcome_detail=None, error=None, waits_for=None
+        )
+        planned = count_attempts(task, planned, may_forget=may_give_attempts(tx, task, status))
+        if not is_its_own:
+            claims.end_claim(task)
+            planned = copy_with(planned, claimed_by=None, finished_at=None)
+            notify_of_replan(tx, task, work.holder, reason)
+        self._create_recorder(tx, work).save_task(task, planned, reason, workflow=work.workflow)
+
     def _add_checkpoint(
         self, tx: Transaction, work: LockedTask, type: CheckpointType, summary: str, *, detail: dict[str, Any]
     ) -> str:
@@ -433,6 +428,10 @@ class TaskTools:
 
     def _create_recorder(self, tx: Transaction, work: LockedTask) -> PlanRecorder:
         return PlanRecorder(tx, work.actor.id if work.actor else None)
+
+
+def _describe_replan(task: Task, reason: str, new_plan: dict[str, Any]) -> dict[str, Any]:
+    return {"reason": reason, "old_plan": task.plan, "new_plan": new_plan, "status_before": task.status.value}
 
 
 def _carry_notices(tx: Transaction, work: LockedTask) -> list[NoticeView] | None:

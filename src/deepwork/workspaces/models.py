@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from deepwork.call import ActionOutcome
 from deepwork.names import CaseInsensitiveEnum
 
+LOCAL_HOST = "local"
+"""The machine of a store in a file: always this one, even if it is renamed."""
+
 
 class WorkspaceStatus(CaseInsensitiveEnum):
     """Whether a workspace is in use, or how it ended."""

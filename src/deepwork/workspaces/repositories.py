@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from deepwork.call import current_call
@@ -10,9 +11,11 @@ from deepwork.database.transaction import Transaction
 from deepwork.environment import build_child_environment
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed
 from deepwork.files.heads import Head
+from deepwork.files.repositories import find_repository
 from deepwork.git.command import Git
-from deepwork.git.refs import find_head
-from deepwork.workspaces.models import Repository, WorkspaceEvent
+from deepwork.git.refs import find_head, resolve_commit
+from deepwork.plans.models import Workflow
+from deepwork.workspaces.models import LOCAL_HOST, Repository, WorkspaceEvent
 from deepwork.workspaces.paths import resolve_path
 from deepwork.workspaces.responses import RepositoryView
 from deepwork.workspaces.store import RepositoryStore
@@ -26,6 +29,7 @@ class RepositoryLocator:
     def __init__(self, project_root: Path, host: str) -> None:
         self._project_root = project_root
         self.host = host
+        self._clones: set[tuple[str, str]] = set()
 
     def locate(self, repository_path: str | None) -> str:
         """Return the resolved path; without one, the path of this project."""
@@ -43,6 +47,37 @@ class RepositoryLocator:
             _require_known(RepositoryStore(tx).find(self.host, path), path)
         if RepositoryStore(tx).add(self.host, path, _derive_name(path)):
             self._emit_registered(tx, path)
+
+    def localize(self, tx: Transaction, workflow: Workflow) -> Workflow:
+        """Return the plan with the path that its repository has on this machine.
+
+        A path belongs to the machines that registered it. On others this project is meant if it is a clone:
+        if it has the commit at which the plan started.
+        """
+        path, root = workflow.repository_path, str(self._project_root)
+        if path in (None, root) or not self._is_clone(tx, str(path), workflow.base_commit):
+            return workflow
+        return replace(workflow, repository_path=root)
+
+    def _is_clone(self, tx: Transaction, path: str, commit: str | None) -> bool:
+        """Return whether this project is a clone of a repository that is on another machine."""
+        if commit is None or self.host == LOCAL_HOST or RepositoryStore(tx).find(self.host, path):
+            return False
+        if (path, commit) not in self._clones:
+            if not self._has_commit(commit):
+                return False
+            self._clones.add((path, commit))
+        return True
+
+    def _has_commit(self, commit: str) -> bool:
+        if find_repository(self._project_root) is None:
+            return False
+        try:
+            git = Git(self._project_root, environment=build_child_environment())
+            return resolve_commit(git, commit) is not None
+        except DeepworkError as error:
+            log.warning("Cannot look for commit %s in %s: %s", commit, self._project_root, error)
+            return False
 
     def find_head(self, path: str) -> Head | None:
         """Return the commit and branch that the repository is on; None without git or a commit."""

@@ -24,6 +24,7 @@ from deepwork.workspaces.dependency_branches import DependencyBranches, select_d
 from deepwork.workspaces.finished_work import FinishedWork, build_finished_work
 from deepwork.workspaces.models import TreeRemoval, Workspace, WorkspaceEvent, WorkspaceStatus
 from deepwork.workspaces.paths import WORKTREES
+from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.responses import WorkspaceView, describe_workspace
 from deepwork.workspaces.store import WorkspaceStore
 from deepwork.workspaces.worktrees import CreatedTree, WorktreeManager
@@ -34,10 +35,13 @@ _NOT_CREATED_PREFIX = "No worktree was created:"
 class WorkspaceService:
     """Opens and closes workspaces on this machine."""
 
-    def __init__(self, database: Database, worktrees: WorktreeManager, host: str) -> None:
+    def __init__(
+        self, database: Database, worktrees: WorktreeManager, repositories: RepositoryLocator
+    ) -> None:
         self._database = database
         self.worktrees = worktrees
-        self.host = host
+        self.repositories = repositories
+        self.host = repositories.host
 
     def is_local(self, workspace: Workspace) -> bool:
         """Return whether the workspace's tree is on this machine."""
@@ -82,20 +86,24 @@ class WorkspaceService:
         return created
 
     def provide_for_task(
-        self, tx: Transaction, workflow: Workflow, task: Task, *, others: int
+        self, tx: Transaction, workflow: Workflow, task: Task, *, others: int, is_required: bool = False
     ) -> TaskWorkspace | None:
         """Return where a newly claimed task is worked on: its workspace, or a new one.
 
         None means in the project itself: tasks of the plan run one after another, and no dependency was done
-        on a branch. A new tree is created after the commit.
+        on a branch; or there is no repository. `is_required`: never in the project itself, nor on another
+        machine. A new tree is created after the commit.
         """
         store = WorkspaceStore(tx)
-        if known := store.find_active(task.workspace_id):
+        known = store.find_active(task.workspace_id)
+        if known and (self.is_local(known) or not is_required):
             return self._reuse(tx, task, known)
-        if not workflow.auto_create_workspaces or workflow.repository_path is None:
+        workflow = self.repositories.localize(tx, workflow)
+        if workflow.repository_path is None or not (workflow.auto_create_workspaces or is_required):
             return None
         dependencies = self._find_dependencies(tx, task)
-        if workflow.max_parallel_tasks == 1 and not others and not dependencies.all:
+        is_alone = workflow.max_parallel_tasks == 1 and not others and not dependencies.all
+        if is_alone and not is_required:
             return None
         main = find_repository(Path(workflow.repository_path))
         if main is None:
@@ -104,12 +112,24 @@ class WorkspaceService:
             )
         workspace = replace(self._build_workspace(tx, main, task), builds_on=dependencies.nearest)
         if not store.add(workspace):
-            taken = _build_conflict_error(workspace, store.find_conflicting(workspace))
-            return TaskWorkspace(problem=f"{_NOT_CREATED_PREFIX} {taken.message}")
+            return self._handle_conflict(tx, task, workspace)
         store.assign(workspace.id, [task.id])
         self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, [task.id])
         before = self._list_finished_work(tx, workflow, dependencies.nearest)
         return self._create_tree_after_commit(tx, workspace, dependencies, before)
+
+    def leave_elsewhere(self, tx: Transaction, task_id: str) -> str | None:
+        """Let a task have no workspace if its tree is on another machine, where it stays; return its id."""
+        found = WorkspaceStore(tx).find_active(TaskStore(tx).get(task_id).workspace_id)
+        if found is None or self.is_local(found):
+            return None
+        WorkspaceStore(tx).assign(None, [task_id])
+        return found.id
+
+    def take_back(self, tx: Transaction, task_id: str, workspace_id: str | None) -> None:
+        """Give a task the workspace again that it left in the same transaction."""
+        if workspace_id is not None:
+            WorkspaceStore(tx).assign(workspace_id, [task_id])
 
     def find_for_task(self, tx: Transaction, task: Task) -> TaskWorkspace | None:
         """Return the active workspace that the task has."""
@@ -183,6 +203,16 @@ class WorkspaceService:
         if workspace.unmerged and self.is_local(workspace):
             tx.after_commit(lambda: self._describe_current(workspace))
         return describe_workspace(workspace)
+
+    def _handle_conflict(self, tx: Transaction, task: Task, workspace: Workspace) -> TaskWorkspace:
+        """Return the tree that the task had here before it was on another machine, or what is in the way."""
+        store = WorkspaceStore(tx)
+        rival = store.find_conflicting(workspace)
+        if rival and rival.path == workspace.path and rival.workflow_id == workspace.workflow_id:
+            store.assign(rival.id, [task.id])
+            return self._reuse(tx, task, rival)
+        taken = _build_conflict_error(workspace, rival)
+        return TaskWorkspace(problem=f"{_NOT_CREATED_PREFIX} {taken.message}")
 
     def _describe_current(self, workspace: Workspace) -> TaskWorkspace:
         """Describe a tree that began without branches to the next agent that claims the task."""

@@ -23,6 +23,7 @@ from deepwork.git.refs import (
     get_commit,
     has_branch,
     resolve_commit,
+    take_pushed_branch,
 )
 from deepwork.git.rescue import is_dirty, rescue
 from deepwork.git.worktrees import add_worktree, find_worktree, remove_worktree
@@ -66,7 +67,8 @@ class WorktreeManager:
     def create(self, workspace: Workspace, dependencies: DependencyBranches | None = None) -> CreatedTree:
         """Create the tree and its branch, which begins with the branches of dependencies.
 
-        An existing branch, or a tree that has it checked out, is reused.
+        An existing branch, or a tree that has it checked out, is reused; so is the branch of a task that was
+        pushed from another machine and fetched here.
         """
         git, path = self._git_at(Path(workspace.repository_path)), Path(workspace.path)
         state = Path(workspace.repository_path) / STATE_FOLDER
@@ -77,6 +79,8 @@ class WorktreeManager:
         if found is not None and found.branch == workspace.branch and path.is_dir():
             begin = workspace.base_commit or get_commit(git, workspace.base_branch)
             return CreatedTree(base, begin, workspace.builds_on, workspace.unmerged)
+        if dependencies is not None:  # the branch of a task: no other has its name
+            take_pushed_branch(git, workspace.branch)
         if dependencies is None or has_branch(git, workspace.branch):
             begin = add_worktree(git, path, workspace.branch, workspace.base_branch, existing=True)
             return CreatedTree(base, workspace.base_commit or begin, workspace.builds_on, workspace.unmerged)

@@ -1,6 +1,6 @@
 """What an agent may not do to a plan: drop or loosen what it or its tasks require.
 
-A person may, with their proof: callers put these rules into a block of `opened_by_person`.
+A person may, with their proof: callers put these rules into a block of `allow_person`.
 """
 
 from __future__ import annotations

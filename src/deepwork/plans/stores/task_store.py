@@ -259,6 +259,13 @@ class TaskStore:
         """
         return {row["id"]: row["name"] for row in self._tx.fetch_all(sql, ids=list(ids))}
 
+    def use_up_attempts(self, task: Task) -> None:
+        """Let the next failure be the last one: whoever starts agents counts their attempts itself."""
+        sql = (
+            "UPDATE plan_tasks SET failures = max_attempts - 1 WHERE id = :id AND failures < max_attempts - 1"
+        )
+        self._tx.execute(sql, id=task.id)
+
     def record_claim(self, task_id: str, epoch: int, agent_id: str) -> None:
         """Record which agent claimed the task, and when."""
         sql = (

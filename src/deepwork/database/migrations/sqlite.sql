@@ -614,6 +614,92 @@ CREATE TABLE spending_totals (
 	PRIMARY KEY (subject_kind, subject_id)
 );
 CREATE INDEX spending_totals_reached ON spending_totals (reached_at) WHERE reached_at IS NOT NULL;
-INSERT INTO "alembic_version" VALUES('0012');
+CREATE TABLE runner_runs (
+	id TEXT NOT NULL, 
+	workflow_id TEXT, 
+	job TEXT, 
+	goal TEXT, 
+	session_id TEXT, 
+	repository_path TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	chain TEXT NOT NULL, 
+	settings TEXT NOT NULL, 
+	reason TEXT, 
+	created_by TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	ended_at BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE INDEX runner_runs_by_age ON runner_runs (created_at, id);
+CREATE UNIQUE INDEX runner_runs_open_plan ON runner_runs (workflow_id) WHERE ended_at IS NULL;
+CREATE TABLE runner_hosts (
+	run_id TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	agents BIGINT NOT NULL, 
+	joined_at BIGINT NOT NULL, 
+	PRIMARY KEY (run_id, host), 
+	FOREIGN KEY(run_id) REFERENCES runner_runs (id)
+);
+CREATE INDEX runner_hosts_by_host ON runner_hosts (host);
+CREATE TABLE attempts (
+	id TEXT NOT NULL, 
+	run_id TEXT NOT NULL, 
+	workflow_id TEXT, 
+	task_id TEXT NOT NULL, 
+	number BIGINT NOT NULL, 
+	profile TEXT NOT NULL, 
+	vendor TEXT NOT NULL, 
+	agent_id TEXT NOT NULL, 
+	claim_epoch BIGINT NOT NULL, 
+	stage TEXT NOT NULL, 
+	parked_for TEXT, 
+	reason TEXT, 
+	not_before BIGINT, 
+	host TEXT NOT NULL, 
+	boot_id TEXT, 
+	pid BIGINT, 
+	start_time TEXT, 
+	tree TEXT, 
+	branch TEXT, 
+	port BIGINT, 
+	vendor_session TEXT, 
+	starts BIGINT DEFAULT '0' NOT NULL, 
+	resumes BIGINT DEFAULT '0' NOT NULL, 
+	waits BIGINT DEFAULT '0' NOT NULL, 
+	stream_offset BIGINT DEFAULT '0' NOT NULL, 
+	stream_state TEXT NOT NULL, 
+	input_tokens BIGINT DEFAULT '0' NOT NULL, 
+	cached_tokens BIGINT DEFAULT '0' NOT NULL, 
+	output_tokens BIGINT DEFAULT '0' NOT NULL, 
+	usd_micros BIGINT DEFAULT '0' NOT NULL, 
+	usd_source TEXT, 
+	now_doing TEXT, 
+	next_prompt TEXT, 
+	outcome TEXT, 
+	started_at BIGINT, 
+	active_at BIGINT, 
+	cpu_ms BIGINT DEFAULT '0' NOT NULL, 
+	entries BIGINT DEFAULT '0' NOT NULL, 
+	exhausted BIGINT DEFAULT '0' NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	ended_at BIGINT, 
+	PRIMARY KEY (id), 
+	UNIQUE (task_id, number), 
+	FOREIGN KEY(run_id) REFERENCES runner_runs (id)
+);
+CREATE INDEX attempts_by_run ON attempts (run_id, created_at);
+CREATE UNIQUE INDEX attempts_open ON attempts (task_id) WHERE ended_at IS NULL;
+CREATE INDEX attempts_open_by_host ON attempts (host) WHERE ended_at IS NULL;
+CREATE TABLE port_blocks (
+	host TEXT NOT NULL, 
+	first_port BIGINT NOT NULL, 
+	tree TEXT NOT NULL, 
+	taken_at BIGINT NOT NULL, 
+	PRIMARY KEY (host, first_port), 
+	UNIQUE (host, tree)
+);
+INSERT INTO "alembic_version" VALUES('0013');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

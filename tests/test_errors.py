@@ -25,7 +25,18 @@ def test_an_error_has_the_four_keys_that_clients_read():
 
 
 def test_every_kind_of_missing_object_has_its_own_code():
-    for kind in ("agent", "sender", "recipient", "message", "task", "workflow", "session", "job"):
+    for kind in (
+        "agent",
+        "sender",
+        "recipient",
+        "message",
+        "task",
+        "workflow",
+        "session",
+        "job",
+        "run",
+        "attempt",
+    ):
         assert NotFound(kind, "x").code == f"{kind.upper()}_NOT_FOUND"
 
 

@@ -86,7 +86,7 @@ class Call:
     read_passphrase: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     """Asks the person for the passphrase, if the call turns out to need it and `proof` has none."""
     proven: Any = field(default=None, compare=False)
-    """How the person proved that this call, which opens a gate, is theirs; see `approvals/acts.py`."""
+    """How the person proved that a call which lets work pass a gate is theirs; see `approvals/acts.py`."""
     prepared: Any = field(default=None, compare=False)
     """What the tool's `prepared_by` method returned; None if it was not called."""
     proof: GivenProof | None = field(default=None, repr=False, compare=False)
@@ -106,7 +106,7 @@ class Call:
 
 
 class NotProven(Exception):
-    """Raised when a person opens a gate, and the call has not proved yet that it is theirs.
+    """Raised when a person lets work pass a gate, and the call has not proved yet that it is theirs.
 
     That undoes the transaction. Then the proof is checked, and the call is made again with it.
     """

@@ -44,6 +44,7 @@ class Settings:
     global_store: bool = False
     platform: str = "claude"
     lease_seconds: int = 90
+    agent_id: str = ""
     additional_jobs_folders: tuple[str, ...] = ()
     git_branch: str = "switch"
     file_conflicts: str = "warn"
@@ -53,6 +54,18 @@ class Settings:
     quality_gate_max_attempts: int = 3
     quality_gate_override: str = "agent"
     max_parallel_reviews: int = 4
+    run_chain: str = "default"
+    run_agents: int = 1
+    run_minutes: float = 240.0
+    run_stall_minutes: float = 15.0
+    run_orphan: str = "end"
+    run_wait_at_limit: float = 720.0
+    run_resumes: int = 10
+    run_land: bool = False
+    run_max_unreviewed: int = 0
+    workspace_setup: tuple[tuple[str, ...], ...] = ()
+    workspace_copy: tuple[str, ...] = ()
+    workspace_ports: int = 0
     log_level: str = "info"
     untrusted_keys: tuple[str, ...] = ()
     """Keys of config.yml that are ignored until a person runs `deepwork trust`."""
@@ -181,8 +194,13 @@ def find_project(folder: Path) -> Path:
 
 def find_unknown_keys(root: Path) -> list[str]:
     """List keys of config.yml that are not settings, most likely misspelt."""
-    known = {option.file_key[0] if option.file_key else option.name for option in OPTIONS if option.in_file}
-    return sorted(set(load_config_file(root)) - known - {"version"})
+    known = {option.key for option in OPTIONS if option.in_file} | {"version"}
+    groups = {key.partition(".")[0] for key in known if "." in key}
+    found: list[str] = []
+    for key, value in load_config_file(root).items():
+        is_group = key in groups and isinstance(value, dict)
+        found += [f"{key}.{each}" for each in value] if is_group else [key]
+    return sorted(set(found) - known - groups)
 
 
 def _find_override(

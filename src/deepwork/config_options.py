@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final
 
 _CLAUDE_NAMES = {"claude-code", "claude_code", "claude-desktop"}
 """The names of `setup` and of agents, where the platform is called `claude`."""
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 PLATFORMS: Final = ("claude", "codex", "cursor", "gemini", "opencode", "vscode", "windsurf", "zed", "generic")
 
 
@@ -90,6 +93,12 @@ def _build_choice_parser(*words: str) -> Callable[[Any], str]:
     return read
 
 
+def _parse_agent_name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})?", value):
+        raise ValueError
+    return value
+
+
 def _build_integer_parser(lowest: int, highest: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         number = int(value) if not isinstance(value, bool | float) else None
@@ -98,6 +107,42 @@ def _build_integer_parser(lowest: int, highest: int) -> Callable[[Any], int]:
         return number
 
     return read
+
+
+def _build_number_parser(lowest: float, highest: float) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        number = float(value) if not isinstance(value, bool) else None
+        if number is None or not isfinite(number) or not lowest <= number <= highest:
+            raise ValueError
+        return number
+
+    return read
+
+
+def _parse_name(value: Any) -> str:
+    """Return the name of something that the user defined; never a command."""
+    if not _NAME_PATTERN.fullmatch(value):
+        raise ValueError
+    return str(value)
+
+
+def _parse_commands(value: Any) -> tuple[tuple[str, ...], ...]:
+    """Return commands as lists of words; in a variable they are lines, split as a shell would."""
+    if isinstance(value, str):
+        import shlex  # noqa: PLC0415 - hardly ever needed
+
+        value = [words for line in value.splitlines() if (words := shlex.split(line, comments=True))]
+    if not isinstance(value, list | tuple):
+        raise TypeError
+    return tuple(_parse_command(command) for command in value)
+
+
+def _parse_command(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(word, str) for word in value):
+        raise ValueError
+    if not value[0].strip() or any("\0" in word for word in value):
+        raise ValueError
+    return tuple(value)
 
 
 OPTIONS: Final = (
@@ -182,6 +227,13 @@ OPTIONS: Final = (
         "After this long without a call, an agent is offline and its claims expire.",
     ),
     Option(
+        "agent_id",
+        _parse_text,
+        "the id of a registered agent",
+        "The agent as which calls act that name none; `deepwork run` sets it for the agents that it starts.",
+        in_file=False,
+    ),
+    Option(
         "additional_jobs_folders",
         _parse_folders,
         "folders, separated by colons",
@@ -209,8 +261,8 @@ OPTIONS: Final = (
     ),
     Option(
         "external_runner",
-        _build_choice_parser("", "claude"),
-        "claude, or empty for self-review",
+        _parse_agent_name,
+        "claude, the name of another agent of yours, or empty for self-review",
         "Who reviews a step.",
         ("quality_gate", "external_runner"),
         needs_trust=True,
@@ -242,6 +294,91 @@ OPTIONS: Final = (
         "a whole number from 1 to 64",
         "How many external reviewers run at the same time.",
         ("quality_gate", "max_parallel_reviews"),
+    ),
+    Option(
+        "run_chain",
+        _parse_name,
+        "the name of a chain in your agents.yml, or default",
+        "Which agents `deepwork run` starts, and who takes over.",
+        ("run", "chain"),
+    ),
+    Option(
+        "run_agents",
+        _build_integer_parser(1, 64),
+        "a whole number from 1 to 64",
+        "How many agents work at the same time.",
+        ("run", "agents"),
+    ),
+    Option(
+        "run_minutes",
+        _build_number_parser(0.01, 100_000),
+        "minutes, from 0.01 to 100000",
+        "How long one attempt may take.",
+        ("run", "minutes"),
+    ),
+    Option(
+        "run_stall_minutes",
+        _build_number_parser(0.01, 100_000),
+        "minutes, from 0.01 to 100000",
+        "An agent without output, CPU time and open tool for this long has stalled.",
+        ("run", "stall_minutes"),
+    ),
+    Option(
+        "run_orphan",
+        _build_choice_parser("end", "keep"),
+        "end or keep",
+        "What happens to an agent whose task was taken away; its tree is kept either way.",
+        ("run", "orphan"),
+    ),
+    Option(
+        "run_wait_at_limit",
+        _build_number_parser(0, 100_000),
+        "minutes, from 0 to 100000",
+        "How long an attempt waits for a limit at most; then the next agent of the chain takes over.",
+        ("run", "wait_at_limit"),
+    ),
+    Option(
+        "run_resumes",
+        _build_integer_parser(0, 1000),
+        "a whole number from 0 to 1000",
+        "How often one attempt is resumed after a limit, a crash or a reboot.",
+        ("run", "resumes"),
+    ),
+    Option(
+        "run_land",
+        _parse_bool,
+        "true or false",
+        "Merge finished tasks into the branch that their plan started from.",
+        ("run", "land"),
+    ),
+    Option(
+        "run_max_unreviewed",
+        _build_integer_parser(0, 100_000),
+        "a whole number, 0 for no limit",
+        "How many finished tasks may wait for a person before no new task is started.",
+        ("run", "max_unreviewed"),
+    ),
+    Option(
+        "workspace_setup",
+        _parse_commands,
+        "a list of commands, each a list of words",
+        "Commands that prepare each new worktree of `deepwork run`, such as [[uv, sync, --frozen]].",
+        ("workspace", "setup"),
+        needs_trust=True,
+    ),
+    Option(
+        "workspace_copy",
+        _parse_words,
+        "paths of ignored files and folders",
+        "What each new worktree gets from the main one, such as [.env, .venv].",
+        ("workspace", "copy"),
+    ),
+    Option(
+        "workspace_ports",
+        _build_integer_parser(0, 32),
+        "a whole number from 0 to 32",
+        "How many ports each worktree has of its own, from $DEEPWORK_WORKSPACE_PORT on.",
+        ("workspace", "ports"),
     ),
     Option(
         "log_level",

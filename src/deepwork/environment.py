@@ -11,6 +11,7 @@ from deepwork.errors import DefinitionError
 
 STORE_KEY_VARIABLE = "DEEPWORK_STORE_KEY"
 """Replaces the user's key file, for containers; a secret, so that no flag and no file sets it."""
+_TEST_HOST = "DEEPWORK_TEST_HOST"
 _GENERATE_SUGGESTION = "Generate one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
 _EXAMPLE_PATTERN = re.compile(
     r"replace.?me|change.?me|example|placeholder|your.?(token|key|secret|password)", re.IGNORECASE
@@ -48,6 +49,11 @@ def get_user_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of this user's own settings and keys, which no repository can write."""
     base = environment.get("XDG_CONFIG_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "deepwork"
+
+
+def get_host_name(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the name of this machine; tests play several machines by a variable."""
+    return environment.get(_TEST_HOST) or os.uname().nodename
 
 
 def get_user_name() -> str:

@@ -4,7 +4,9 @@ DeepworkError
 ├── ToolError            the call cannot be carried out as asked
 │   ├── NotFound         no such thing
 │   ├── NotAllowed       it exists, but its state forbids this
-│   │   └── PassphraseNeeded  a person must prove who decides, with a passphrase
+│   │   ├── PassphraseNeeded  a person must prove who decides, with a passphrase
+│   │   ├── AlreadyStarted   this start of an agent was made before
+│   │   └── StartFailed      the program of an agent, or its folder, is missing
 │   ├── GateClosed       work does not count as done yet: a check or a person has to agree
 │   ├── InvalidInput     a parameter is missing, unknown or malformed
 │   │   ├── InvalidArguments  the arguments of a tool do not fit its signature
@@ -41,6 +43,7 @@ class Code(StrEnum):
     # no such thing
     AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
     APPROVAL_NOT_FOUND = "APPROVAL_NOT_FOUND"
+    ATTEMPT_NOT_FOUND = "ATTEMPT_NOT_FOUND"
     ISSUE_NOT_FOUND = "ISSUE_NOT_FOUND"
     JOB_NOT_FOUND = "JOB_NOT_FOUND"
     MESSAGE_NOT_FOUND = "MESSAGE_NOT_FOUND"
@@ -48,6 +51,7 @@ class Code(StrEnum):
     RECIPIENT_NOT_FOUND = "RECIPIENT_NOT_FOUND"
     REPOSITORY_NOT_FOUND = "REPOSITORY_NOT_FOUND"
     REVIEW_NOT_FOUND = "REVIEW_NOT_FOUND"
+    RUN_NOT_FOUND = "RUN_NOT_FOUND"
     SENDER_NOT_FOUND = "SENDER_NOT_FOUND"
     SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
     TASK_NOT_FOUND = "TASK_NOT_FOUND"

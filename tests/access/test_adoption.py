@@ -152,6 +152,26 @@ def test_an_adoption_keeps_the_data_and_marks_what_people_did(clone: Clone):
         app.close()
 
 
+def test_an_adoption_ends_the_runs_that_would_start_a_command(clone: Clone):
+    run = "'run_1', '/', 'active', '[\"sh -c evil\"]', '{}', 'human:eve', 1, 1"
+    attempt = "'at_1', 'run_1', 'tk_1', 1, 'sh -c evil', 'command', 'ag_1', 1, 'claimed', 'local', '{}', 1, 1"
+    store = str(clone.store)
+    columns = "id, repository_path, status, chain, settings, created_by, created_at, updated_at"
+    run_sql(store, f"INSERT INTO runner_runs ({columns}) VALUES ({run})")
+    run_sql(
+        store, "INSERT INTO runner_hosts (run_id, host, agents, joined_at) VALUES ('run_1', 'local', 1, 1)"
+    )
+    columns = "id, run_id, task_id, number, profile, vendor, agent_id, claim_epoch, stage, host, stream_state"
+    run_sql(store, f"INSERT INTO attempts ({columns}, created_at, updated_at) VALUES ({attempt})")
+
+    clone.adopt()
+
+    rows = read_all_rows(str(clone.store))
+    [ended], [stopped] = rows["runner_runs"], rows["attempts"]
+    assert (ended["status"], stopped["stage"]) == ("stopped", "stopped")
+    assert None not in (ended["ended_at"], stopped["ended_at"])
+
+
 def test_an_agent_with_the_name_of_a_person_is_marked(clone: Clone):
     """It is the sender of its messages, which other agents read."""
     run_sql(str(clone.store), "UPDATE agents SET name = '\u200bhuman:owner'")

@@ -84,6 +84,7 @@ def take_over_copy(
         tx = Transaction(connection, fresh)
         changes = _Changes(_revoke_tokens(tx), _mark_unverified(tx, connection))
         _forget_approvals(tx)
+        _end_runs(tx)
         last = _rechain(tx, keyed_from)
         fresh.write_store_key(connection, create_store_key(keyed_from=last + 1))
     return copied, changes
@@ -113,6 +114,16 @@ def _forget_approvals(tx: Transaction) -> None:
     tx.execute("UPDATE milestones SET logged_by_person = NULL")
     # Also what waits: it may show something else than its digest covers.
     tx.execute("UPDATE approvals SET status = 'stale' WHERE status NOT IN ('stale', 'expired')")
+
+
+def _end_runs(tx: Transaction) -> None:
+    """End all runs: what is open names agents, and an agent may be any command."""
+    reason = "The store was adopted."
+    for change in (
+        "UPDATE attempts SET stage = 'stopped', ended_at = :now, reason = :reason WHERE ended_at IS NULL",
+        "UPDATE runner_runs SET status = 'stopped', ended_at = :now, reason = :reason WHERE ended_at IS NULL",
+    ):
+        tx.execute(change, now=tx.now, reason=reason)
 
 
 def _mark_unverified(tx: Transaction, connection: Any) -> int:

@@ -23,6 +23,7 @@ NAME_COLUMNS = {
     "notices": ("by_whom",),
     "approvals": ("asked_by", "decided_by"),
     "proofs": ("asked_by", "waived_by"),
+    "runner_runs": ("created_by",),
 }
 """The columns that name who did something, by table."""
 JSON_COLUMNS = {

@@ -241,6 +241,18 @@ class _Waiter:
             self._changed.notify()
 
 
+def try_to_lock_file(path: Path) -> int | None:
+    """Lock a file until the returned descriptor is closed; None if another process holds it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise to_storage_error("lock", path, error) from error
+    if _try_flock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
 def _acquire_thread_lock(lock: threading.Lock, deadline: float) -> None:
     if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
         raise TimeoutError

@@ -24,10 +24,11 @@ _GITIGNORE_TEXT = """\
 """
 
 
-def make_state_folder(folder: Path) -> None:
+def make_state_folder(folder: Path, *, hides_gitignore: bool = False) -> None:
     """Create the folder with a .gitignore that admits definitions and settings, and close it to other users.
 
     A clone can bring the folder along: readable by all, or with links that lead out of the project.
+    `hides_gitignore`: a new .gitignore ignores itself too, so that no commit brings it to other trees.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -37,7 +38,7 @@ def make_state_folder(folder: Path) -> None:
         status = folder.stat()
         if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
             folder.chmod(0o700)
-        _create_gitignore(folder / ".gitignore")
+        _create_gitignore(folder / ".gitignore", is_hidden=hides_gitignore)
     except OSError as error:
         raise StorageError(
             f"{folder.name}/ cannot be written in the project: {error.strerror}.",
@@ -77,10 +78,10 @@ def find_store_link_problem(path: Path) -> StorageError | None:
     return find_link_problem(folder) or find_link_problem(path)
 
 
-def _create_gitignore(path: Path) -> None:
+def _create_gitignore(path: Path, *, is_hidden: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with open(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-            file.write(_GITIGNORE_TEXT)
+            file.write(_GITIGNORE_TEXT.replace("!.gitignore\n", "") if is_hidden else _GITIGNORE_TEXT)
     except FileExistsError:
         pass

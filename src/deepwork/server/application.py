@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.config import STATE_FOLDER, Settings
-from deepwork.environment import build_child_environment
+from deepwork.environment import build_child_environment, get_host_name
 from deepwork.server.job_stack import JobStackReader
 from deepwork.server.registry import Tools, ToolSpec, describe_class, index_by_name
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from deepwork.plans.task_tools import TaskTools
     from deepwork.plans.work_gate import WorkGate
     from deepwork.reviews.tools import ReviewTools
+    from deepwork.runner.loop import Runner
     from deepwork.server.jobs_assembly import JobsAssembly
     from deepwork.server.start_workflow import StartWorkflow
     from deepwork.templates.tools import TemplateTools
@@ -100,15 +101,21 @@ class Application:
     def presence(self) -> Presence:
         from deepwork.agents.presence import Presence
 
-        read_only = self.settings.read_only
-        return Presence(self.database, self.settings.lease_seconds, is_read_only=read_only)
+        settings = self.settings
+        return Presence(
+            self.database, settings.lease_seconds, is_read_only=settings.read_only, agent_id=settings.agent_id
+        )
 
     @cached_property
     def jobs(self) -> JobsAssembly:
         """The services for jobs."""
+        return self._build_jobs(self.settings)
+
+    def _build_jobs(self, settings: Settings) -> JobsAssembly:
+        """Build the services for jobs of this project, or of another tree of its repository."""
         from deepwork.server.jobs_assembly import JobsAssembly
 
-        return JobsAssembly(self.settings, self.database, lambda: self.checks, self.presence.find_unnamed_id)
+        return JobsAssembly(settings, self.database, lambda: self.checks, self.presence.find_unnamed_id)
 
     @property
     def sessions(self) -> StateManager:
@@ -143,9 +150,11 @@ class Application:
         from deepwork.checks.actions import ProofActions
         from deepwork.plans.budget_actions import BudgetActions
         from deepwork.reviews.actions import ReviewActions
+        from deepwork.runner.actions import RunActions
 
         reviews = ReviewActions(self.reviews.planner, self.database)
-        simple = [kind(self.database) for kind in (EnrollmentActions, BudgetActions, ProofActions)]
+        kinds = (EnrollmentActions, BudgetActions, ProofActions, RunActions)
+        simple = [kind(self.database) for kind in kinds]
         return index_by_name([self.jobs.gate_actions, self._approval_actions, reviews, *simple])
 
     @cached_property
@@ -321,7 +330,7 @@ class Application:
         from deepwork.workspaces.worktrees import WorktreeManager
 
         trees = WorktreeManager(lambda folder: Git(folder, environment=build_child_environment()))
-        return WorkspaceService(self.database, trees, self._host)
+        return WorkspaceService(self.database, trees, self.repositories)
 
     @cached_property
     def repositories(self) -> RepositoryLocator:
@@ -373,13 +382,34 @@ class Application:
     def _plan_task_tracker(self) -> PlanTaskTracker:
         from deepwork.tracking.plan_task_tracker import PlanTaskTracker
 
-        return PlanTaskTracker(self.database, self._attribution, self._host, self.settings.repository_root)
+        return PlanTaskTracker(
+            self.database, self._attribution, self.repositories, self.settings.repository_root
+        )
 
     @cached_property
     def _task_directory(self) -> PlanTaskDirectory:
         from deepwork.plans.task_directory import PlanTaskDirectory
 
         return PlanTaskDirectory(self.presence)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Starts agents and looks after them."""
+        from deepwork.server.runner_assembly import RunnerParts, build_runner, call_tool
+
+        return build_runner(
+            RunnerParts(
+                database=self.database,
+                settings=self.settings,
+                call=partial(call_tool, self.database, lambda name: self.registry[name]),
+                prover=self.task_prover,
+                workspaces=self._workspace_service,
+                get_checks=self.get_checks,
+                build_jobs=self._build_jobs,
+                host=self._host,
+                lease_ms=self.presence.lease_ms,
+            )
+        )
 
     @property
     def _has_many_projects(self) -> bool:
@@ -389,10 +419,10 @@ class Application:
     def _host(self) -> str:
         """The machine that paths refer to: "local" for a file database, even if the host is renamed."""
         if "://" not in self.settings.database:
-            return "local"
-        from socket import gethostname
+            from deepwork.workspaces.models import LOCAL_HOST
 
-        return gethostname()
+            return LOCAL_HOST
+        return get_host_name()
 
     def describe_stack(self, caller: str) -> list[str]:
         """List a caller's active workflows as `job/workflow:step`, outermost first."""

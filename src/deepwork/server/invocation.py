@@ -119,8 +119,8 @@ def _invoke_changing(
 
 
 def _prove(database: Database, given: Mapping[str, Any], call: Call, missing: NotProven) -> Call:
-    """Check that a call which opens a gate is a person's, with the proof that their settings demand."""
-    from deepwork.approvals.act_proofs import prove_act  # noqa: PLC0415 - only people open gates
+    """Check the proof, as their settings demand it, of a person whose call lets work pass a gate."""
+    from deepwork.approvals.act_proofs import prove_act  # noqa: PLC0415 - only people need it
 
     return copy_with(call, proven=prove_act(database, call, given, missing.about))
 

@@ -27,6 +27,10 @@ from deepwork.jobs.tree_users import find_reason_to_stay
 
 if TYPE_CHECKING:
     from deepwork.checks.service import CheckService
+    from deepwork.jobs.reviewer_program import Reviewer
+
+_MAX_INLINE_FILES = 5
+"""Files that an external reviewer gets in its prompt; of more it gets the paths."""
 
 
 @dataclass
@@ -56,10 +60,22 @@ class JobsAssembly:
         if not self.settings.quality_gate:
             return None
         timeout, parallel = self.settings.quality_gate_timeout, self.settings.max_parallel_reviews
-        if self.settings.external_runner == "claude":
-            cli = ClaudeCLI(timeout, environment=build_reviewer_environment())
-            return QualityGate(cli, max_inline_files=5, timeout=timeout, max_parallel=parallel)
-        return QualityGate(None, max_inline_files=0, timeout=timeout, max_parallel=parallel)
+        reviewer = self._build_reviewer(timeout)
+        shown = _MAX_INLINE_FILES if reviewer else 0
+        return QualityGate(reviewer, shown, timeout=timeout, max_parallel=parallel)
+
+    def _build_reviewer(self, timeout: int) -> Reviewer | None:
+        """Build the external reviewer: `claude`, or an agent of this user."""
+        name = self.settings.external_runner
+        if not name:
+            return None
+        if name == ClaudeCLI.name:
+            return ClaudeCLI(timeout, environment=build_reviewer_environment())
+        # Imported here: most projects let no other agent review.
+        from deepwork.runner.agent_reviewer import AgentReviewer  # noqa: PLC0415
+        from deepwork.runner.profiles import load_catalog  # noqa: PLC0415
+
+        return AgentReviewer(name, timeout, lambda name: load_catalog().get_agent(name))
 
     @cached_property
     def tools(self) -> WorkflowTools:

@@ -52,9 +52,7 @@ def init_project(root: Path, *, example_job: bool = False, example_review: bool 
 
 def render_config() -> str:
     """Render config.yml: every project setting as a comment with its help and default."""
-    return "\n".join(
-        [_CONFIG_HEADER, *_render_settings([option for option in OPTIONS if option.in_file]), ""]
-    )
+    return "\n".join([_CONFIG_HEADER, *_render_settings([option for option in OPTIONS if option.in_file])])
 
 
 def _render_settings(options: Sequence[Option]) -> Iterator[str]:
@@ -69,6 +67,7 @@ def _render_settings(options: Sequence[Option]) -> Iterator[str]:
             if option.file_key[0] == group:
                 default = _format_default(option)
                 yield f"#   {option.file_key[1]}: {default}  # {option.help} ({option.allowed})"
+        yield ""
 
 
 def _format_default(option: Option) -> str:

@@ -84,6 +84,7 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
         build_tool_invoker(app),
         lambda: list_actions(app),
         is_read_only=read_only,
+        state_folder=app.settings.state_folder,
     )
     pages = StaticPages()
     routes: list[BaseRoute] = [

@@ -1,0 +1,264 @@
+"""What every adapter is and needs: the launch of an agent, and careful reading of what it writes."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from deepwork.budgets.models import MICROS_PER_USD
+from deepwork.records import copy_with
+from deepwork.runner.adapters.wording import classify, find_reset, is_lost_session
+from deepwork.runner.signals import Ended, LimitReached, Signal, ToolEnded, TransientFailure
+from deepwork.runner.stream_state import StreamState, apply
+
+if TYPE_CHECKING:
+    from deepwork.runner.profiles import Profile
+
+SERVER_NAME: Final = "deepwork"
+"""The name under which an agent has our MCP server."""
+MAX_TEXT: Final = 16_000
+_MAX_DETAIL = 200
+_MAX_ID = 200
+_MAX_COUNT = 10**12
+_MAX_USD = 1_000_000
+_HEAD = 2_000
+"""Characters of a line that was cut in which the id of a tool is looked for."""
+_DETAIL_KEYS = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description")
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """Our server, bound to the agent that gets it."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What an agent is to be started with. Its standard input is always the prompt file."""
+
+    profile: Profile
+    tree: Path
+    prompt_file: Path
+    folder: Path
+    """Where private files of this start go."""
+    session_id: str | None = None
+    """The session to resume, or a new UUID for vendors that let us choose it."""
+    is_resume: bool = False
+    mcp: McpServer | None = None
+    max_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The exact command of a start; `files` are to be written before it, for this user only."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)
+    session_id: str | None = None
+    """The session, where it is known before the stream names it."""
+
+
+class Adapter(Protocol):
+    """One kind of agent: its command line, and what its stream says."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def binary(self) -> str | None:
+        """The program; None if the profile names it."""
+
+    @property
+    def tested_versions(self) -> tuple[str, ...]: ...
+
+    def build_launch(self, request: LaunchRequest) -> Launch:
+        """Build the command of a start."""
+
+    def read_line(self, line: str, *, now: int | None = None) -> tuple[Signal, ...]:
+        """Return what a line says: nothing for unknown events, noise and half lines. Never raises.
+
+        `now` is the time of the line, for limits that say "in 20 minutes"; without it, the current time.
+        """
+
+    def finish(
+        self, state: StreamState, exit_code: int | None, stderr_tail: str, *, now: int | None = None
+    ) -> StreamState:
+        """Return the state after the process ended; an exit code of None is unknown."""
+
+
+@dataclass(frozen=True)
+class StreamAdapter:
+    """An agent that writes a JSON object per line: data, and the functions that read it."""
+
+    kind: str
+    binary: str
+    tested_versions: tuple[str, ...]
+    build: Callable[[LaunchRequest], Launch]
+    read_event: Callable[[Event, int], Iterable[Signal]]
+    tool_end: re.Pattern[str] | None = None
+    """The beginning of a line that ends a tool, with the tool's id as its group."""
+    read_log: Callable[[str], str] = str
+    """Returns the errors of what it writes to stderr."""
+
+    def build_launch(self, request: LaunchRequest) -> Launch:
+        """Build the command of a start."""
+        return self.build(request)
+
+    def read_line(self, line: str, *, now: int | None = None) -> tuple[Signal, ...]:
+        """Return what a line says."""
+        event = parse_event(line)
+        if event is None:
+            return _salvage_tool_end(line, self.tool_end) if self.tool_end else ()
+        return tuple(self.read_event(event, get_now(now)))
+
+    def finish(
+        self, state: StreamState, exit_code: int | None, stderr_tail: str, *, now: int | None = None
+    ) -> StreamState:
+        """Return the state after the process ended."""
+        return finish_state(state, exit_code, self.read_log(stderr_tail), get_now(now))
+
+
+def get_now(now: int | None) -> int:
+    """Return the given time, else the current one, in Unix milliseconds."""
+    return now if now is not None else time.time_ns() // 1_000_000
+
+
+# Reading
+
+
+def parse_event(line: str) -> Event | None:
+    """Parse a line that is a JSON object with a type."""
+    if not line.lstrip(" \t\ufeff").startswith("{"):
+        return None
+    try:
+        event = json.loads(line.strip().lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
+
+
+def _salvage_tool_end(line: str, pattern: re.Pattern[str]) -> tuple[Signal, ...]:
+    """Return the end of a tool whose answer was too long to be kept: a tool that stays open hides a stall."""
+    match = pattern.match(line[:_HEAD])
+    return (ToolEnded(match[1][:_MAX_ID]),) if match else ()
+
+
+def get_object(event: object, *path: str) -> Event:
+    """Return a nested object, empty if it is not there."""
+    for key in path:
+        event = event.get(key) if isinstance(event, dict) else None
+    return event if isinstance(event, dict) else {}
+
+
+def list_objects(value: object) -> Iterator[Event]:
+    """List the objects of a list; anything else has none."""
+    return (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())
+
+
+def get_text(event: Event, key: str, limit: int = MAX_TEXT) -> str:
+    """Return a text without what no store takes; "" if there is none."""
+    value = event.get(key)
+    return clean_text(value, limit) if isinstance(value, str) else ""
+
+
+def get_id(event: Event, key: str) -> str:
+    """Return an id; "" if there is none."""
+    return get_text(event, key, _MAX_ID)
+
+
+def get_count(event: Event, key: str) -> int:
+    """Return a number of tokens; 0 if it is none."""
+    return int(_get_number(event, key, _MAX_COUNT) or 0)
+
+
+def get_usd_micros(event: Event, key: str) -> int | None:
+    """Return an amount in millionths of a dollar; None if there is none."""
+    usd = _get_number(event, key, _MAX_USD)
+    return None if usd is None else round(usd * MICROS_PER_USD)
+
+
+def _get_number(event: Event, key: str, limit: int) -> float | None:
+    value = event.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= limit else None
+
+
+def clean_text(text: str, limit: int) -> str:
+    """Cut a text, keeping its end, and replace characters that cannot be stored."""
+    text = text[-limit:]
+    return text if text.isascii() and "\0" not in text else _replace_unstorable(text)
+
+
+def _replace_unstorable(text: str) -> str:
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def describe_input(given: object) -> str:
+    """Say what a tool was called with: its command, file or query."""
+    values = given if isinstance(given, dict) else {}
+    found = next((values[key] for key in _DETAIL_KEYS if isinstance(values.get(key), str)), "")
+    return _replace_unstorable(found[:_MAX_DETAIL])
+
+
+def explain(text: str, now: int) -> tuple[Signal, ...]:
+    """Return the limit or passing failure that an error of the vendor names."""
+    found = classify(text, now)
+    return () if found is None else (found,)
+
+
+# Ending
+
+
+def finish_state(state: StreamState, exit_code: int | None, stderr_tail: str, now: int) -> StreamState:
+    """Return the state after the process ended: without a result, it failed.
+
+    The vendor's own error says why; stderr does where there is none, and may say when a limit ends.
+    """
+    ended = _conclude(state, exit_code, stderr_tail)
+    if ended is None:
+        return state
+    found = _find_cause(state, ended, stderr_tail, now) if ended.is_error else None
+    is_lost = ended.is_error and is_lost_session(f"{ended.text}\n{stderr_tail}")
+    state = copy_with(apply(state, [ended]), limit=None, is_session_lost=is_lost)
+    return apply(state, [] if found is None else [found])
+
+
+def _find_cause(
+    state: StreamState, ended: Ended, stderr_tail: str, now: int
+) -> LimitReached | TransientFailure | None:
+    said_nothing = state.ended is None or not state.ended.text
+    found = (
+        state.limit
+        or classify(ended.text, now)
+        or (classify(stderr_tail, now) if said_nothing else None)
+        or state.transient
+    )
+    if isinstance(found, LimitReached) and found.resets_at is None:
+        return copy_with(found, resets_at=find_reset(stderr_tail, now))
+    return found
+
+
+def _conclude(state: StreamState, exit_code: int | None, stderr_tail: str) -> Ended | None:
+    if exit_code is None:
+        return state.ended
+    if exit_code != 0:
+        known = state.ended or Ended(is_error=True)
+        text = known.text if known.is_error else ""
+        return Ended(True, text or _get_last_line(stderr_tail), known.reason or f"exit code {exit_code}")
+    return state.ended or Ended(True, _get_last_line(stderr_tail), "no result")
+
+
+def _get_last_line(text: str) -> str:
+    lines = [line.strip() for line in text[-MAX_TEXT:].splitlines() if line.strip()]
+    return clean_text(lines[-1], MAX_TEXT) if lines else ""

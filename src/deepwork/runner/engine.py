@@ -1,0 +1,348 @@
+"""The local engine: looks after the attempts of this host, tick by tick.
+
+Whatever takes long (git, set-up, checks, ending processes) runs in a worker thread, one at a time for each
+attempt; everything else runs in the tick. What a tick decides is stored before it has an effect, or can be
+repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import DeepworkError, NotFound, StorageError
+from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.runner.attempt_locks import AttemptLocks, list_unclosed, mark_closed
+from deepwork.runner.claiming import STOPPED
+from deepwork.runner.finishing import is_lost_claim
+from deepwork.runner.interfaces import ToolCaller
+from deepwork.runner.models import Attempt, ParkedFor, Run, RunStatus, Stage
+from deepwork.runner.preparing import AttemptPreparer
+from deepwork.runner.processes import end_process
+from deepwork.runner.profiles import Profile
+from deepwork.runner.prompts import build_correction_prompt, build_resume_prompt
+from deepwork.runner.scheduling import RunScheduler
+from deepwork.runner.service import AttemptService
+from deepwork.runner.store import AttemptStore, RunStore
+from deepwork.runner.watching import AgentWatcher, Looked, has_lost_claim
+from deepwork.runner.work_kinds import Finisher, WorkItem, WorkSources
+
+log = logging.getLogger("deepwork")
+
+_LOOK_AGAIN_MS = 10_000
+"""How often an attempt that waits for a person looks whether it can go on."""
+_REFRESH_MS = 3_000
+"""How old what was read from the store may be, if no event says that it changed."""
+_RETRY_SECONDS = 2.0
+_MAX_WORKERS = 8
+
+
+@dataclass(frozen=True)
+class _View:
+    """What the store says about this host."""
+
+    read_at: int = 0
+    now: int = 0
+    runs: Mapping[str, tuple[Run, int]] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+    tasks: Mapping[str, WorkItem] = field(default_factory=dict)
+
+
+class AttemptEngine:
+    """Moves the attempts of this host on.
+
+    Several processes may do this at the same time: each attempt is looked after by the one that holds its
+    lock, and by another one as soon as that one has ended.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        call: ToolCaller,
+        scheduler: RunScheduler,
+        preparer: AttemptPreparer,
+        finisher: Finisher,
+        sources: WorkSources,
+        locks: AttemptLocks,
+        get_profile: Callable[[str], Profile],
+        host: str,
+        lease_ms: int,
+    ) -> None:
+        self._database, self._call, self._host = database, call, host
+        self.scheduler, self._preparer, self._finisher = scheduler, preparer, finisher
+        self._get_profile, self._lease_ms, self._sources = get_profile, lease_ms, sources
+        self._attempts = AttemptService(database)
+        self._watcher = AgentWatcher(database, preparer, finisher, sources, self._submit)
+        self._locks = locks
+        self._pool = ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="deepwork-attempt")
+        self._working: dict[str, Future[None]] = {}
+        self._view = _View()
+        self._looked_at: dict[str, int] = {}
+        self._renewed_at: dict[str, int] = {}
+        self._has_ended_strays = False
+
+    def close(self) -> None:
+        """Wait for what is being done; agents go on."""
+        self._pool.shutdown(wait=True)
+        self._locks.release_others(())
+
+    def preview(self, run: Run, task_id: str, profile: Profile) -> dict[str, Any]:
+        """Describe the start of a task by this agent; starts and stores nothing."""
+        return self._preparer.preview(run, task_id, profile)
+
+    # One look at everything
+
+    def tick(self, *, is_changed: bool = True) -> bool:
+        """Look after every attempt and run of this host once; return whether anything happened.
+
+        `is_changed`: whether the store may have changed since the last look.
+        """
+        has_news = self._look(self._read, is_changed=is_changed)
+        for run, agents in self._view.runs.values():
+            has_news |= self.scheduler.advance(run, agents, self._view.now, is_urgent=has_news)
+        return has_news
+
+    def tick_one(self, attempt_id: str, *, is_changed: bool = True) -> bool:
+        """Look after one attempt only, unless another process does; starts no task."""
+        return self._look(partial(self._read_one, attempt_id), is_changed=is_changed)
+
+    def take(self, attempt_id: str) -> bool:
+        """Let this process look after an attempt, if no other process does."""
+        return self._locks.take(attempt_id)
+
+    def _look(self, read: Callable[[Transaction], _View], *, is_changed: bool) -> bool:
+        has_news = self._collect_workers()
+        with self._database.reading() as tx:
+            now = tx.now
+            if is_changed or has_news or now - self._view.read_at > _REFRESH_MS:
+                self._view = read(tx)
+        # Another process may have moved an attempt just before its lock was taken here.
+        if self._renew_leases(self._view.attempts, now) or self._locks.has_new():
+            with self._database.reading() as tx:
+                self._view = read(tx)
+        view = self._view = replace(self._view, now=now)
+        for attempt in view.attempts:
+            run = view.runs[attempt.run_id][0]
+            has_news |= self._look_after(run, attempt, view.tasks.get(attempt.task_id), now)
+        return self._save_progress(view, now) or has_news
+
+    def _read(self, tx: Transaction) -> _View:
+        runs = {run.id: (run, agents) for run, agents in RunStore(tx).list_of_host(self._host)}
+        opened = {attempt.id: attempt for attempt in AttemptStore(tx).list_open_of_host(self._host)}
+        self._end_closed(opened)
+        self._end_strays(tx, opened)
+        mine = tuple(each for each in opened.values() if each.run_id in runs and self._locks.take(each.id))
+        return _View(tx.now, tx.now, runs, mine, self._sources.load(tx, mine))
+
+    def _read_one(self, attempt_id: str, tx: Transaction) -> _View:
+        attempt = AttemptStore(tx).find(attempt_id)
+        run = RunStore(tx).find(attempt.run_id) if attempt and not attempt.stage.is_final else None
+        self._end_closed([attempt_id] if run else [])
+        if attempt is None or run is None or not self._locks.take(attempt_id):
+            return _View(tx.now, tx.now)
+        tasks = self._sources.load(tx, [attempt])
+        return _View(tx.now, tx.now, {run.id: (run, 0)}, (attempt,), tasks)
+
+    def _look_after(self, run: Run, attempt: Attempt, task: WorkItem | None, now: int) -> bool:
+        if attempt.id in self._working:
+            return False
+        try:
+            return self._advance(run, attempt, task, now)
+        except StorageError:
+            raise
+        except DeepworkError as error:
+            self._submit(attempt, partial(self._handle_error, attempt, error))
+            return True
+
+    def _advance(self, run: Run, attempt: Attempt, task: WorkItem | None, now: int) -> bool:
+        if task is None:
+            self._stop(attempt, "Its task was removed.")
+        elif attempt.stage in (Stage.CLAIMED, Stage.PREPARING):
+            self._begin(run, attempt)
+        elif attempt.stage is Stage.CHECKING:
+            self._submit(attempt, lambda: self._finisher.finish(attempt))
+        elif attempt.stage is Stage.RUNNING:
+            return self._watcher.follow(Looked(run, attempt, task, now))
+        elif attempt.stage is Stage.PARKED:
+            return self._wait(run, attempt, task, now)
+        else:
+            return self._review(run, attempt, task)
+        return True
+
+    def _save_progress(self, view: _View, now: int) -> bool:
+        has_news = False
+        for attempt in self._watcher.save_progress(now):
+            run = view.runs[attempt.run_id][0]
+            has_news |= self._watcher.park_if_over_budget(run, attempt)
+        return has_news
+
+    # Work that takes long
+
+    def _submit(self, attempt: Attempt, work: Callable[[], object]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except StorageError as error:
+                log.warning("Attempt %s is tried again: %s", attempt.id, error.message)
+                time.sleep(_RETRY_SECONDS)
+            except DeepworkError as error:
+                self._handle_error(attempt, error)
+
+        self._working[attempt.id] = self._pool.submit(guarded)
+
+    def _collect_workers(self) -> bool:
+        """Forget workers that have ended; raises what no worker should raise."""
+        ended = [id for id, future in self._working.items() if future.done()]
+        for id in ended:
+            self._working.pop(id).result()
+        return bool(ended)
+
+    def _handle_error(self, attempt: Attempt, error: DeepworkError) -> None:
+        """End an attempt that cannot go on; the reason says why and what to do."""
+        with self._database.reading() as tx:
+            current = AttemptStore(tx).find(attempt.id)
+        if current is None or current.stage.is_final:
+            return
+        self._watcher.end_agent(current)
+        reason = f"{error.message} {error.suggestion or ''}".strip()
+        if is_lost_claim(error) or isinstance(error, NotFound):
+            self._finisher.stop(current, reason)
+        else:
+            self._finisher.fail(current, reason)
+
+    def _stop(self, attempt: Attempt, reason: str) -> None:
+        def stop() -> None:
+            self._watcher.end_agent(attempt)
+            self._finisher.stop(attempt, reason)
+
+        self._submit(attempt, stop)
+
+    # Starting
+
+    def _begin(self, run: Run, attempt: Attempt) -> None:
+        if run.status is RunStatus.ENDING:
+            self._stop(attempt, run.reason or STOPPED)
+            return
+        profile = self._get_profile(attempt.profile)
+
+        def prepare() -> None:
+            is_new = attempt.stage is Stage.CLAIMED
+            current = self._attempts.move(attempt, Stage.PREPARING, starts=1) if is_new else attempt
+            if current is not None:
+                self._preparer.prepare(run, current, profile)
+
+        self._submit(attempt, prepare)
+
+    # Waiting
+
+    def _wait(self, run: Run, attempt: Attempt, task: WorkItem, now: int) -> bool:
+        if run.status in (RunStatus.ENDING, RunStatus.STOPPING):
+            self._stop(attempt, run.reason or STOPPED)
+            return True
+        if has_lost_claim(attempt, task):
+            self._stop(attempt, "Its task was taken away.")
+            return True
+        if attempt.parked_for is ParkedFor.LIMIT:
+            return self._wait_for_limit(run, attempt, task, now)
+        if now - self._looked_at.get(attempt.id, 0) < _LOOK_AGAIN_MS:
+            return False
+        self._looked_at[attempt.id] = now
+        if attempt.parked_for is ParkedFor.BUDGET:
+            return self._wait_for_budget(run, attempt, task)
+        return self._attempts.move(attempt, Stage.CHECKING) is not None
+
+    def _wait_for_limit(self, run: Run, attempt: Attempt, task: WorkItem, now: int) -> bool:
+        if run.status is RunStatus.PAUSED or now < (attempt.not_before or 0):
+            return False
+        reason = f"A usage limit has ended: {attempt.reason}"
+        return self._attempts.start_again(attempt, build_resume_prompt(reason, task.name), reason) is not None
+
+    def _wait_for_budget(self, run: Run, attempt: Attempt, task: WorkItem) -> bool:
+        if self._watcher.is_over_budget(run, attempt):
+            return False
+        reason = "The budget was used up, and has been raised."
+        return self._attempts.start_again(attempt, build_resume_prompt(reason, task.name), reason) is not None
+
+    def _review(self, run: Run, attempt: Attempt, task: WorkItem) -> bool:
+        """Follow what a person decides about work that is done."""
+        if task.status.is_done:
+            return self._finisher.end_reviewed(attempt) is not None
+        if run.status in (RunStatus.ENDING, RunStatus.STOPPING):
+            self._stop(attempt, run.reason or STOPPED)
+            return True
+        if attempt.workflow_id is None:  # a step is reported again when a person has decided
+            return not task.waits_for and self._attempts.move(attempt, Stage.CHECKING) is not None
+        if task.waits_for or task.claimed_by:
+            return False
+        moved = self._claim_again(attempt)
+        if moved is None:
+            return False
+        comment = self._find_refusal(task.id)
+        prompt = build_correction_prompt(comment, task.name)
+        return self._attempts.start_again(moved, prompt, comment) is not None
+
+    def _find_refusal(self, task_id: str) -> str:
+        listed = self._call("checkpoint_list", {"task_id": task_id, "type": ["decision"]})["checkpoints"]
+        return str(listed[-1]["summary"]) if listed else "A person refused the work."
+
+    # Claims
+
+    def _renew_leases(self, attempts: Collection[Attempt], now: int) -> bool:
+        """Renew the leases of all agents in time; return whether one had ended and was taken back."""
+        due = [each for each in attempts if now - self._renewed_at.get(each.id, 0) >= self._lease_ms / 3]
+        self._renewed_at |= dict.fromkeys([each.id for each in due], now)
+        taken_back = [self._renew(each) for each in due if each.stage is not Stage.REVIEWING]
+        return any(taken_back)
+
+    def _renew(self, attempt: Attempt) -> bool:
+        try:
+            answer = self._call("agent_heartbeat", {"agent_id": attempt.agent_id})
+            is_lost = attempt.task_id in (answer.get("lost_claims") or ())
+            return is_lost and self._claim_again(attempt) is not None
+        except StorageError:
+            raise
+        except DeepworkError as error:
+            log.warning("Could not renew the claim of %s: %s", attempt.id, error.message)
+            return False
+
+    def _claim_again(self, attempt: Attempt) -> Attempt | None:
+        """Claim the task again, unless another agent has it; its epoch is a new one."""
+        wanted = {"task_id": attempt.task_id, "agent_id": attempt.agent_id, "start": True}
+        claimed = self._call("task_claim", wanted)
+        if not claimed["success"]:
+            return None
+        return self._attempts.update(attempt, claim_epoch=int(claimed["claim_epoch"]))
+
+    # Agents that nobody looks after
+
+    def end_strays(self) -> None:
+        """End agents whose attempts ended in the store while no runner looked after them."""
+        with self._database.reading() as tx:
+            self._end_strays(tx, {each.id for each in AttemptStore(tx).list_open_of_host(self._host)})
+
+    def _end_closed(self, opened: Collection[str]) -> None:
+        """End agents whose attempts ended in the store, such as by another host that took the task."""
+        for attempt in self._watcher.list_followed():
+            if attempt.id not in opened and attempt.id not in self._working:
+                self._watcher.forget_and_end(attempt)
+        self._locks.release_others({*opened, *self._working})
+
+    def _end_strays(self, tx: Transaction, opened: Collection[str]) -> None:
+        """Once, end agents whose attempts ended in the store while no runner looked after them."""
+        if self._has_ended_strays:
+            return
+        self._has_ended_strays = True
+        for attempt_id, files in list_unclosed(self._preparer.state_folder, opened):
+            attempt = AttemptStore(tx).find(attempt_id)  # files of another store may be in the same project
+            if attempt is not None and self._locks.take(attempt_id):
+                self._submit(attempt, partial(self._close, attempt_id, files))
+
+    def _close(self, attempt_id: str, files: AttemptFiles) -> None:
+        end_process(files)
+        mark_closed(self._preparer.state_folder, attempt_id)

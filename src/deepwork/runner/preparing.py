@@ -1,0 +1,208 @@
+"""Prepares a start: the tree, its set-up, the prompt, the command; then starts the agent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepwork.budgets.models import MICROS_PER_USD
+from deepwork.database.transaction import Database
+from deepwork.files.atomic import write_atomically
+from deepwork.files.private import make_private_folder
+from deepwork.runner.adapters import LaunchRequest, McpServer, get_adapter
+from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.runner.models import Attempt, ProcessState, Run, Stage
+from deepwork.runner.processes import AlreadyStarted, ProcessIdentity, observe, read_identity, start_process
+from deepwork.runner.profiles import Profile, build_agent_environment
+from deepwork.runner.run_settings import WorkspaceSettings
+from deepwork.runner.service import AttemptService
+from deepwork.runner.store import AttemptStore
+from deepwork.runner.stream_state import StreamState, begin_start
+from deepwork.runner.work_kinds import WorkSources
+from deepwork.runner.workspace_setup import WorkspacePreparer
+
+SECONDS_PER_MINUTE = 60
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the runner works."""
+
+    project: Path
+    """The folder of the project, whose tree is never changed."""
+    state_folder: Path
+    database_variables: Mapping[str, str]
+    """What our MCP server needs to open the same store."""
+
+
+class AttemptPreparer:
+    """Brings attempts from `claimed` to `running`. Every step can be repeated after a crash."""
+
+    def __init__(
+        self,
+        database: Database,
+        sources: WorkSources,
+        places: Places,
+        load_workspace_settings: Callable[[], WorkspaceSettings],
+    ) -> None:
+        self._database, self._sources, self._places = database, sources, places
+        self._load_workspace_settings = load_workspace_settings
+        self._attempts = AttemptService(database)
+
+    def prepare(self, run: Run, attempt: Attempt, profile: Profile) -> Attempt | None:
+        """Start the agent, or adopt the one that was started; None if another runner was faster."""
+        files = self.locate_files(attempt)
+        if observe(files).state is not ProcessState.NOT_STARTED:
+            return self._adopt(attempt, read_identity(files))
+        prepared = self._prepare_tree(attempt)
+        if prepared is None:
+            return None
+        try:
+            launched = self._launch(run, prepared, profile, files)
+        except AlreadyStarted:  # a runner that was killed is starting it: look again
+            return None
+        return None if launched is None else self._adopt(*launched)
+
+    def preview(self, run: Run, task_id: str, profile: Profile) -> dict[str, Any]:
+        """Describe what would be started for a task."""
+        name, place = self._sources.find(run).preview(run, task_id)
+        attempt = _imagine_attempt(run, task_id, profile, str(place.tree))
+        files = self.locate_files(attempt)
+        launch, variables = self.build_launch(run, attempt, profile, files, place.tree)
+        return {
+            "task_id": task_id,
+            "task": name,
+            "profile": profile.name,
+            "tree": str(place.tree),
+            "branch": place.branch,
+            "argv": list(launch.argv),
+            "env": sorted(variables),
+        }
+
+    @property
+    def state_folder(self) -> Path:
+        """The folder with the files of attempts."""
+        return self._places.state_folder
+
+    def locate_files(self, attempt: Attempt) -> AttemptFiles:
+        """Return the files of the attempt's current start."""
+        return AttemptFiles.locate(self._places.state_folder, attempt.id, attempt.starts)
+
+    def build_launch(
+        self, run: Run, attempt: Attempt, profile: Profile, files: AttemptFiles, tree: Path
+    ) -> tuple[Any, dict[str, str]]:
+        """Return what would be started, and its environment."""
+        adapter = get_adapter(profile.kind)
+        is_resume = attempt.starts > 1 and attempt.vendor_session is not None
+        session = attempt.vendor_session or (str(uuid.uuid4()) if profile.kind == "claude" else None)
+        request = LaunchRequest(
+            profile=profile,
+            tree=tree,
+            prompt_file=files.prompt,
+            folder=files.folder,
+            session_id=session,
+            is_resume=is_resume,
+            mcp=self._build_mcp_server(attempt),
+            max_usd=self._measure_left_usd(run),
+        )
+        launch = adapter.build_launch(request)
+        variables = {
+            **build_agent_environment(profile, os.environ),
+            **launch.env,
+            **self._build_variables(run, attempt),
+        }
+        return launch, variables
+
+    def _measure_left_usd(self, run: Run) -> float | None:
+        """Return what the vendor is told not to exceed; what others spend meanwhile is checked live."""
+        if run.options.max_usd is None:
+            return None
+        with self._database.reading() as tx:
+            spent = AttemptStore(tx).sum_usd_micros(run.id) / MICROS_PER_USD
+        return max(0.01, round(run.options.max_usd - spent, 2))
+
+    def _adopt(self, attempt: Attempt, identity: ProcessIdentity | None) -> Attempt | None:
+        with self._database.reading() as tx:
+            now = tx.now
+        changes: dict[str, Any] = {"started_at": now, "active_at": now, "next_prompt": None, "reason": None}
+        if identity is not None:
+            changes |= {"boot_id": identity.boot_id, "pid": identity.pid, "start_time": identity.start_time}
+        return self._attempts.move(attempt, Stage.RUNNING, **changes)
+
+    # The tree
+
+    def _prepare_tree(self, attempt: Attempt) -> Attempt | None:
+        place = self._sources.find(attempt).provide_place(attempt)
+        preparer = WorkspacePreparer(self._database, attempt.host)
+        prepared = preparer.prepare(place.main, place.tree, self._load_workspace_settings())
+        return self._attempts.update(attempt, tree=str(place.tree), branch=place.branch, port=prepared.port)
+
+    # The command
+
+    def _launch(
+        self, run: Run, attempt: Attempt, profile: Profile, files: AttemptFiles
+    ) -> tuple[Attempt, ProcessIdentity] | None:
+        tree = Path(attempt.tree or "")
+        launch, variables = self.build_launch(run, attempt, profile, files, tree)
+        state = begin_start(StreamState.from_json(attempt.stream_state), model=profile.model)
+        stored = self._attempts.update(
+            attempt,
+            vendor_session=launch.session_id or attempt.vendor_session,
+            stream_state=state.to_json(),
+            stream_offset=0,
+        )
+        if stored is None:
+            return None
+        make_private_folder(files.folder)
+        prompt = attempt.next_prompt or self._sources.find(attempt).build_prompt(attempt)
+        written = {files.prompt: prompt, **launch.files}
+        for path, content in written.items():  # an agent that a killed runner started may be reading them
+            write_atomically(path, content.encode(), is_durable=False)
+        seconds = run.options.minutes * SECONDS_PER_MINUTE
+        return stored, start_process(files, launch.argv, variables, tree, seconds)
+
+    def _build_mcp_server(self, attempt: Attempt) -> McpServer | None:
+        if attempt.vendor == "command":
+            return None
+        folder = self._sources.find(attempt).find_server_folder(attempt) or self._places.project
+        argv = (sys.executable, "-m", "deepwork", "serve", "--path", str(folder))
+        return McpServer(argv, {**self._places.database_variables, "DEEPWORK_AGENT_ID": attempt.agent_id})
+
+    def _build_variables(self, run: Run, attempt: Attempt) -> dict[str, str]:
+        variables = {
+            "DEEPWORK_RUN": run.id,
+            "DEEPWORK_ATTEMPT": attempt.id,
+            "DEEPWORK_TASK": attempt.task_id,
+            "DEEPWORK_AGENT_ID": attempt.agent_id,
+            "DEEPWORK_CLAIM_EPOCH": str(attempt.claim_epoch),
+            **self._sources.find(attempt).list_variables(attempt),
+        }
+        if attempt.port is not None:
+            variables["DEEPWORK_WORKSPACE_PORT"] = str(attempt.port)
+        return variables
+
+
+def _imagine_attempt(run: Run, task_id: str, profile: Profile, tree: str) -> Attempt:
+    """Return an attempt that is never stored, to show what one would do."""
+    return Attempt(
+        id="ATTEMPT",
+        run_id="RUN",
+        workflow_id=run.workflow_id,
+        task_id=task_id,
+        number=1,
+        profile=profile.name,
+        vendor=profile.kind,
+        agent_id="AGENT",
+        claim_epoch=1,
+        stage=Stage.PREPARING,
+        host="",
+        created_at=run.created_at,
+        updated_at=run.created_at,
+        starts=1,
+        tree=tree,
+    )

@@ -1,0 +1,67 @@
+"""Looks again and again until something is over: often while much happens, seldom while nothing does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Protocol
+
+from deepwork.database.engine import Listener
+from deepwork.database.transaction import Database
+from deepwork.errors import StorageError
+
+log = logging.getLogger("deepwork")
+
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 1.0
+_STORE_WAIT = 2.0
+
+
+class Tick(Protocol):
+    """One look; `is_changed`: whether the store may have changed since the last one."""
+
+    def __call__(self, *, is_changed: bool) -> bool:
+        """Return whether anything happened."""
+
+
+def repeat_until_over(
+    database: Database, stop: threading.Event, tick: Tick, is_over: Callable[[bool], bool]
+) -> None:
+    """Tick until it is over or `stop` is set; `is_over` is told whether the tick had news.
+
+    While the store cannot be used it waits: agents go on meanwhile.
+    """
+    wait, is_changed = _SHORTEST_WAIT, True
+    listener = _listen(database, stop)
+    if listener is None:
+        return
+    with closing(listener):
+        while not stop.is_set():
+            try:
+                has_news = tick(is_changed=is_changed)
+                if (has_news or is_changed) and is_over(has_news):
+                    return
+            except StorageError as error:
+                _wait_for_store(error, stop)
+                is_changed = True  # what was read before it may be old
+                continue
+            wait = _SHORTEST_WAIT if has_news else min(_LONGEST_WAIT, wait * 2)
+            time.sleep(_SHORTEST_WAIT)  # many small changes are looked at together
+            is_changed = listener.wait(wait) or has_news
+
+
+def _listen(database: Database, stop: threading.Event) -> Listener | None:
+    """Listen for changes as soon as the store can be used; None if `stop` was set before."""
+    while not stop.is_set():
+        try:
+            return database.listen()
+        except StorageError as error:
+            _wait_for_store(error, stop)
+    return None
+
+
+def _wait_for_store(error: StorageError, stop: threading.Event) -> None:
+    log.warning("The store cannot be used; trying again: %s", error.message)
+    stop.wait(_STORE_WAIT)

@@ -1,0 +1,192 @@
+"""Decides for a run which task starts next, and when the run has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from deepwork.budgets.models import MICROS_PER_USD
+from deepwork.database.transaction import Database
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.runner.claiming import STOPPED, Refused, TaskClaimer, find_next_profile
+from deepwork.runner.interfaces import ToolCaller
+from deepwork.runner.job_scheduling import JobScheduler
+from deepwork.runner.models import Attempt, ParkedFor, Run, RunStatus, Stage
+from deepwork.runner.profiles import Profile
+from deepwork.runner.service import RunService
+from deepwork.runner.store import AttemptStore, RunStore
+
+_LOOK_EVERY_MS = 2_000
+_NAMED_TASKS = 5
+_MAX_DEPENDENCIES = 10_000
+
+
+class RunScheduler:
+    """Hands out the tasks of runs on this host."""
+
+    def __init__(
+        self,
+        database: Database,
+        call: ToolCaller,
+        claimer: TaskClaimer,
+        jobs: JobScheduler,
+        get_profile: Callable[[str], Profile],
+        host: str,
+    ) -> None:
+        self._database, self._call, self._claimer, self._jobs = database, call, claimer, jobs
+        self._get_profile, self._host = get_profile, host
+        self._runs = RunService(database)
+        self._looked_at: dict[str, int] = {}
+
+    def advance(self, run: Run, agents: int, now: int, *, is_urgent: bool) -> bool:
+        """Start what can start, or end the run; return whether anything happened."""
+        if not is_urgent and now - self._looked_at.get(run.id, 0) < _LOOK_EVERY_MS:
+            return False
+        self._looked_at[run.id] = now
+        with self._database.reading() as tx:
+            attempts = AttemptStore(tx).list_of_run(run.id, is_open=True)
+            spent = AttemptStore(tx).sum_usd_micros(run.id)
+        if run.status in (RunStatus.ENDING, RunStatus.STOPPING):
+            return self._stop(run, attempts)
+        if run.options.until is not None and now >= run.options.until:
+            self._runs.set_status(run.id, RunStatus.ENDING, "The time of the run is over.")
+            return True
+        if run.status is RunStatus.PAUSED:
+            return False
+        return self._schedule(run, agents, attempts, spent)
+
+    def _stop(self, run: Run, attempts: Sequence[Attempt]) -> bool:
+        if attempts:
+            return self._claimer.end_lost_attempts(attempts, run.reason or STOPPED)
+        self._runs.set_status(run.id, RunStatus.STOPPED, run.reason)
+        return True
+
+    def _schedule(self, run: Run, agents: int, attempts: Sequence[Attempt], spent: int) -> bool:
+        limit = _find_limit(run, attempts, spent)
+        if run.workflow_id is None:
+            is_working = any(map(_is_working, attempts))
+            return not is_working and self._jobs.advance(run, attempts, limit)
+        free = agents - sum(attempt.host == self._host and _is_working(attempt) for attempt in attempts)
+        if (free <= 0 or limit) and any(map(_is_working, attempts)):
+            return False
+        offered = self._call("workflow_next_tasks", {"workflow_id": run.workflow_id, "limit": 200})
+        refused: Refused | None = None
+        if free > 0 and not limit:
+            # Attempts of this host go on with their tasks themselves.
+            own = {attempt.task_id for attempt in attempts if attempt.host == self._host}
+            tasks = [task for task in offered["tasks"] if task["id"] not in own]
+            started, refused = self._start_tasks(run, tasks, attempts, free)
+            if started:
+                return True
+        if any(map(_is_working, attempts)):
+            return False
+        return self._end_if_over(run, offered, attempts, limit or (refused.reason if refused else None))
+
+    def settle(self, run_id: str) -> None:
+        """End a run if nothing of it can go on without a person; starts nothing."""
+        with self._database.reading() as tx:
+            run, now = RunStore(tx).find(run_id), tx.now
+        if run is not None and not run.status.is_final:
+            self.advance(run, 0, now, is_urgent=True)
+
+    def start_one(self, run: Run, chain: Sequence[str]) -> Attempt | Refused | None:
+        """Claim the first task that one of these agents may work on; None if there is none."""
+        with self._database.reading() as tx:
+            attempts = AttemptStore(tx).list_of_run(run.id, is_open=True)
+            spent = AttemptStore(tx).sum_usd_micros(run.id)
+            is_late = run.options.until is not None and tx.now >= run.options.until
+        if run.status is not RunStatus.ACTIVE or is_late:
+            return Refused(f"Run {run.id} starts no tasks now.", is_for_person=False)
+        if limit := _find_limit(run, attempts, spent):
+            return Refused(limit, is_for_person=True)
+        offered = self._call("workflow_next_tasks", {"workflow_id": run.workflow_id, "limit": 200})
+        own = replace(run, chain=tuple(chain))
+        started, refused = self._start_tasks(own, offered["tasks"], attempts, 1)
+        return started[0] if started else refused
+
+    def _start_tasks(
+        self, run: Run, tasks: Sequence[Mapping[str, Any]], attempts: Sequence[Attempt], free: int
+    ) -> tuple[list[Attempt], Refused | None]:
+        """Claim as many tasks as agents are free; return the attempts, and why there are no more."""
+        started: list[Attempt] = []
+        refused: Refused | None = None
+        unfinished = {attempt.task_id for attempt in attempts}
+        for task in tasks:
+            if len(started) >= free:
+                break
+            outcome = self._start(run, str(task["id"]), unfinished)
+            if isinstance(outcome, Attempt):
+                started.append(outcome)
+            elif isinstance(outcome, Refused):
+                refused = outcome
+        return started, refused
+
+    def _start(self, run: Run, task_id: str, unfinished: Collection[str]) -> Attempt | Refused | None:
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(task_id)
+            dependencies, _ = TaskStore(tx).list_done_dependencies(task, _MAX_DEPENDENCIES)
+            if any(each.id in unfinished for each in dependencies):
+                return None  # an agent has completed it, and its work is not committed yet
+            name = find_next_profile(tx, run, task)
+            if name is None:
+                return Refused(f"Every agent of the chain has tried task {task.name!r}.", is_for_person=True)
+            profile = self._get_profile(name)
+            if AttemptStore(tx).find_limit_end(profile.kind, profile.name, self._host):
+                return None
+        return self._claimer.claim(run, task_id, profile)
+
+    def _end_if_over(
+        self, run: Run, offered: Mapping[str, Any], attempts: Sequence[Attempt], problem: str | None
+    ) -> bool:
+        """End the run if nothing of it can go on without a person."""
+        status = offered["workflow_status"]
+        if offered["all_complete"] or status == "completed":
+            if attempts:
+                return False
+            self._runs.set_status(run.id, RunStatus.DONE)
+            return True
+        if status == "abandoned":
+            self._runs.set_status(run.id, RunStatus.STOPPED, "The plan was abandoned.")
+            return True
+        if status == "paused" or offered["running"] > _count_waiting(attempts):
+            return False  # others work on it
+        if offered["tasks"] and problem is None:
+            return False  # a limit ends by itself
+        self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, problem or _describe_need(offered, attempts))
+        return True
+
+
+def _is_working(attempt: Attempt) -> bool:
+    """Return whether an attempt goes on without a person."""
+    if attempt.stage is Stage.PARKED:
+        return attempt.parked_for is ParkedFor.LIMIT
+    return attempt.stage is not Stage.REVIEWING
+
+
+def _count_waiting(attempts: Sequence[Attempt]) -> int:
+    return sum(attempt.stage is Stage.PARKED for attempt in attempts)
+
+
+def _find_limit(run: Run, attempts: Sequence[Attempt], spent: int) -> str | None:
+    """Return why the run must not start more: its money, or work that waits for a person."""
+    most = run.options.max_usd
+    if most is not None and spent >= most * MICROS_PER_USD:
+        return f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {most:g} $."
+    waiting = sum(attempt.stage is Stage.REVIEWING for attempt in attempts)
+    if run.options.max_unreviewed is not None and waiting >= run.options.max_unreviewed:
+        return f"{waiting} results wait for a person: `deepwork approvals list`."
+    return None
+
+
+def _describe_need(offered: Mapping[str, Any], attempts: Sequence[Attempt]) -> str:
+    parts = [attempt.reason for attempt in attempts if attempt.reason]
+    if tasks := offered.get("needs_person"):
+        named = ", ".join(tasks[:_NAMED_TASKS])
+        parts.append(
+            f"These tasks wait for a person: {named}. `deepwork approvals list` shows what to approve;"
+            " `deepwork tasks retry ID` gives a failed one new attempts."
+        )
+    if offered.get("approval"):
+        parts.append("The plan waits for an approval: `deepwork approvals list`.")
+    return " ".join(parts) or offered.get("reason") or "No task can start without a person."

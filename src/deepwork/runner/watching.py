@@ -1,0 +1,245 @@
+"""Watches running agents: what they write, whether they must not go on, and what happens at their end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deepwork.database.transaction import Database
+from deepwork.runner.attempt_files import free_output
+from deepwork.runner.claiming import STOPPED
+from deepwork.runner.cpu_times import CpuTimes
+from deepwork.runner.following import Followed, ProgressRecorder, finish_stream, read_stream
+from deepwork.runner.models import Attempt, Observation, ParkedFor, ProcessState, Run, RunStatus, Stage
+from deepwork.runner.preparing import AttemptPreparer
+from deepwork.runner.processes import ProcessIdentity, end_process, interrupt_process, observe, read_identity
+from deepwork.runner.prompts import build_resume_prompt
+from deepwork.runner.rules import MS_PER_MINUTE, Action, Verdict, add_jitter, is_stalled, judge_ending
+from deepwork.runner.service import AttemptService
+from deepwork.runner.store import AttemptStore
+from deepwork.runner.work_kinds import Finisher, WorkItem, WorkSources
+
+_GRACE_SECONDS = 10.0
+_CPU_QUIET_MS = 5_000
+"""After this long without output the use of the processor is measured, for the rule of stalls."""
+_LINGER_MS = 120_000
+"""How long an agent that has completed its task may go on."""
+_MAX_ANSWER_MS = 30_000
+"""How long an agent that was interrupted because of a stall may take to go on."""
+
+Later = Callable[[Attempt, Callable[[], object]], None]
+"""Does something about an attempt in a worker thread, because it takes long."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A running attempt, with its run and its task as they are now."""
+
+    run: Run
+    attempt: Attempt
+    task: WorkItem
+    now: int
+
+
+class AgentWatcher:
+    """Looks at running agents, all in one thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        preparer: AttemptPreparer,
+        finisher: Finisher,
+        sources: WorkSources,
+        later: Later,
+    ) -> None:
+        self._database, self._preparer, self._finisher, self._later = database, preparer, finisher, later
+        self._sources = sources
+        self._attempts = AttemptService(database)
+        self._progress = ProgressRecorder(database)
+        self._followed: dict[str, Followed] = {}
+        self._identities: dict[tuple[str, int], ProcessIdentity] = {}
+        self._measured_at: dict[str, int] = {}
+        self._interrupted: dict[str, int] = {}
+
+    def follow(self, looked: Looked) -> bool:
+        """Read what an agent wrote; decide what happens if it has ended. Return whether anything changed."""
+        attempt, now = looked.attempt, looked.now
+        files = self._preparer.locate_files(attempt)
+        followed = self._followed.get(attempt.id)
+        if followed is None or followed.attempt.starts != attempt.starts:
+            followed = Followed.begin(attempt)
+        followed = followed.with_claim(attempt)
+        observed = observe(files, self._find_identity(attempt))
+        if observed.state is ProcessState.RUNNING:
+            followed = self._measure_cpu(looked.run, read_stream(followed, files, now, is_over=False), now)
+            self._followed[attempt.id] = followed
+            return self._intervene(looked, followed)
+        if observed.state is ProcessState.VANISHED:  # what it left must write nothing after the last reading
+            end_process(files, grace_seconds=0)
+        # The agent may have ended long ago; "resets in an hour" is meant from then on.
+        followed = read_stream(followed, files, observed.ended_at or now, is_over=True)
+        followed = finish_stream(followed, files, observed)
+        self._forget(attempt)
+        if saved := self._progress.save(followed, now):
+            self._judge(looked, saved, observed)
+        return True
+
+    def save_progress(self, now: int) -> list[Attempt]:
+        """Store what was read, of all agents at once; return the attempts that spent more than before."""
+        spending = []
+        for followed in self._progress.save_due(list(self._followed.values()), now):
+            before = self._followed[followed.attempt.id]
+            self._followed[followed.attempt.id] = followed
+            free_output(self._preparer.locate_files(followed.attempt), followed.attempt.stream_offset)
+            if followed.attempt.entries != before.attempt.entries:
+                spending.append(followed.attempt)
+        return spending
+
+    def park_if_over_budget(self, run: Run, attempt: Attempt) -> bool:
+        """End an agent that has used up a budget."""
+        overrun = self._progress.find_overrun(run, attempt)
+        if overrun is None:
+            return False
+
+        def park() -> None:
+            self._end_and_read(attempt)
+            self._attempts.move(attempt, Stage.PARKED, parked_for=ParkedFor.BUDGET, reason=overrun)
+
+        self._forget(attempt)
+        self._later(attempt, park)
+        return True
+
+    def is_over_budget(self, run: Run, attempt: Attempt) -> bool:
+        """Return whether the budget that stopped an attempt is still used up."""
+        return self._progress.find_overrun(run, attempt) is not None
+
+    def list_followed(self) -> list[Attempt]:
+        """List the attempts that are being followed."""
+        return [followed.attempt for followed in self._followed.values()]
+
+    def end_agent(self, attempt: Attempt) -> None:
+        """End the process of the attempt's current start with everything that it started."""
+        if attempt.starts:
+            end_process(self._preparer.locate_files(attempt), grace_seconds=_GRACE_SECONDS)
+
+    def _end_and_read(self, attempt: Attempt) -> None:
+        """End an agent, and store what it wrote until then: what it spent counts whoever ended it."""
+        self.end_agent(attempt)
+        with self._database.reading() as tx:
+            stored, now = AttemptStore(tx).find(attempt.id), tx.now
+        if stored is not None and stored.starts == attempt.starts:
+            files = self._preparer.locate_files(stored)
+            self._progress.save(read_stream(Followed.begin(stored), files, now, is_over=True), now)
+
+    def forget_and_end(self, attempt: Attempt) -> None:
+        """End an agent whose attempt has ended in the store."""
+        self._forget(attempt)
+        self._later(attempt, lambda: self.end_agent(attempt))
+
+    def _forget(self, attempt: Attempt) -> None:
+        self._followed.pop(attempt.id, None)
+        self._identities.pop((attempt.id, attempt.starts), None)
+        self._measured_at.pop(attempt.id, None)
+        self._interrupted.pop(attempt.id, None)
+
+    def _find_identity(self, attempt: Attempt) -> ProcessIdentity | None:
+        key = attempt.id, attempt.starts
+        if key not in self._identities:
+            identity = read_identity(self._preparer.locate_files(attempt))
+            if identity is None:
+                return None
+            self._identities[key] = identity
+        return self._identities[key]
+
+    # The end
+
+    def _judge(self, looked: Looked, followed: Followed, observed: Observation) -> None:
+        attempt = followed.attempt
+        with self._database.reading() as tx:
+            task = self._sources.load(tx, [attempt]).get(attempt.task_id, looked.task)
+        if has_lost_claim(attempt, task):
+            self._finisher.stop(attempt, "Its task was taken away.")
+        elif looked.run.status is RunStatus.ENDING and observed.reason == "stopped":
+            self._finisher.stop(attempt, looked.run.reason or STOPPED)
+        else:
+            options = looked.run.options
+            verdict = judge_ending(attempt, options, task.status, observed, followed.state, looked.now)
+            self._carry_out(attempt, verdict, task, followed.state.last_message, looked.now)
+
+    def _carry_out(self, attempt: Attempt, verdict: Verdict, task: WorkItem, message: str, now: int) -> None:
+        if verdict.action is Action.FINISH:
+            self._attempts.move(attempt, Stage.CHECKING, outcome=message or None)
+        elif verdict.action is Action.PARK:
+            self._park(attempt, verdict, now)
+        elif verdict.action is Action.RESUME:
+            self._attempts.start_again(
+                attempt, build_resume_prompt(verdict.reason, task.name), verdict.reason
+            )
+        elif verdict.action is Action.HAND_OVER:
+            self._finisher.fail(attempt, verdict.reason, Stage.HANDED_OVER)
+        else:
+            self._finisher.fail(attempt, verdict.reason)
+
+    def _park(self, attempt: Attempt, verdict: Verdict, now: int) -> None:
+        end = add_jitter(verdict.not_before or now, now, random.random())  # noqa: S311 - no secret
+        self._attempts.move(
+            attempt,
+            Stage.PARKED,
+            parked_for=ParkedFor.LIMIT,
+            reason=verdict.reason,
+            not_before=end,
+            waits=attempt.waits + 1,
+        )
+
+    # While it runs
+
+    def _measure_cpu(self, run: Run, followed: Followed, now: int) -> Followed:
+        """Count the use of the processor as activity, once there was no output for a while."""
+        attempt = followed.attempt
+        last = max(attempt.active_at or now, self._measured_at.get(attempt.id, 0))
+        if now - last < min(_CPU_QUIET_MS, run.options.stall_minutes * MS_PER_MINUTE / 3):
+            return followed
+        self._measured_at[attempt.id] = now
+        files = self._preparer.locate_files(attempt)
+        observed = observe(files, self._find_identity(attempt), CpuTimes.read())
+        if observed.cpu_ms is None or observed.cpu_ms <= attempt.cpu_ms:
+            return followed
+        return followed.with_cpu(observed.cpu_ms, now)
+
+    def _intervene(self, looked: Looked, followed: Followed) -> bool:
+        """End or interrupt an agent that must not go on; return whether that happened."""
+        run, task, now = looked.run, looked.task, looked.now
+        is_orphan = has_lost_claim(looked.attempt, task) and run.options.orphan == "end"
+        is_lingering = task.status.is_done and now - (task.finished_at or now) > _LINGER_MS
+        if is_orphan or is_lingering or run.status is RunStatus.ENDING:
+            self._later(followed.attempt, lambda: self.end_agent(followed.attempt))
+            return True
+        return self._handle_stall(run.options.stall_minutes, followed, now)
+
+    def _handle_stall(self, minutes: float, followed: Followed, now: int) -> bool:
+        attempt = followed.attempt
+        if not is_stalled(now, attempt.active_at, len(followed.state.open_tools), minutes):
+            self._interrupted.pop(attempt.id, None)
+            return False
+        since = self._interrupted.setdefault(attempt.id, now)
+        identity = self._find_identity(attempt)
+        if since == now and identity is not None:
+            interrupt_process(self._preparer.locate_files(attempt), identity)
+            return True
+        if now - since <= min(minutes * MS_PER_MINUTE, _MAX_ANSWER_MS):
+            return False
+
+        def end() -> None:
+            self._end_and_read(attempt)
+            reason = f"It wrote nothing, used no processor and no tool for {minutes:g} minutes."
+            self._finisher.fail(attempt, reason, Stage.STALLED)
+
+        self._forget(attempt)
+        self._later(attempt, end)
+        return True
+
+
+def has_lost_claim(attempt: Attempt, task: WorkItem) -> bool:
+    """Return whether the task was taken away from the attempt."""
+    return not task.status.is_done and task.claimed_by != attempt.agent_id

@@ -1,0 +1,169 @@
+"""Builds the runner of an application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepwork.call import Call
+from deepwork.environment import build_child_environment
+from deepwork.git.command import Git
+from deepwork.plans.requirements import list_required_checks
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.runner.attempt_locks import AttemptLocks
+from deepwork.runner.claiming import TaskClaimer
+from deepwork.runner.engine import AttemptEngine
+from deepwork.runner.finishing import AttemptFinisher
+from deepwork.runner.job_finishing import JobStepFinisher
+from deepwork.runner.job_scheduling import JobScheduler
+from deepwork.runner.job_starting import JobStarter
+from deepwork.runner.job_steps import JobServices, JobSteps
+from deepwork.runner.loop import Runner
+from deepwork.runner.planned_tasks import PlannedTasks
+from deepwork.runner.preparing import AttemptPreparer, Places
+from deepwork.runner.run_settings import build_workspace_settings
+from deepwork.runner.scheduling import RunScheduler
+from deepwork.runner.work_kinds import Finishers, WorkSources
+from deepwork.server.invocation import invoke
+from deepwork.server.registry import index_by_name
+
+if TYPE_CHECKING:
+    from deepwork.checks.service import CheckService
+    from deepwork.config import Settings
+    from deepwork.database.transaction import Database
+    from deepwork.plans.models import Workflow
+    from deepwork.plans.task_proofs import TaskProver
+    from deepwork.runner.interfaces import ToolCaller
+    from deepwork.runner.profiles import Profile
+    from deepwork.server.jobs_assembly import JobsAssembly
+    from deepwork.server.registry import ToolSpec
+    from deepwork.workspaces.service import WorkspaceService
+
+_MAX_TASKS = 100_000
+
+
+@dataclass(frozen=True)
+class RunnerParts:
+    """The services that the runner uses."""
+
+    database: Database
+    settings: Settings
+    call: ToolCaller
+    prover: TaskProver
+    workspaces: WorkspaceService
+    get_checks: Callable[[Path], CheckService]
+    build_jobs: Callable[[Settings], JobsAssembly]
+    """Builds the services for jobs of another tree of the repository."""
+    host: str
+    lease_ms: int
+
+
+def build_runner(parts: RunnerParts) -> Runner:
+    """Build the runner; its engine is built when it drives."""
+    return Runner(
+        parts.database,
+        parts.settings,
+        parts.call,
+        parts.host,
+        lambda get_profile: build_engine(parts, get_profile),
+        lambda workflow: _require_trusted_checks(parts, workflow),
+        parts.workspaces.repositories.localize,
+        lambda: _build_job_starter(parts),
+    )
+
+
+def _build_job_starter(parts: RunnerParts) -> JobStarter:
+    project = parts.settings.repository_root
+    catalog = parts.build_jobs(replace(parts.settings, project_root=project)).catalog
+    steps, git = build_job_steps(parts), _open_git(project)
+    return JobStarter(parts.database, project, catalog, steps, git, parts.get_checks, parts.host)
+
+
+def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> AttemptEngine:
+    """Build the engine that looks after the attempts of this host."""
+    database, call, settings, host = parts.database, parts.call, parts.settings, parts.host
+    places = Places(settings.repository_root, settings.state_folder, _build_store_variables(settings))
+    locks, steps = AttemptLocks(settings.state_folder), build_job_steps(parts)
+    claimer = TaskClaimer(database, call, parts.workspaces, host, locks.take)
+    tasks = PlannedTasks(database, call, parts.workspaces, partial(build_workspace_settings, settings))
+    sources = WorkSources(tasks, steps)
+    finishers = Finishers(
+        AttemptFinisher(database, call, parts.prover, _open_git),
+        JobStepFinisher(database, call, steps, _open_git),
+    )
+    jobs = JobScheduler(database, claimer, steps, get_profile, host)
+    return AttemptEngine(
+        database,
+        call,
+        RunScheduler(database, call, claimer, jobs, get_profile, host),
+        AttemptPreparer(database, sources, places, partial(build_workspace_settings, settings)),
+        finishers,
+        sources,
+        locks,
+        get_profile,
+        host,
+        parts.lease_ms,
+    )
+
+
+def build_job_steps(parts: RunnerParts) -> JobSteps:
+    """Build what gives the steps of jobs to agents, each run in a tree of its own."""
+    opened: dict[Path, JobServices] = {}
+
+    def open_jobs(tree: Path) -> JobServices:
+        if tree not in opened:
+            opened[tree] = _open_jobs(parts, tree)
+        return opened[tree]
+
+    return JobSteps(parts.database, open_jobs, _open_git, partial(build_workspace_settings, parts.settings))
+
+
+def _open_jobs(parts: RunnerParts, tree: Path) -> JobServices:
+    """Return the jobs of a tree, as a server that serves it as its project would, on the same store."""
+    jobs = parts.build_jobs(replace(parts.settings, project_root=tree))
+    specs = index_by_name([jobs.tools])
+    return JobServices(jobs.catalog, jobs.sessions, partial(call_tool, parts.database, specs.__getitem__))
+
+
+def _open_git(folder: Path) -> Git:
+    return Git(folder, environment=build_child_environment())
+
+
+def _build_store_variables(settings: Settings) -> dict[str, str]:
+    """Return the variables with which another process of ours opens the same store."""
+    # A relative path would be another file for a server of another tree.
+    variables = {"DEEPWORK_DATABASE_URL": _resolve_database(settings)} if settings.database else {}
+    return variables | ({"DEEPWORK_GLOBAL": "true"} if settings.global_store else {})
+
+
+def _resolve_database(settings: Settings) -> str:
+    is_url = "://" in settings.database
+    return settings.database if is_url else str(settings.project_root / Path(settings.database).expanduser())
+
+
+def _require_trusted_checks(parts: RunnerParts, workflow: Workflow) -> None:
+    """Raise GateClosed if the plan has checks whose commands nobody trusted."""
+    with parts.database.reading() as tx:
+        tasks, _ = TaskStore(tx).list_by_workflow(workflow.id, _MAX_TASKS)
+    required = [list_required_checks(workflow.requirements, task.requirements) for task in tasks]
+    names = sorted({name for names in required for name in names})
+    if names and workflow.base_commit:
+        root = Path(workflow.repository_path or "")
+        parts.get_checks(root).require_trusted(root, workflow.base_commit, names)
+
+
+def call_tool(
+    database: Database,
+    find_spec: Callable[[str], ToolSpec],
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    key: str | None = None,
+) -> Mapping[str, Any]:
+    """Call a tool as the commands of this machine do."""
+    call = Call(tool=tool, key=key, patience=None, carries_notices=False)
+    answer: Mapping[str, Any] = invoke(database, find_spec(tool), arguments, call)
+    return answer

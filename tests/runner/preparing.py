@@ -1,0 +1,18 @@
+"""Prepares a tree in a process of its own, which a test can kill: python preparing.py MAIN TREE COMMAND."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from deepwork.config import load_settings
+from deepwork.runner.run_settings import WorkspaceSettings
+from deepwork.runner.workspace_setup import WorkspacePreparer
+from deepwork.server.application import Application
+
+if __name__ == "__main__":
+    main, tree, command = sys.argv[1:]
+    app = Application(load_settings(main, environment={}))
+    settings = WorkspaceSettings(setup=(tuple(json.loads(command)),))
+    WorkspacePreparer(app.database, "here").prepare(Path(main), Path(tree), settings)

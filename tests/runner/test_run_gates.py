@@ -1,0 +1,229 @@
+"""Runs that meet approvals, guarded files, budgets and checks: they wait for a person, and go on after it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepwork.call import Call
+from deepwork.checks.definitions import parse_checks
+from deepwork.checks.rules import build_trusted_definitions
+from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.runner.models import Run, RunRequest, RunStatus
+from deepwork.server.invocation import invoke
+from deepwork.trust.models import Kind
+from deepwork.trust.policy import open_trust_store
+from runner.endings import check_nothing_is_left, finish, plan, wait_until, write
+from runner.person_checkout import take_fingerprint
+from runner.run_invariants import list_attempts
+from runner.run_project import RunProject
+from runner.scripted import Steps
+from workspaces.make import run_git
+
+PERSON = "human:ada"
+CHECKS = """\
+checks:
+  tests: {run: [sh, -c, 'test -e good || { echo there is no good; exit 1; }']}
+guarded: [guarded.txt]
+"""
+WAIT: Steps = [{"do": "wait_for", "file": "/nonexistent/never"}]
+
+
+def spend(usd: float) -> dict[str, Any]:
+    return {"do": "usage", "input": 10, "output": 10, "usd_micros": round(usd * 1_000_000)}
+
+
+@pytest.fixture
+def project(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunProject]:
+    """A project on each kind of database, whose agents this process finds."""
+    made = RunProject(tmp_path, location)
+    for name in ("PATH", "HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, made.variables[name])
+    yield made
+    check_nothing_is_left(made)
+    made.close()
+
+
+def define_checks(project: RunProject) -> None:
+    """Commit checks that the person trusts."""
+    (project.folder / ".deepwork" / "checks.yml").write_text(CHECKS)
+    run_git(project.folder, "add", "-f", ".deepwork/checks.yml")
+    only = ("commit", "-qm", "Add checks", "--", ".deepwork/checks.yml")
+    run_git(project.folder, "-c", "core.hooksPath=/dev/null", *only)
+    project.fingerprint = take_fingerprint(project.folder)
+    trusted = build_trusted_definitions(parse_checks(CHECKS.encode()))
+    open_trust_store().pin(
+        project.folder, Kind.CHECKS, trusted, proof="token", trusted_at="now", keeps_others=True
+    )
+
+
+def run(project: RunProject, **request: Any) -> Run:
+    """Run the plan until it is done or needs a person, as `deepwork run` does."""
+    runner = project.app.runner
+    started = runner.start_plan(project.plan, RunRequest(**{"agents": ("claude",), **request}))
+    return runner.drive(started.id, threading.Event())
+
+
+def act(project: RunProject, action: str, **arguments: Any) -> Any:
+    """Do what a person does."""
+    app = project.app
+    spec = app.registry.get(action) or app.person_actions[action]
+    return invoke(app.database, spec, arguments, Call(PERSON, action, account=PERSON))
+
+
+def decide(project: RunProject, action: str, **more: Any) -> None:
+    """Decide about the only approval that waits."""
+    with project.app.database.reading() as tx:
+        [row] = tx.fetch_all("SELECT id FROM approvals WHERE status = 'pending'")
+    act(project, action, approval_id=row["id"], **more)
+
+
+def list_stages(project: RunProject, name: str = "alpha") -> list[str]:
+    return [each["stage"] for each in list_attempts(project) if each["task_id"] == project.ids[name]]
+
+
+def read_prompt(project: RunProject, attempt: dict[str, Any], start: int = 1) -> str:
+    folder = project.app.settings.state_folder
+    return AttemptFiles.locate(folder, attempt["id"], start).prompt.read_text()
+
+
+def get_status(project: RunProject, name: str = "alpha") -> str:
+    [status] = [task["status"] for task in project.list_tasks() if task["name"] == name]
+    return str(status)
+
+
+def test_a_task_starts_after_a_person_approved_it(project: RunProject):
+    plan(project, "alpha", finish("alpha"), approval=["before"])
+
+    waiting = run(project)
+    decide(project, "give_approval")
+    done = run(project)
+
+    assert waiting.status is RunStatus.NEEDS_PERSON
+    assert "approv" in str(waiting.reason)
+    assert done.status is RunStatus.DONE
+    assert list_stages(project) == ["done"]
+
+
+def test_a_person_sees_which_files_the_agent_changed(project: RunProject):
+    plan(project, "alpha", [write("more"), *finish("alpha")], approval=["after"])
+
+    run(project)
+
+    with project.app.database.reading() as tx:
+        [row] = tx.fetch_all("SELECT shown FROM approvals WHERE status = 'pending'")
+    assert "more.txt" in json.loads(row["shown"])["work"]["files"]
+
+
+def test_refused_work_goes_back_into_the_same_session(project: RunProject):
+    plan(project, "alpha", finish("alpha"), [write("more"), *finish("alpha")], approval=["after"])
+
+    waiting = run(project)
+    stages = list_stages(project)
+    decide(project, "refuse_approval", comment="Write more, too.")
+    again = run(project)
+    decide(project, "give_approval")
+    done = run(project)
+
+    assert (waiting.status, stages) == (RunStatus.NEEDS_PERSON, ["reviewing"])
+    assert (again.status, done.status) == (RunStatus.NEEDS_PERSON, RunStatus.DONE)
+    assert (list_stages(project), get_status(project)) == (["done"], "completed")
+    [attempt] = list_attempts(project)
+    [first, second] = project.agents.read_ledger()
+    assert (first.start["resumed"], second.start["resumed"]) == (False, True)
+    assert first.start["session"] == second.start["session"]
+    assert "Write more, too." in read_prompt(project, attempt, 2)
+    assert run_git(project.folder, "show", f"{attempt['branch']}:more.txt") == "more"
+
+
+def test_a_change_of_guarded_files_waits_for_a_person(project: RunProject):
+    define_checks(project)
+    steps = [
+        {"do": "write", "file": "good", "text": ""},
+        {"do": "write", "file": "guarded.txt", "text": "x\n"},
+    ]
+    plan(project, "alpha", [*steps, *finish("alpha")], checks=["tests"])
+
+    waiting = run(project)
+    stages = list_stages(project)
+    decide(project, "give_approval")
+    done = run(project)
+
+    assert (waiting.status, stages) == (RunStatus.NEEDS_PERSON, ["parked"])
+    assert "guarded" in str(waiting.reason)
+    assert (done.status, list_stages(project)) == (RunStatus.DONE, ["done"])
+    assert len(project.agents.read_ledger()) == 1
+
+
+@pytest.mark.parametrize("budget", ["run", "task", "plan"])
+def test_an_agent_that_used_up_a_budget_goes_on_after_a_raise(project: RunProject, budget: str):
+    steps: Steps = [write("begun"), spend(1.5), *WAIT]
+    own = {"budget": {"usd": 1}} if budget == "task" else {}
+    whole = {"budget": {"usd": 1}} if budget == "plan" else {}
+    project.set_plan(
+        [{"name": "alpha", "description": "", **own}], {"alpha": [steps, finish("alpha")]}, **whole
+    )
+    told: dict[str, Any] = {"agents": ("opencode",)}  # it says what it costs while it works
+    limit = {"max_usd": 1.0} if budget == "run" else {}
+
+    waiting = run(project, **told, **limit)
+    stages = list_stages(project)
+    still = run(project, **told, **limit)
+    if budget == "run":
+        raised = {"max_usd": 5.0}
+    else:
+        raised = {}
+        act(project, "set_budget", id=project.ids["alpha"] if budget == "task" else project.plan, usd=5)
+    done = run(project, **told, **raised)
+
+    assert (waiting.status, stages) == (RunStatus.NEEDS_PERSON, ["parked"])
+    assert "1" in str(waiting.reason)
+    assert still.status is RunStatus.NEEDS_PERSON
+    assert (done.status, list_stages(project)) == (RunStatus.DONE, ["done"])
+    [first, second] = project.agents.read_ledger()
+    assert first.start["session"] == second.start["session"]
+
+
+def test_what_a_check_said_is_in_the_next_prompt(project: RunProject):
+    define_checks(project)
+    good = {"do": "write", "file": "good", "text": ""}
+    plan(project, "alpha", finish("alpha"), [good, *finish("alpha")], checks=["tests"])
+
+    done = run(project)
+
+    assert done.status is RunStatus.DONE
+    assert list_stages(project) == ["failed", "done"]
+    assert "there is no good" in read_prompt(project, list_attempts(project)[1])
+
+
+def test_a_person_gives_new_attempts_in_the_same_run(project: RunProject, tmp_path: Path):
+    opened, refused = tmp_path / "opened", [{"do": "exit", "code": 1, "is_error": True, "text": "I cannot."}]
+    project.set_plan(
+        [{"name": "alpha", "description": "", "max_attempts": 2}, {"name": "beta", "description": ""}],
+        {
+            "alpha": [refused, refused, refused, refused, finish("alpha")],
+            "beta": [[{"do": "wait_for", "file": str(opened)}, *finish("beta")]],
+        },
+    )
+    ended: list[Run] = []
+    chain = ("claude", "codex")
+    thread = threading.Thread(target=lambda: ended.append(run(project, agents=chain, parallel=2)))
+
+    thread.start()
+    wait_until(lambda: get_status(project) == "failed", "the end of all attempts")
+    stages = list_stages(project)
+    profiles = [each["profile"] for each in list_attempts(project) if each["task_id"] == project.ids["alpha"]]
+    act(project, "task_update_status", id=project.ids["alpha"], status="pending")
+    wait_until(lambda: get_status(project) == "completed", "a new attempt")
+    opened.touch()
+    thread.join(60)
+
+    assert (stages, profiles) == (["failed"] * 4, ["claude", "claude", "codex", "codex"])
+    assert [each.status for each in ended] == [RunStatus.DONE]
+    assert list_stages(project) == ["failed"] * 4 + ["done"]
+    assert len({each["run_id"] for each in list_attempts(project)}) == 1

@@ -17,24 +17,21 @@ from deepwork.errors import InvalidInput, ReviewerError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.paths import read_confined
 from deepwork.jobs import review_payload
-from deepwork.jobs.claude_cli import ClaudeCLI
 from deepwork.jobs.definitions.models import StepReview
 from deepwork.jobs.disputes import DISPUTE_SYSTEM_PROMPT, DISPUTE_VERDICT, parse_upheld, render_dispute
 from deepwork.jobs.review_counter import ReviewCounter
 from deepwork.jobs.review_payload import ReviewFile
+from deepwork.jobs.reviewer_program import IsWanted, Reviewer
 from deepwork.jobs.sessions.state import Outputs
 from deepwork.jobs.step_rounds import JudgedRound, OpenRound, StepRounds
 from deepwork.reviews.round_records import read_findings
 from deepwork.reviews.rounds import Finding, Verdict
 
-IsWanted = Callable[[], bool]
 Answer = TypeVar("Answer")
 SECONDS_PER_FILE = 30
 FILES_INCLUDED = 5
 MAX_FEEDBACK = 20_000
 POLL_SECONDS = 0.2
-EXTERNAL = "claude"
-"""The name of the reviewer that the server runs."""
 UNJUDGED = "The reviewer did not judge this."
 
 SYSTEM_PROMPT = (
@@ -151,7 +148,7 @@ class QualityGate:
     """Runs an external reviewer, or writes instructions for a reviewer that the agent starts itself."""
 
     def __init__(
-        self, cli: ClaudeCLI | None, max_inline_files: int, *, timeout: int = 120, max_parallel: int = 4
+        self, cli: Reviewer | None, max_inline_files: int, *, timeout: int = 120, max_parallel: int = 4
     ) -> None:
         self.cli = cli
         self.max_inline_files = max_inline_files
@@ -259,7 +256,8 @@ class QualityGate:
     ) -> JudgedReview:
         """Run one round; a reviewer that gives no verdict is asked once more."""
         given = _ask_twice(lambda: self._run_review(submission, task, opened, is_wanted), is_wanted)
-        return judge_result(opened, given, EXTERNAL)
+        assert self.cli is not None
+        return judge_result(opened, given, self.cli.name)
 
     def _run_review(
         self, submission: Submission, task: ReviewTask, opened: OpenRound, is_wanted: IsWanted

@@ -168,27 +168,8 @@ class WorkflowTools:
             job = self._catalog.get(session.job_name)
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
             session = state.submit_outputs(state.mark_decisions_seen(session), outputs, notes)
-            proven = self._checks.prove(session)
-            if proven.closed:
-                return self._answers.report_closed(proven.session, proven.closed, news, taken_over)
             submitted = Submitted(step_outputs, notes, quality_review_override_reason, review_results or [])
-            session = proven.session
-            outcome: Outcome = Passed(how="person")
-            # What passed its reviews and waits for a person is not reviewed again.
-            digest = self._approvals.digest_outputs(session, step_outputs)
-            if not self._approvals.was_reviewed(session, digest):
-                session, outcome = self._gate.review(session, submitted)
-            if isinstance(outcome, SentBack):
-                return self._send_back(session, outcome, news, taken_over)
-            if closed := self._approvals.pass_or_ask(session, step_outputs):
-                waiting = self._approvals.mark_reviewed(session, digest)
-                return self._answers.report_unapproved(waiting, closed, news, taken_over)
-            session = complete_steps(session, step_outputs, notes, format_now())
-            moved = state.advance(session, format_now())
-            passed = self._answers.report_progress(
-                moved, news, taken_over, review=outcome.how, rounds=outcome.rounds
-            )
-            return add_verdicts(passed, proven.verdicts)
+            return self._pass_gates(session, submitted, news, taken_over)
 
         answer = self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
         settle_decisions(self._database, shown[-1])
@@ -334,6 +315,33 @@ class WorkflowTools:
         seen = state.mark_decisions_seen(session)
         answer = self._answers.build_needs_work(seen, SentBack(format_send_back(sent_back)), news, taken_over)
         return SessionChange(seen, answer, SessionEvent.UPDATED)
+
+    def _pass_gates(
+        self, session: Session, submitted: Submitted, news: list[PersonDecision], taken_over: bool
+    ) -> SessionChange[FinishedStep]:
+        """Let the step pass its checks, then its reviews, then its approvals; answer where it stops."""
+        proven = self._checks.prove(session)
+        if proven.closed:
+            return self._answers.report_closed(proven.session, proven.closed, news, taken_over)
+        digest = self._approvals.digest_outputs(proven.session, submitted.outputs)
+        session, outcome = self._review(proven.session, submitted, digest)
+        if isinstance(outcome, SentBack):
+            return self._send_back(session, outcome, news, taken_over)
+        if closed := self._approvals.pass_or_ask(session, submitted.outputs):
+            waiting = self._approvals.mark_reviewed(session, digest)
+            return self._answers.report_unapproved(waiting, closed, news, taken_over)
+        session = complete_steps(session, submitted.outputs, submitted.notes, format_now())
+        moved = state.advance(session, format_now())
+        passed = self._answers.report_progress(
+            moved, news, taken_over, review=outcome.how, rounds=outcome.rounds
+        )
+        return add_verdicts(passed, proven.verdicts)
+
+    def _review(self, session: Session, submitted: Submitted, digest: str | None) -> tuple[Session, Outcome]:
+        """Review the outputs, unless they passed and have waited for a person since."""
+        if self._approvals.was_reviewed(session, digest):
+            return session, Passed(how="person")
+        return self._gate.review(session, submitted)
 
     def _send_back(
         self, session: Session, outcome: SentBack, news: list[PersonDecision], taken_over: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from deepwork.approvals.acts import opened_by_person
+from deepwork.approvals.acts import allow_person
 from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import StorageError
@@ -89,7 +89,7 @@ class ReviewTools:
             if review is None or request is None:  # asked for by an earlier version, or the rule is gone
                 return self._save_passed(tx, review_id, title)
             reviewer = self._find_actor(tx) or tx.caller
-            with opened_by_person(tx):
+            with allow_person(tx):
                 require_other(review, request, reviewer)
             found = read_findings([each.model_dump() for each in findings or ()])
             return self._record_round(tx, review_id, title, review, found, reviewer)

@@ -39,6 +39,9 @@ SHARED = {
 }
 OTHERWISE = {
     ("events", "tail", "--json"): "Print one JSON object per line.",
+    ("run", "--json"): "Print one JSON object per line.",
+    ("runs", "attach", "--json"): "Print one JSON object per line.",
+    ("runs", "logs", "--json"): "Print one JSON object per line.",
     ("hook", "--path"): "The project. Default: the folder that the event names.",
 }
 """Commands in which a shared option has another help text."""

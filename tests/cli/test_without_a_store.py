@@ -44,6 +44,9 @@ def test_the_command_of_a_tool_that_reads_creates_nothing(tool: str, tmp_path: P
         "messages get msg_1",
         "plans list",
         "plans show wf_1",
+        "runs list",
+        "runs show run_1",
+        "work --once",
         "sessions list",
         "tokens list",
         "track blockers tw_1",
@@ -71,6 +74,8 @@ def test_a_command_that_reads_says_that_there_is_no_store(
         "plans update-status wf_000000000000 paused",
         "track abandon-task tt_000000000000 x",
         "agents heartbeat ag_000000000000",
+        "run wf_000000000000",
+        "runs stop run_000000000000",
     ],
 )
 def test_a_command_that_changes_what_is_stored_creates_no_store(

@@ -67,6 +67,21 @@ def _collect_facts(settings: Settings) -> Iterator[tuple[str, str]]:
     yield "git", _get_git_version(settings.project_root) or "not found"
     running = list_servers(settings.database_location)
     yield "servers", "unknown on this system" if running is None else ", ".join(running) or "none running"
+    yield "agents", ", ".join(_list_agent_programs()) or "none installed"
+
+
+def _list_agent_programs() -> Iterator[str]:
+    """List the vendors' programs on this machine; none of them is started."""
+    from deepwork.runner.adapters import ADAPTERS
+    from deepwork.runner.agent_programs import find_program, read_version
+    from deepwork.runner.profiles import Profile
+
+    for kind, adapter in ADAPTERS.items():
+        program = find_program(Profile(kind, kind)) if adapter.binary else None
+        if program is not None:
+            version = read_version(kind, program) or "of an unknown version"
+            tested = ", ".join(adapter.tested_versions)
+            yield f"{kind} {version}" + ("" if version in adapter.tested_versions else f" (tested: {tested})")
 
 
 def _name_database(settings: Settings) -> str:
@@ -83,6 +98,7 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
         yield from _find_tool_problems(settings)
     yield from _find_trust_problems(settings)
     yield from _find_user_problems()
+    yield from _find_agent_problems(settings)
     if _get_git_version(settings.project_root) is None:
         yield "git was not found. Install it, or put it on the PATH."
     if not os.access(settings.project_root, os.W_OK):
@@ -182,6 +198,27 @@ def _find_user_problems() -> Iterator[str]:
             load()
         except DeepworkError as error:
             yield f"{error.message} {error.suggestion}"
+
+
+def _find_agent_problems(settings: Settings) -> Iterator[str]:
+    """Find what is wrong with the agents that this user or the project names."""
+    from deepwork.runner.agent_programs import require_program
+    from deepwork.runner.profiles import load_catalog
+
+    try:
+        catalog = load_catalog()
+    except DeepworkError as error:
+        yield f"{error.message} {error.suggestion}"
+        return
+    for name in sorted(catalog.named):
+        try:
+            require_program(catalog.agents[name])
+        except DeepworkError as error:
+            yield f"{catalog.path}: {error.message} Install it, or remove the agent."
+    try:
+        catalog.get_chain(settings.run_chain)
+    except DeepworkError as error:
+        yield f"`run.chain`: {error.message} {error.suggestion}"
 
 
 def _find_tool_problems(settings: Settings) -> Iterator[str]:

@@ -44,6 +44,9 @@ COMMANDS = {
     "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: start, inspect and finish runs of jobs."),
     "plans": ("deepwork.cli.plans:plans", "Plans: workflows, their tasks and their progress."),
     "tasks": ("deepwork.cli.plans:tasks", "Tasks of plans: claim, update and complete them."),
+    "run": ("deepwork.cli.run:run", "Let agents work on a plan or a job, and watch them."),
+    "runs": ("deepwork.cli.runs:runs", "Runs of agents: show them, come back to them, stop them."),
+    "work": ("deepwork.cli.work:work", "Make one attempt at one task; for schedulers and pipelines."),
     "budget": ("deepwork.cli.budgets:budget", "Budgets: show and change what plans and tasks may cost."),
     "spend": ("deepwork.cli.budgets:spend", "Show what work cost: by plan, task, agent, vendor or day."),
     "track": ("deepwork.cli.track:track", "Record work as it happens, and show the record."),
@@ -66,6 +69,7 @@ COMMANDS = {
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
     "You": "status show approvals answer tell dashboard",
+    "Run": "run runs work",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
     "Look": "diff check proofs events spend",
     "Operate": "serve db doctor tokens audit",

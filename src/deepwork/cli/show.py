@@ -43,6 +43,8 @@ _NEXT_COMMANDS = {
     "plan": ("deepwork plans show {id} --graph", "deepwork plans progress {id}"),
     "task": ("deepwork tasks context {id}", "deepwork diff {id}"),
     "tracked_task": ("deepwork diff {id}",),
+    "run": ("deepwork runs show {id}", "deepwork runs attach {id}"),
+    "attempt": ("deepwork runs logs {id}",),
 }
 
 

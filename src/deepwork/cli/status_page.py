@@ -19,6 +19,8 @@ _COMMANDS = {
     "lost_claim": "deepwork show {id}",
     "stale_task": "deepwork track abandon-task {id} REASON",
     "budget": "deepwork budget set {id} --usd N",
+    "parked_attempt": "deepwork runs logs {id}",
+    "agent_run": "deepwork runs show {id}",
     "waiting_plan": "deepwork plans update-status {id} in_progress",
 }
 """What answers a need, by its kind."""

@@ -22,7 +22,7 @@ from deepwork.cli.framework.options import (
     resolve_project,
 )
 from deepwork.cli.framework.output import print_answer, to_printable
-from deepwork.cli.trusted_checks import CommittedChecks, load_committed_checks, print_checks
+from deepwork.cli.trusted_checks import CommittedChecks, load_committed_checks, print_checks, quote_word
 from deepwork.config import Settings, list_acting_settings
 from deepwork.errors import NotAllowed, StorageError
 from deepwork.timestamps import format_timestamp
@@ -112,11 +112,19 @@ def _print_definitions(project: Path, rows: list[dict[str, Any]], checks: Commit
     width = max((len(row["key"]) for row in rows), default=0)
     for row in rows:
         known = "  (trusted)" if row["trusted"] else ""
-        print(f"  {row['key']:<{width}}  {to_printable(row['value'])}{known}")
+        lines = "\n".ljust(width + 5).join(_list_value_lines(row["value"]))
+        print(f"  {row['key']:<{width}}  {lines}{known}")
     if checks.definitions:
         print_checks(checks)
     if all(row["trusted"] for row in rows) and not checks.untrusted:
         print("You trust all of this already.")
+
+
+def _list_value_lines(value: Any) -> list[str]:
+    """Show a value: each command in a line, word by word, so that people see what would run."""
+    if isinstance(value, list) and value and all(isinstance(each, list) for each in value):
+        return [" ".join(map(quote_word, words)) for words in value]
+    return [to_printable(value)]
 
 
 def _obtain_proof(settings: Settings, new: Mapping[str, Any], *, yes: bool, passphrase_stdin: bool) -> Proof:
@@ -206,9 +214,11 @@ def _print_projects(*, as_json: bool) -> None:
 
 def _hide_secrets(value: Any) -> Any:
     """Hide the password of a database URL; everything that says where it leads stays visible."""
+    if isinstance(value, tuple):
+        return [list(each) if isinstance(each, tuple) else each for each in value]
     scheme, is_url, rest = value.partition("://") if isinstance(value, str) else ("", "", "")
     if not is_url:
-        return list(value) if isinstance(value, tuple) else value
+        return value
     # As the driver reads it: a user and a password end with the first @, if it is before the first /.
     rest = re.sub(r"^([^:@/]*):[^@/]*@", r"\1:***@", rest)
     return f"{scheme}://" + re.sub(r"([?&])([^=&]*)=([^&]*)", _hide_parameter, rest)

@@ -61,14 +61,14 @@ def print_checks(checks: CommittedChecks) -> None:
     print(f"{CHECKS_FILE} at {(checks.commit or '')[:12]} wants to run:")
     for row in checks.list_rows():
         known = "  (trusted)" if row["trusted"] else ""
-        words = " ".join(_quote_word(word) for word in row["run"])
+        words = " ".join(quote_word(word) for word in row["run"])
         print(f"  {to_printable(row['check'])}: {words}{known}")
         more = [f"{name} {_format(row[key])}" for key, name in _SHOWN_KEYS.items() if row[key]]
         print(f"    {'; '.join(more)}")
     print(f"  guarded: {_format(list(checks.file.guarded))}")
 
 
-def _quote_word(word: str) -> str:
+def quote_word(word: str) -> str:
     """Quote a word so that people see where it begins and ends; no character can hide another one."""
     plain = word.replace("-", "").replace("_", "").replace("/", "").replace(".", "").replace("=", "")
     return word if plain.isascii() and plain.isalnum() else escape_line(ascii(word))
@@ -76,5 +76,5 @@ def _quote_word(word: str) -> str:
 
 def _format(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(_quote_word(each) for each in value)
+        return ", ".join(quote_word(each) for each in value)
     return to_printable(str(value))

@@ -17,6 +17,7 @@ _COMBINED_KINDS = {
     "any": ("plan", "task", "record", "agent", "session", "issue", "tracked_task", "message", "workspace"),
     "any_issue": ("issue", "tracked_task"),
     "any_task": ("task", "tracked_task"),
+    "plan_or_job": ("plan", "job"),
 }
 _BUSY_TIMEOUT_SECONDS = 0.2
 _SHELL_SAFE_PATTERN = re.compile(r"[\w.:@+-]+")

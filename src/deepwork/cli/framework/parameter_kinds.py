@@ -34,6 +34,9 @@ _KINDS_BY_GROUP = {
     ("approvals", "id"): "approval",
     ("tell", "agent"): "agent",
     ("show", "id"): "any",
+    ("run", "target"): "plan_or_job",
+    ("runs", "id"): "run",
+    ("runs", "attempt_id"): "attempt",
 }
 """(first word of the command, parameter) -> kind of value, where the parameter's name is ambiguous."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -130,13 +131,7 @@ def build_command(
 
     `group`: the name of its group, which tells what its ids stand for.
     """
-    schema = spec.input_schema
-    required = schema.get("required", [])
-    acts_as, optional = str(spec.declaration.acts_as), schema["properties"].keys() - set(required)
-    preset_arguments = dict(preset.arguments) if preset else {}
-    left_out = preset_arguments.keys() | (preset.without if preset else set())
-    is_persons = is_persons_command(spec, preset)
-    parameters = list(_build_parameters(schema, overrides, left_out))
+    source = _Source(spec, overrides, preset, group)
 
     @partial(place_options, project="project")  # some tools have a parameter `path`
     @json_option
@@ -150,45 +145,98 @@ def build_command(
         passphrase_stdin: bool = False,
         **given: Any,
     ) -> None:
-        as_person = as_person or (preset is not None and preset.as_person)
-        names_agent = acts_as in optional and bool(given.get(acts_as))
-        if as_person and names_agent:
-            raise click.UsageError("--agent-id and --as-person are mutually exclusive.")
-        as_person = as_person or (is_persons and not names_agent and is_typed())
-        arguments = preset_arguments | _build_arguments(given)
+        is_by_person = source.decide_who_acts(given, as_person=as_person)
+        arguments = source.preset_arguments | _build_arguments(given)
         place = {"database": database, "global_store": global_store}
-        quiet = as_json or spec.toolset in _READ_FROM_FILES
-        stores = {"reads": _needs_no_new_store(spec, group), "needs_session": _needs_session(spec)}
-        with open_application(project, place, **stores, quiet=quiet) as app:
+        with source.open_application(project, place, quiet=as_json) as app:
             known = resolve_arguments(app.database, group, overrides.prepare(arguments, as_json))
             bound = overrides.extend(app, app.build_toolset(spec.toolset)[spec.name], known)
-            is_by_person = as_person or overrides.is_by_person
             how = {"as_person": is_by_person, "passphrase_stdin": passphrase_stdin}
             answer = call_tool(app, bound, known, idempotency_key, **how)
-        answer = answer if as_json else overrides.reword(answer, known)
-        if overrides.render is None or as_json:
-            print_answer(answer, as_json=as_json)
-        else:
-            print("\n".join(overrides.render(answer)))
+        _print(answer, known, overrides, as_json=as_json)
         if isinstance(answer, dict) and answer.get("success") is False:
             sys.exit(1)  # so that `&&` stops after a refusal, although that is a regular answer
         if not is_by_person and not as_json:
             print_unnotified(spec.name)
 
-    help_text = preset.help if preset else _build_help(spec, overrides)
-    run = run if spec.read_only else key_option(run)
-    can_choose = acts_as in optional - left_out or is_for_people(spec)
-    is_always_by_person = overrides.is_by_person or bool(preset and preset.as_person)
-    if can_choose and not is_always_by_person:
-        run = person_option(run)
-    if (can_choose or is_always_by_person) and not spec.read_only:
-        run = passphrase_option(run)
-    made = click.command(name, cls=ToolCommand, help="\n\n".join(filter(None, [help_text, overrides.note])))(
-        run
-    )
+    made = click.command(name, cls=ToolCommand, help=source.build_help())(source.add_common_options(run))
     made.tool = spec.name
-    made.params += [*parameters, *overrides.added]
+    made.params += [*_build_parameters(spec.input_schema, overrides, source.left_out), *overrides.added]
     return sort_parameters(made)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a command is built from."""
+
+    spec: ToolSpec
+    overrides: CommandOverrides
+    preset: Preset | None
+    group: str
+
+    @property
+    def preset_arguments(self) -> dict[str, Any]:
+        return dict(self.preset.arguments) if self.preset else {}
+
+    @property
+    def left_out(self) -> set[str]:
+        """Fields of the schema that the command does not offer."""
+        return {*self.preset_arguments, *(self.preset.without if self.preset else ())}
+
+    @property
+    def _optional_fields(self) -> set[str]:
+        schema = self.spec.input_schema
+        return set(schema["properties"]) - set(schema.get("required", []))
+
+    @property
+    def _is_always_by_person(self) -> bool:
+        return self.overrides.is_by_person or bool(self.preset and self.preset.as_person)
+
+    def decide_who_acts(self, given: Mapping[str, Any], *, as_person: bool) -> bool:
+        """Return whether the person at this shell acts, and not an agent."""
+        acts_as = str(self.spec.declaration.acts_as)
+        names_agent = acts_as in self._optional_fields and bool(given.get(acts_as))
+        if names_agent and (as_person or (self.preset and self.preset.as_person)):
+            raise click.UsageError("--agent-id and --as-person are mutually exclusive.")
+        if as_person or self._is_always_by_person:
+            return True
+        return is_persons_command(self.spec, self.preset) and not names_agent and is_typed()
+
+    def open_application(
+        self, project: str, place: dict[str, Any], *, quiet: bool
+    ) -> AbstractContextManager[Application]:
+        """Open the application with the store that the tool needs."""
+        return open_application(
+            project,
+            place,
+            reads=_needs_no_new_store(self.spec, self.group),
+            needs_session=_needs_session(self.spec),
+            quiet=quiet or self.spec.toolset in _READ_FROM_FILES,
+        )
+
+    def add_common_options(self, run: Callable[..., None]) -> Callable[..., None]:
+        """Add the options for repeated calls and for who acts, where the command has a use for them."""
+        offers_agent = str(self.spec.declaration.acts_as) in self._optional_fields - self.left_out
+        can_choose = offers_agent or is_for_people(self.spec)
+        run = run if self.spec.read_only else key_option(run)
+        if can_choose and not self._is_always_by_person:
+            run = person_option(run)
+        if (can_choose or self._is_always_by_person) and not self.spec.read_only:
+            run = passphrase_option(run)
+        return run
+
+    def build_help(self) -> str:
+        """Build the help: that of the preset or the tool, and a note."""
+        text = self.preset.help if self.preset else _describe_tool(self.spec, self.overrides)
+        return "\n\n".join(filter(None, [text, self.overrides.note]))
+
+
+def _print(answer: Any, arguments: Mapping[str, Any], overrides: CommandOverrides, *, as_json: bool) -> None:
+    worded = answer if as_json else overrides.reword(answer, arguments)
+    if overrides.render is None or as_json:
+        print_answer(worded, as_json=as_json)
+    else:
+        print("\n".join(overrides.render(worded)))
 
 
 def call_tool(
@@ -247,8 +295,8 @@ _READ_FROM_FILES = ("jobs", "reviews", "templates")
 """Toolsets whose tools have something to show without a store."""
 
 
-def _build_help(spec: ToolSpec, overrides: CommandOverrides) -> str:
-    """Build the help: the tool's description, and the choices of its arguments."""
+def _describe_tool(spec: ToolSpec, overrides: CommandOverrides) -> str:
+    """Build the help of a tool: its description, and the choices of its arguments."""
     shapes = spec.input_schema["properties"]
     choices = [
         f"{field.upper()}: {', '.join(shapes[field]['enum'])}."

@@ -1,0 +1,99 @@
+"""What the store says about a run, in one consistent read: the same for every process that shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deepwork.events.log import EventStore
+from deepwork.overview.run_store import RunStore as SessionStore
+from deepwork.overview.session_rows import parse_session_row
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.runner.models import Attempt, Run
+from deepwork.runner.store import AttemptStore, RunStore, build_missing_run_error
+
+if TYPE_CHECKING:
+    from deepwork.database.transaction import Database, Transaction
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A run, its attempts, and the tasks of its plan; `now` is the store's time in Unix milliseconds."""
+
+    run: Run
+    name: str
+    """Of the plan or the job."""
+    now: int
+    attempts: tuple[Attempt, ...] = ()
+    task_names: Mapping[str, str] = field(default_factory=dict)
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    """How many tasks of the plan, or steps of the job, have which status."""
+    usd_micros: int = 0
+    last_seq: int = 0
+    """The last event that this state includes."""
+
+    @property
+    def unit(self) -> str:
+        """What the work consists of."""
+        return "tasks" if self.run.workflow_id is not None else "steps"
+
+    def name_task(self, id: str) -> str:
+        """Return the name of a task, or the id of a step of a job."""
+        return self.task_names.get(id) or get_step_name(id)
+
+
+def load_run_state(database: Database, run_id: str, *, is_whole: bool = False) -> RunState:
+    """Load a run with its open attempts; `is_whole`: with all of them. Raises NotFound."""
+    with database.reading() as tx:
+        run = RunStore(tx).find(run_id)
+        if run is None:
+            raise build_missing_run_error(run_id)
+        store = AttemptStore(tx)
+        attempts = store.list_of_run(run_id, is_open=not is_whole)
+        return RunState(
+            run=run,
+            name=find_run_name(tx, run),
+            now=tx.now,
+            attempts=tuple(attempts),
+            task_names=find_task_names(tx, {attempt.task_id for attempt in attempts}),
+            tasks=_count_tasks(tx, run),
+            usd_micros=store.sum_usd_micros(run_id),
+            last_seq=EventStore(tx).get_last_seq(),
+        )
+
+
+def get_step_name(task_id: str) -> str:
+    """Return the step of a task id such as `ab12cd34/write`; another id as it is."""
+    return task_id.rpartition("/")[2]
+
+
+def find_run_name(tx: Transaction, run: Run) -> str:
+    """Return the name of what a run works on."""
+    if run.workflow_id is None:
+        return run.job or run.id
+    return PlanStore(tx).get(run.workflow_id).name
+
+
+def find_task_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
+    """Map the ids of planned tasks to their names; others, such as steps of jobs, are left out."""
+    return {id: task.name for id, task in TaskStore(tx).find_by_ids(sorted(ids)).items()}
+
+
+def _count_tasks(tx: Transaction, run: Run) -> dict[str, int]:
+    if run.workflow_id is None:
+        return _count_steps(tx, run.session_id)
+    counts: Counter[str] = Counter()
+    for row in TaskStore(tx).count_by_status(run.workflow_id):
+        counts[row.status.value] += row.count
+    return dict(counts)
+
+
+def _count_steps(tx: Transaction, session_id: str | None) -> dict[str, int]:
+    row = SessionStore(tx).find("job", session_id) if session_id else None
+    if row is None:
+        return {}
+    session = parse_session_row(row)
+    return dict(Counter(session.get_step_status(step) for step in session.steps))

@@ -1,0 +1,72 @@
+"""Runs and their attempts as tables, for `deepwork runs list` and `show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from deepwork.cli.framework.output import render_lines
+from deepwork.cli.run_amounts import (
+    format_cost,
+    format_duration,
+    format_tokens,
+    format_usd,
+    measure_attempt,
+    name_agent,
+)
+from deepwork.cli.run_state import RunState, find_run_name
+from deepwork.cli.run_summary import render_summary
+from deepwork.runner.models import Attempt, Run
+from deepwork.runner.responses import RunView, describe_run
+from deepwork.runner.store import AttemptStore, RunStore
+from deepwork.timestamps import format_timestamp
+
+if TYPE_CHECKING:
+    from deepwork.database.transaction import Database, Transaction
+
+Row = dict[str, Any]
+
+
+def build_run_rows(database: Database, limit: int, *, is_open: bool) -> list[tuple[RunView, Row]]:
+    """List runs as programs and as people see them, the newest first."""
+    with database.reading() as tx:
+        found = RunStore(tx).list_newest(limit, is_open=is_open)
+        return [_build_run_row(tx, run) for run in found]
+
+
+def _build_run_row(tx: Transaction, run: Run) -> tuple[RunView, Row]:
+    store = AttemptStore(tx)
+    usd_micros = store.sum_usd_micros(run.id)
+    row = {
+        "id": run.id,
+        "status": run.status.value,
+        "agents": len(store.list_of_run(run.id, is_open=True)),
+        "cost": format_usd(usd_micros),
+        "started": format_timestamp(run.created_at),
+        "name": find_run_name(tx, run),
+    }
+    return describe_run(run, usd_micros=usd_micros), row
+
+
+def render_run(state: RunState) -> Iterator[str]:
+    """Render a run and its attempts."""
+    yield from render_summary(state)
+    if state.attempts:
+        yield ""
+        rows = [_build_attempt_row(state, attempt) for attempt in state.attempts]
+        yield from render_lines({"attempts": rows})
+        yield f"deepwork runs logs {state.attempts[-1].id}  # what its agent did and said"
+
+
+def _build_attempt_row(state: RunState, attempt: Attempt) -> Row:
+    return {
+        "id": attempt.id,
+        "status": attempt.stage.value,
+        "task": state.name_task(attempt.task_id),
+        "number": attempt.number,
+        "agent": name_agent(attempt.profile),
+        "time": format_duration(measure_attempt(attempt, state.now)),
+        "tokens": format_tokens(attempt.tokens),
+        "cost": format_cost(attempt),
+        "reason": attempt.reason or "",
+    }

@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from deepwork.config import load_settings
+from deepwork.errors import NotAllowed
+from deepwork.runner.profiles import load_catalog
+from deepwork.runner.run_settings import require_trusted_setup
 from http_tests.http_server import reserve_port
 from protocol.stdio_server import StdioServer
 from trust.hostile_clone import (
@@ -35,11 +39,13 @@ COMMANDS = {
     "store": (
         "status", "status --json", "doctor", "doctor --json", "db info", "plans list", "plans list --json", "agents list",
         "tokens list", "audit verify", "events tail --no-follow --since 0", "sessions list", "track list", "workspaces list",
+        "run wf_x --agent claude", "runs list", "work --once",
     ),
     "definitions": (
         "setup --detect", "setup claude-code --hooks", "setup codex --hooks", "setup cursor", "setup gemini --scope user --print",
         "trust", "trust --json", "jobs list", "jobs show evil", "jobs validate evil", "jobs new mine", "review", "review rules",
         "templates list", "templates show evil", "init --example-job --example-review", "status", "doctor", "doctor --json",
+        "run evil/main --goal g", "run evil/main --goal g --agent claude --dry-run", "work --once",
     ),
     "links": ("setup claude-code --hooks", "jobs new mine", "review", "init --example-job", "status", "doctor", "sessions list"),
 }  # fmt: skip
@@ -159,6 +165,20 @@ def test_a_dashboard_opens_only_its_own_port(clone: HostileClone, observer: Obse
     assert find_unquoted(ran.err) == []
     assert [status for status in answers if status != 401] == []
     assert bool(answers) == (clone.kind == "definitions"), ran.err
+
+
+def test_a_run_has_only_agents_of_the_user_and_waits_for_trust(clone: HostileClone):
+    """The repository brings an agents.yml of its own, and commands that prepare trees."""
+    environment = clone.build_environment() | {"XDG_CONFIG_HOME": str(clone.home / ".config")}
+
+    catalog = load_catalog(environment)
+    settings = load_settings(clone.root, environment=environment)
+
+    assert {agent.kind for agent in catalog.list_agents()} == {"claude", "codex", "gemini", "opencode"}
+    assert catalog.get_chain("default") == (catalog.get_agent("claude"),)
+    assert (catalog.named, settings.workspace_setup) == (frozenset(), ())
+    with pytest.raises(NotAllowed, match=r"was not started.*workspace\.setup"):
+        require_trusted_setup(settings)
 
 
 @contextmanager

@@ -57,6 +57,18 @@ def test_it_shows_every_value_without_passwords_and_control_characters(hostile: 
     assert answer["changed"] is False
 
 
+def test_it_shows_the_commands_that_prepare_trees_word_by_word(sandbox: Sandbox):
+    sandbox.write(
+        ".deepwork/config.yml", 'workspace: {setup: [[uv, sync, --frozen], [sh, -c, "./x \\u202e"]]}\n'
+    )
+
+    shown = sandbox.run("trust", "--yes").out
+    [setting] = sandbox.run("trust", "--json").json["settings"]
+
+    assert "\n  workspace.setup  uv sync --frozen\n                   sh -c './x \\u202e'\n" in shown
+    assert setting["value"] == [["uv", "sync", "--frozen"], ["sh", "-c", "./x \u202e"]]
+
+
 def test_trust_can_be_revoked(hostile: Sandbox):
     hostile.run("trust", "--yes")
 

@@ -21,6 +21,7 @@ ACTING = {
     "port": ("9000", "port", 9000),
     "additional_jobs_folders": ("[/srv/jobs]", "additional_jobs_folders", ("/srv/jobs",)),
     "quality_gate.external_runner": ("claude", "external_runner", "claude"),
+    "workspace.setup": ("[[make, deps]]", "workspace_setup", (("make", "deps"),)),
 }
 """What each acting key is set to, the name of the setting, and its value."""
 

@@ -82,6 +82,8 @@ class World:
     agent: str = ""
     blocker: str = ""
     decision: str = ""
+    agent_run: str = ""
+    attempt: str = ""
 
 
 def make_tracked(app: Application, world: World, folder: Path, clock: Clock | None = None) -> None:

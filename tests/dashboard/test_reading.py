@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from application import Clock, call_tool
 from dashboard.make import World, create_client, read
+from dashboard.make_agent_runs import add_attempt, start_run
 from deepwork.dashboard.api import TAG_PERIOD_MS
 from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
 from deepwork.database.transaction import Transaction
@@ -23,9 +24,21 @@ WITHOUT_ROWS = ("/api/v1/messages/{id}", "/api/v1/approvals/{id}")
 SCRIPT = "<script>alert(1)</script>\"'`${x}\u2028&lt;"
 
 
+@pytest.fixture
+def world(world: World, app: Application) -> World:
+    """Add a run of agents to the usual data."""
+    run = start_run(app, world.plan)
+    world.agent_run, world.attempt = run.id, add_attempt(app, run, world.planned["ship"]).id
+    return world
+
+
 def address(path: str, world: World) -> str:
     """Return the path with an existing id."""
-    id = world.tasks["part"] if "/tasks/{id}" in path else world.agent if "/agents/" in path else world.track
+    ids = {
+        "/tasks/": world.tasks["part"], "/agents/": world.agent, "/runner/": world.agent_run,
+        "/attempts/": world.attempt,
+    }  # fmt: skip
+    id = next((id for part, id in ids.items() if part in path), world.track)
     query = (
         "?q=money"
         if path.endswith("search")

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from application import Clock, call_tool, make_app
+from dashboard.make_agent_runs import add_attempt, move, start_run
 from deepwork.names import new_id
+from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.runner.models import ParkedFor, Stage
 from deepwork.server.application import Application
 from deepwork.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
 from deepwork.tracking.store import TrackStore
@@ -60,6 +63,8 @@ class MadeProject:
     planned: dict[str, str] = field(default_factory=dict)
     agent: str = ""
     job: str = ""
+    agent_run: str = ""
+    attempts: dict[str, str] = field(default_factory=dict)
 
 
 def open_app(project: Path, hours_ago: float = 0) -> tuple[Application, Clock]:
@@ -86,6 +91,7 @@ def make_project(project: Path) -> MadeProject:
         _make_tracked_run(app, clock, made, project)
         _make_plan(app, clock, made)
         _make_job_session(app, clock, made, project)
+        _make_agent_run(app, clock, made)
     finally:
         app.close()
     return made
@@ -292,6 +298,42 @@ def _make_job_session(app: Application, clock: Clock, made: MadeProject, project
         jobs.write_files(project, "draft.md", "polish.md")
         ask_job(app_with_judge, "finished_step", outputs={"draft.md": "draft.md"})
         ask_job(app_with_judge, "finished_step", outputs={"polish.md": "polish.md"})
+
+
+def _make_agent_run(app: Application, clock: Clock, made: MadeProject) -> None:
+    """Make a run in which one agent failed, one works, one waits at a limit and one is checked."""
+    began, hour = clock.now - 12 * 60_000, 3_600_000
+    run = start_run(app, made.plan, max_usd=20.0, until=clock.now + 9 * hour, created_at=began)
+    broken = add_attempt(
+        app, run, made.planned["backend"], created_at=began, usd_micros=410_000, input_tokens=90_000, output_tokens=4_000,
+    )  # fmt: skip
+    move(app, broken, Stage.FAILED, reason="Check tests is red: 2 tests failed.", ended_at=began + 240_000)
+    works = add_attempt(
+        app, run, made.planned["backend"], created_at=began + 250_000, now_doing="Bash: make test ARGS=tests/ledger",
+        usd_micros=1_230_000, input_tokens=31_000, cached_tokens=420_000, output_tokens=18_500,
+    )  # fmt: skip
+    limited = add_attempt(
+        app, run, made.planned["docs"], created_at=began + 1, profile="codex", usd_micros=350_000, input_tokens=120_000,
+        starts=2, resumes=1,
+    )  # fmt: skip
+    checked = add_attempt(
+        app, run, made.planned["frontend"], created_at=began + 300_000, profile="codex", stage=Stage.CHECKING,
+        usd_micros=640_000, output_tokens=52_000,
+    )  # fmt: skip
+    not_before = int(time.time() * 1000) + 47 * 60_000
+    reason = "You've hit your usage limit."
+    move(app, limited, Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=not_before, reason=reason)
+    _write_output(app, works.id, '{"type":"assistant","text":"All sums are exact now."}\n')
+    made.agent_run = run.id
+    made.attempts = {
+        "broken": broken.id, "works": works.id, "limited": limited.id, "checked": checked.id,
+    }  # fmt: skip
+
+
+def _write_output(app: Application, attempt: str, text: str) -> None:
+    files = AttemptFiles.locate(app.settings.state_folder, attempt, 1)
+    files.folder.mkdir(parents=True)
+    files.stdout.write_text(text)
 
 
 @contextmanager

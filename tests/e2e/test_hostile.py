@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from application import Clock, call_tool
+from dashboard.make_agent_runs import add_attempt, start_run
+from deepwork.runner.models import RunStatus
+from deepwork.runner.service import RunService
 from deepwork.server.application import Application
 from e2e.browser import Dashboard, Visitor, run_in_thread, wait_until
 from e2e.make import open_app, open_app_with_reviewer, run_git
@@ -144,6 +147,7 @@ def _make_plan(app: Application) -> tuple[str, str]:
         app, "workflow_set_plan", id=id,
         plan={"summary": joined, "approach": joined, "risks": list(PAYLOADS), "assumptions": list(PAYLOADS), "tasks": tasks},
     )  # fmt: skip
+    _make_attempts(app, id)
     for text in PAYLOADS:
         agent: str = call_tool(app, "agent_register", name=text, runtime="codex", capabilities=[text])["id"]
     for text in PAYLOADS:
@@ -154,10 +158,22 @@ def _make_plan(app: Application) -> tuple[str, str]:
     return id, agent
 
 
+def _make_attempts(app: Application, plan: str) -> None:
+    """Let an agent work on each task, whose program writes the payload; one run ended with it as reason."""
+    run = start_run(app, plan)
+    tasks = call_tool(app, "workflow_get", id=plan, include_tasks=True)["tasks"]
+    for text, task in zip(PAYLOADS, tasks, strict=True):
+        said = {"now_doing": text, "reason": text, "outcome": text, "profile": text, "host": text}
+        add_attempt(app, run, task["id"], **said)
+    over = start_run(app, None, job=PAYLOADS[2], goal=PAYLOADS[3])
+    RunService(app.database).set_status(over.id, RunStatus.STOPPED, "\n".join(PAYLOADS))
+
+
 def list_paths(hostile: Hostile) -> list[str]:
     crowd = f"/runs/{hostile.crowd}"
     return [
         "/", "/runs?limit=100", "/blockers", "/decisions", "/agents", f"/agents?agent={hostile.agent}", "/plans", "/jobs",
+        "/work",
         *(f"{crowd}?tab={tab}" for tab in ("timeline", "graph", "tasks", "files", "decisions", "issues", "log")),
         f"/runs/{hostile.job}", f"/tasks/{hostile.job}%2Fdraft", f"/tasks/{hostile.job}%2Fpolish", f"/runs/{hostile.aborted}",
         f"{crowd}?tab=log&event=20", f"{crowd}?tab=timeline&group=agent", f"/tasks/{hostile.task}",

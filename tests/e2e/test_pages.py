@@ -25,7 +25,7 @@ def list_paths(made: MadeProject) -> list[str]:
         f"{run}?tab=files&file=src/ledger/balance.py", f"{run}?tab=decisions", f"{run}?tab=issues", f"{run}?tab=log",
         f"{run}?tab=timeline&task={part}", f"/tasks/{part}", f"/tasks/{part}?diff=split", f"/runs/{made.done}",
         f"/runs/{made.plan}?tab=graph", f"/tasks/{made.planned['backend']}", f"/runs/{made.job}",
-        f"/tasks/{made.job}%2Fpolish",
+        f"/tasks/{made.job}%2Fpolish", "/work", f"/work/{made.agent_run}",
     ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def freeze_clock(visitor: Visitor) -> None:
     visitor.page.clock.set_fixed_time(time.time() * 1000)
 
 
-def test_everything_can_be_reached_by_keyboard(visitor: Visitor, made: MadeProject) -> None:
+def test_lists_can_be_reached_by_keyboard(visitor: Visitor, made: MadeProject) -> None:
     page = visitor.page
     freeze_clock(visitor)
     visitor.open("/")
@@ -128,6 +128,12 @@ def test_everything_can_be_reached_by_keyboard(visitor: Visitor, made: MadeProje
     page.keyboard.press("k")
     wait_until(lambda: visitor.get_focused_text() == first, "the focus did not come back")
 
+
+def test_a_run_and_its_tasks_can_be_reached_by_keyboard(visitor: Visitor, made: MadeProject) -> None:
+    page = visitor.page
+    freeze_clock(visitor)
+    visitor.open("/runs")
+    page.wait_for_selector("[data-run]")
     page.keyboard.press("/")
     page.keyboard.type("Payments")
     wait_until(
@@ -152,10 +158,17 @@ def test_everything_can_be_reached_by_keyboard(visitor: Visitor, made: MadeProje
     page.keyboard.press("]")
     page.wait_for_selector('[role="tab"][aria-selected="true"]:has-text("Graph")')
     page.keyboard.press("[")
-    page.keyboard.press("?")
-    page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
-    page.keyboard.press("Escape")
-    page.wait_for_selector("dialog", state="detached")
+    page.wait_for_selector('[role="tab"][aria-selected="true"]:not(:has-text("Graph"))')
+
+
+def test_the_help_can_be_opened_and_closed_by_keyboard(visitor: Visitor) -> None:
+    visitor.open("/runs")
+    visitor.page.keyboard.press("?")
+    visitor.page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
+
+    visitor.page.keyboard.press("Escape")
+
+    visitor.page.wait_for_selector("dialog", state="detached")
 
 
 def test_shortcuts_can_be_turned_off_and_are_off_while_typing(visitor: Visitor) -> None:

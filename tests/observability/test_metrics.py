@@ -16,10 +16,12 @@ from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
 from application import LEASE_MS, Clock, call_tool, make_app
+from dashboard.make_agent_runs import add_attempt, start_run
 from deepwork.errors import StorageError
 from deepwork.events.hub import EventHub
 from deepwork.observability.counters import Counters
 from deepwork.overview.activity_store import ActivityCounts, ActivityStore
+from deepwork.runner.models import Stage
 from deepwork.server.application import Application
 from deepwork.server.http import metrics
 from deepwork.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
@@ -96,6 +98,10 @@ def test_current_activity_is_counted(app: Application, clock: Clock, monkeypatch
         call_tool(app, "workflow_next_tasks", workflow_id=workflow)["tasks"], (ada, bob), strict=False
     ):
         assert call_tool(app, "task_claim", task_id=task["id"], agent_id=agent)["success"]
+    run = start_run(app, workflow)
+    add_attempt(app, run, "tk_one")
+    add_attempt(app, run, "tk_two", stage=Stage.PARKED)
+    add_attempt(app, run, "tk_three", stage=Stage.DONE, ended_at=1)
     call_tool(app, "agent_unregister", id=cid)
     call_tool(app, "agent_update", id=bob, status="offline")
 
@@ -105,6 +111,9 @@ def test_current_activity_is_counted(app: Application, clock: Clock, monkeypatch
             assert (get_value(found, "deepwork_store_up"), get_value(found, "deepwork_live_agents")) == (1, 1)
             assert get_value(found, "deepwork_open_claims") == 2
             assert get_value(found, "deepwork_job_sessions_active") == 0
+            assert get_value(found, "deepwork_runs_open") == 1
+            assert get_value(found, "deepwork_attempts_open", stage="parked") == 1
+            assert get_value(found, "deepwork_attempts_open", stage="checking") == 0
             assert get_value(found, "deepwork_event_last_seq") == app.feed.get_last_seq()
 
             clock.advance(seconds=LEASE_MS / 1000 + 1)

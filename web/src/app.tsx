@@ -17,6 +17,7 @@ import { Jobs } from "./pages/jobs";
 import { Plans } from "./pages/plans";
 import { RunPage } from "./pages/run";
 import { Runs } from "./pages/runs";
+import { AgentRunPage, Work } from "./pages/work";
 import { TaskPage } from "./pages/task";
 import { hasShortcuts, setShortcuts, setTheme, theme, type Theme } from "./preferences";
 import { path, query, replace, runAddress } from "./router";
@@ -41,6 +42,7 @@ const ICONS: Record<string, string> = {
   "/blockers": "M4 14V2M4 3h8l-2 3 2 3H4",
   "/decisions": "M8 2v4M8 6L3.5 10v3.5M8 6l4.5 4v3.5",
   "/agents": "M8 2.5a2.6 2.6 0 1 0 0 5.2a2.6 2.6 0 1 0 0-5.2M3 13.5c.6-2.8 2.5-4 5-4s4.4 1.2 5 4",
+  "/work": "M8 1.8v2.4M8 11.8v2.4M1.8 8h2.4M11.8 8h2.4M3.6 3.6l1.7 1.7M10.7 10.7l1.7 1.7M12.4 3.6l-1.7 1.7M5.3 10.7l-1.7 1.7M8 5.6a2.4 2.4 0 1 0 0 4.8a2.4 2.4 0 1 0 0-4.8",
   "/jobs": "M3 3h10v10H3zM5.5 6.2l1.2 1.2 2-2M5.5 10h5",
   "/plans": "M2.5 4.5h3v-2h-3zM10.5 8.8h3v-2h-3zM2.5 13.2h3v-2h-3zM5.5 3.5h2v4.3h3M5.5 12.2h2V7.8",
   "/health": "M1.5 8.5h3l2-5 3 9 2-4h3",
@@ -76,7 +78,7 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
   const at = path.value;
   const [, first = "", id] = at.split("/");
   const rest = decodeURIComponent(at.split("/").slice(2).join("/"));
-  const names: Record<string, string> = { "": "Home", runs: "Runs", approvals: "Approvals", blockers: "Blockers", decisions: "Decisions", agents: "Agents", jobs: "Jobs", plans: "Plans", health: "Health" };
+  const names: Record<string, string> = { "": "Home", runs: "Runs", approvals: "Approvals", blockers: "Blockers", decisions: "Decisions", agents: "Agents", work: "Agents at work", jobs: "Jobs", plans: "Plans", health: "Health" };
   useEffect(() => {
     if (!rest) subject.value = names[first] ?? "";
   }, [at]);
@@ -103,6 +105,8 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
       return <Decisions />;
     case "agents":
       return <Agents />;
+    case "work":
+      return id ? <AgentRunPage key={id} id={rest} /> : <Work />;
     case "jobs":
       return <Jobs />;
     case "plans":

@@ -14,6 +14,7 @@ export const PAGES: Record<string, [string, string]> = {
   b: ["/blockers", "Blockers"],
   d: ["/decisions", "Decisions"],
   a: ["/agents", "Agents"],
+  w: ["/work", "At work"],
   j: ["/jobs", "Jobs"],
   p: ["/plans", "Plans"],
   s: ["/health", "Health"],

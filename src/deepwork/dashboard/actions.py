@@ -27,6 +27,8 @@ SESSION_ACTIONS = {"pass": "pass_step", "send-back": "send_back_step", "grant-ro
 """Paths under /api/v1/sessions/{id}, and the actions that they call."""
 APPROVAL_ACTIONS = {"approve": "give_approval", "refuse": "refuse_approval"}
 """Paths under /api/v1/approvals/{id}, and the actions that they call."""
+RUN_ACTIONS = {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run"}
+"""Paths under /api/v1/runner/runs/{id}, and the actions that they call."""
 
 
 class ActionExecutor:
@@ -49,6 +51,10 @@ class ActionExecutor:
     async def execute_on_approval(self, request: Request) -> Any:
         """Give or refuse an approval."""
         return await self._execute_on(request, "approval", APPROVAL_ACTIONS)
+
+    async def execute_on_run(self, request: Request) -> Any:
+        """Pause, resume or stop a run of agents."""
+        return await self._execute_on(request, "run", RUN_ACTIONS)
 
     async def _execute_on(self, request: Request, thing: str, actions: Mapping[str, str]) -> Any:
         """Call the action that the last word of the path names, on the thing that the path names."""

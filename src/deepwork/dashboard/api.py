@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
@@ -62,8 +63,10 @@ class RestApi:
         list_actions: ListActions,
         *,
         is_read_only: bool = False,
+        state_folder: Path | None = None,
     ) -> None:
         """`error_to_dict` formats an error as every client sees it; `invoke` calls a tool."""
+        self._state_folder = state_folder
         self._database, self._presence, self._error_to_dict = database, presence, error_to_dict
         self._invoke, self._list_actions = invoke, list_actions
         self._actions = ActionExecutor(database, invoke, list_actions, is_read_only=is_read_only)
@@ -82,6 +85,7 @@ class RestApi:
             self._build_action_route("/api/v1/actions/{tool}", self._actions.execute),
             self._build_action_route("/api/v1/sessions/{id}/{verb}", self._actions.execute_on_session),
             self._build_action_route("/api/v1/approvals/{id}/{verb}", self._actions.execute_on_approval),
+            self._build_action_route("/api/v1/runner/runs/{id}/{verb}", self._actions.execute_on_run),
         ]
 
     def build_not_found_route(self) -> BaseRoute:
@@ -136,7 +140,7 @@ class RestApi:
             tag = f'W/"{EventStore(tx).get_last_seq()}-{moment}-{self._started_at}"'
             if tag in known:
                 return _TaggedBody(None, tag)
-            answer = endpoint.read(ReadContext(tx, self._presence, path), query)
+            answer = endpoint.read(ReadContext(tx, self._presence, path, self._state_folder), query)
         return _TaggedBody(_to_json(answer), tag)
 
     def _create_tool_handler(self, endpoint: ToolEndpoint) -> Handler:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.dashboard import (
+    agent_runs,
     agents,
     approvals,
+    attempt_output,
     changed_files,
     evidence,
     home,
@@ -44,6 +46,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *run_events.ENDPOINTS,
     *task_details.ENDPOINTS,
     *agents.ENDPOINTS,
+    *agent_runs.ENDPOINTS,
+    *attempt_output.ENDPOINTS,
     *search.ENDPOINTS,
     *person_proof.ENDPOINTS,
 )

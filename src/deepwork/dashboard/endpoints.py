@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
@@ -63,6 +64,8 @@ class ReadContext:
     tx: Transaction
     presence: Presence
     path: Mapping[str, str]
+    state_folder: Path | None = None
+    """The folder of this project's state, which has the output of agents."""
 
     @property
     def id(self) -> str:

@@ -36,6 +36,8 @@ class Need(RestAnswer):
         "lost_claim",
         "waiting_plan",
         "budget",
+        "parked_attempt",
+        "agent_run",
     ]
     id: str
     title: str

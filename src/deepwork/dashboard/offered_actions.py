@@ -9,6 +9,8 @@ from deepwork.dashboard.endpoints import RestAnswer
 from deepwork.overview.session_rows import SessionRow
 from deepwork.plans.models import PlanStatus, TaskStatus
 from deepwork.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
+from deepwork.runner.models import RunStatus
+from deepwork.runner.rules import PERSON_MOVES
 from deepwork.tracking.models import TrackedTask, TrackedTaskStatus
 
 
@@ -183,3 +185,14 @@ def list_workspace_actions(id: str) -> list[Act]:
         _build_action("Mark as merged", "workspace_update", id=id, status="merged"),
         _build_action("Abandon", "workspace_update", id=id, status="abandoned"),
     ]
+
+
+def list_run_actions(id: str, status: RunStatus) -> list[Act]:
+    """List what a person can do about a run of agents."""
+    acts = {
+        RunStatus.PAUSED: _build_action("Pause", "pause_run", run_id=id),
+        RunStatus.ACTIVE: _build_action("Resume", "resume_run", run_id=id),
+        RunStatus.STOPPING: _build_action("Stop", "stop_run", run_id=id),
+        RunStatus.ENDING: _build_action("Stop now", "stop_run", run_id=id, now=True),
+    }
+    return [acts[move] for move in PERSON_MOVES.get(status, ())]

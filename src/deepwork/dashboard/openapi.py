@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from deepwork import __version__
 from deepwork.answers import Answer, build_model
-from deepwork.dashboard.actions import SESSION_ACTIONS
+from deepwork.dashboard.actions import RUN_ACTIONS, SESSION_ACTIONS
 from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
 from deepwork.dashboard.endpoints import NoParameters
 
@@ -58,6 +58,8 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
         paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation(actions)}
     if verbs := [verb for verb, action in SESSION_ACTIONS.items() if action in actions]:
         paths["/api/v1/sessions/{id}/{verb}"] = {"post": _build_session_operation(verbs)}
+    if verbs := [verb for verb, action in RUN_ACTIONS.items() if action in actions]:
+        paths["/api/v1/runner/runs/{id}/{verb}"] = {"post": _build_run_operation(verbs)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "deepwork", "version": __version__},
@@ -84,6 +86,13 @@ def _build_session_operation(verbs: list[str]) -> dict[str, Any]:
         "Decide about the step at its quality gate: `pass` (with `comment`), `send-back` (with `text`) or "
         "`grant-round`; refused unless `step_id`, if given, is current."
     )
+    return _build_post_operation(summary, [_ID_PARAMETER, verb], body)
+
+
+def _build_run_operation(verbs: list[str]) -> dict[str, Any]:
+    verb = {"name": "verb", "in": "path", "required": True, "schema": {"enum": verbs}}
+    body = {"type": "object", "properties": {"now": {"type": "boolean"}}}
+    summary = "`pause`, `resume` or `stop` a run of agents; `stop` with `now` also ends those that work."
     return _build_post_operation(summary, [_ID_PARAMETER, verb], body)
 
 

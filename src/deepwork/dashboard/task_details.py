@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from deepwork.dashboard import offered_actions
+from deepwork.dashboard.agent_runs import AttemptLine, list_attempts_of_task
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer, ToolEndpoint
 from deepwork.dashboard.evidence import Evidence, read_task_evidence
 from deepwork.dashboard.issues_and_decisions import (
@@ -62,6 +63,8 @@ class TaskWhole(RestAnswer):
     verification: dict[str, Any] | None = None
     commits: list[dict[str, Any]] | None = None
     evidence: Evidence | None = None
+    attempts: list[AttemptLine] | None = None
+    """What agents that deepwork started did about it, the oldest first."""
     files_count: int
     actions: list[Act]
 
@@ -130,6 +133,7 @@ def _read_planned_task(tx: Transaction, id: str) -> TaskWhole:
         ],
         checkpoints_total=found.checkpoints,
         evidence=read_task_evidence(tx, found),
+        attempts=list_attempts_of_task(tx, id) or None,
         actions=offered_actions.list_planned_task_actions(
             id, found.status, holder["id"] if is_held and holder else None
         ),
@@ -149,6 +153,7 @@ def _read_step(tx: Transaction, id: str) -> TaskWhole:
         **_read_records(tx, id, session_id),
         parents=[],
         children=[],
+        attempts=list_attempts_of_task(tx, id) or None,
         actions=offered_actions.list_session_actions(session) if step == session.step_id else [],
     )
 

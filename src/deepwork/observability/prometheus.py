@@ -21,8 +21,10 @@ from prometheus_client.registry import Collector
 from deepwork import __version__
 from deepwork.observability.counters import BOUNDS, REFUSAL_STATUSES, CounterSnapshot, Histogram
 from deepwork.overview.activity_store import ActivityCounts
+from deepwork.runner.models import FINAL_STAGES, Stage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_OPEN_STAGES = [stage.value for stage in Stage if stage not in FINAL_STAGES]
 _BUCKETS = [*map(str, BOUNDS), "+Inf"]
 
 
@@ -120,6 +122,13 @@ def _collect_store(activity: ActivityCounts | None) -> Iterator[Metric]:
     yield GaugeMetricFamily("deepwork_open_claims", "Tasks that agents hold.", activity.open_claims)
     yield GaugeMetricFamily("deepwork_live_agents", "Agents that are not silent.", activity.live_agents)
     yield GaugeMetricFamily("deepwork_job_sessions_active", "Active job sessions.", activity.active_sessions)
+    yield GaugeMetricFamily("deepwork_runs_open", "Runs of agents that have not ended.", activity.open_runs)
+    attempts = GaugeMetricFamily(
+        "deepwork_attempts_open", "Attempts of agents that have not ended.", labels=["stage"]
+    )
+    for stage in _OPEN_STAGES:
+        attempts.add_metric([stage], activity.attempts.get(stage, 0))
+    yield attempts
     yield GaugeMetricFamily(
         "deepwork_event_last_seq", "Number of the newest event in the log.", activity.last_event
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from deepwork.agents.lease_conditions import CLOCK_TOLERANCE_MS, IS_VALID
 from deepwork.database.engine import Row, row_parser
@@ -17,16 +19,19 @@ class ActivityCounts:
     live_agents: int
     active_sessions: int
     last_event: int
+    open_runs: int = 0
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    """Attempts of agents that have not ended, by stage."""
 
 
 class ActivityStore:
-    """Counts claims, agents, sessions and events."""
+    """Counts claims, agents, sessions, runs of agents and events."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def count_activity(self, alive_since: int) -> ActivityCounts:
-        """Count everything with one query that uses indexes only."""
+        """Count everything with two queries that use indexes."""
         sql = f"""
             SELECT (SELECT count(*) FROM leases WHERE who IS NOT NULL AND {IS_VALID}) AS open_claims,
                    (SELECT count(*) FROM agents
@@ -34,12 +39,16 @@ class ActivityStore:
                        AND last_heartbeat BETWEEN :alive_since AND :now + {CLOCK_TOLERANCE_MS}
                        AND said <> 'offline') AS live_agents,
                    (SELECT count(*) FROM job_sessions WHERE status = 'active') AS active_sessions,
-                   (SELECT last_seq FROM event_sequence) AS last_event
+                   (SELECT last_seq FROM event_sequence) AS last_event,
+                   (SELECT count(*) FROM runner_runs WHERE ended_at IS NULL) AS open_runs
         """
         row = self._tx.fetch_one(sql, now=self._tx.now, alive_since=alive_since)
-        return _parse_counts(row or {})
+        by_stage = "SELECT stage, count(*) AS count FROM attempts WHERE ended_at IS NULL GROUP BY stage"
+        attempts = {each["stage"]: each["count"] for each in self._tx.fetch_all(by_stage)}
+        return replace(_parse_counts(row or {}), attempts=attempts)
 
 
 @row_parser
 def _parse_counts(row: Row) -> ActivityCounts:
-    return ActivityCounts(**{name: int(value) for name, value in row.items()})
+    counts: dict[str, Any] = {name: int(value) for name, value in row.items()}
+    return ActivityCounts(**counts)

@@ -8,7 +8,7 @@ from deepwork.database.transaction import Transaction
 
 
 class AttentionStore:
-    """Reads blockers, tasks to review, failed and stale tasks, lost claims, paused plans, used-up budgets.
+    """Reads what waits for a person: blockers, failed tasks, lost claims, used-up budgets, stopped runs, …
 
     Each method returns up to `limit` rows and the total.
     """
@@ -140,6 +140,36 @@ class AttentionStore:
             " plans.id AS workflow_id, plans.name AS workflow_name, total.reached_at, plans.requirements,"
             f" task.requirements AS task_requirements FROM {source}"
             " ORDER BY total.reached_at DESC, total.subject_id LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit)
+        return rows, self._count_all(rows, limit, source)
+
+    def list_waiting_runs(self, limit: int) -> tuple[list[Row], int]:
+        """List the runs of agents that ended because a person is needed, newest first.
+
+        Not if the work goes on in a later run, or is over.
+        """
+        source = """runner_runs AS run
+            LEFT JOIN plans ON plans.id = run.workflow_id
+            LEFT JOIN job_sessions AS session ON session.id = run.session_id
+            WHERE run.status = 'needs_person'
+              AND (plans.status IN ('ready', 'in_progress', 'paused', 'failed') OR session.status = 'active')
+              AND NOT EXISTS (SELECT 1 FROM runner_runs AS later
+                   WHERE (later.workflow_id = run.workflow_id OR later.session_id = run.session_id)
+                     AND (later.ended_at IS NULL OR later.ended_at > run.ended_at))"""
+        sql = (
+            "SELECT run.id, coalesce(run.workflow_id, run.session_id) AS workflow_id, run.reason,"
+            f" run.ended_at FROM {source} ORDER BY run.ended_at DESC, run.id LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit)
+        return rows, self._count_all(rows, limit, source)
+
+    def list_parked_attempts(self, limit: int) -> tuple[list[Row], int]:
+        """List the attempts of agents that wait for a person or for a budget, newest first."""
+        source = "attempts WHERE ended_at IS NULL AND stage = 'parked' AND parked_for IN ('person', 'budget')"
+        sql = (
+            "SELECT id, task_id, workflow_id, profile, parked_for, reason, updated_at"
+            f" FROM {source} ORDER BY updated_at DESC, id LIMIT :limit"
         )
         rows = self._tx.fetch_all(sql, limit=limit)
         return rows, self._count_all(rows, limit, source)

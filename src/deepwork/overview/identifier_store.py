@@ -25,6 +25,8 @@ _TABLES_BY_KIND = {
     "notice": ("notices", "id", "text"),
     "approval": ("approvals", "id", "subject_id"),
     "session": ("job_sessions", "id", "goal"),
+    "run": ("runner_runs", "id", "status"),
+    "attempt": ("attempts", "id", "stage"),
     "stored_template": ("templates", "id", "name"),
     "template": ("templates", "name", "description"),
 }
@@ -46,6 +48,8 @@ PREFIXES = {
     "msg": "message",
     "nt": "notice",
     "ap": "approval",
+    "run": "run",
+    "at": "attempt",
     "tmpl": "stored_template",
 }
 """The kind of row by the letters that its id begins with; those of job sessions begin with none."""

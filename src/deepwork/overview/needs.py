@@ -13,6 +13,7 @@ from deepwork.budgets.rules import describe_budget
 from deepwork.budgets.service import BudgetService, name_day
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
+from deepwork.overview.agent_needs import list_agent_needs
 from deepwork.overview.attention_store import AttentionStore
 from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
 from deepwork.overview.run_store import ACTIVE_STATUSES, KINDS, RunStore
@@ -75,6 +76,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     lost, lost_total = store.list_lost_claims(MAX_NEEDS)
     paused, paused_total = store.list_paused_plans(MAX_NEEDS)
     reached, reached_total = _list_budget_needs(tx)
+    of_agents, of_agents_total = list_agent_needs(tx, MAX_NEEDS)
     gates = [*_list_gate_needs(tx), *_list_rule_needs(store.list_failed_rounds(since, MAX_NEEDS))]
     # A failed task that also asks for a review is listed once.
     to_review = {row["id"] for row in reviews}
@@ -87,6 +89,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
         *(_build_approval_need(row, runs) for row in approvals),
         *gates,
         *reached,
+        *of_agents,
         *(_build_review_need(row, runs) for row in reviews),
         *(_build_failed_tracked_need(row, runs) for row in failed if row["id"] not in to_review),
         *(_build_failed_planned_need(row, runs) for row in planned),
@@ -106,6 +109,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
         + stale_total
         + paused_total
         + reached_total
+        + of_agents_total
     )
     return found[:MAX_NEEDS], total
 

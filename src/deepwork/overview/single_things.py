@@ -14,6 +14,8 @@ from deepwork.notices.responses import NoticeView
 from deepwork.notices.store import NoticeStore
 from deepwork.plans.responses import CheckpointView
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.runner.responses import describe_attempt, describe_run
+from deepwork.runner.store import AttemptStore, RunStore
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import DecisionView, IssueView, MilestoneView, PhaseView, TrackedTaskView
 from deepwork.tracking.staleness import STALE_MS
@@ -36,6 +38,15 @@ def _read_phase(tx: Transaction, id: str) -> Answer:
     store = TrackStore(tx)
     phase = store.get_phase(id)
     return PhaseView.from_phase(phase, store.count_tasks_by_phase([id])[id], tx.now)
+
+
+def _read_run(tx: Transaction, id: str) -> Answer | None:
+    found = RunStore(tx).find(id)
+    return describe_run(found, usd_micros=AttemptStore(tx).sum_usd_micros(id)) if found else None
+
+
+def _read_attempt(tx: Transaction, id: str) -> Answer:
+    return describe_attempt(AttemptStore(tx).get(id))
 
 
 def _read_decision(tx: Transaction, id: str) -> Answer | None:
@@ -80,6 +91,8 @@ def _read_notice(tx: Transaction, id: str) -> Answer | None:
 _READERS: dict[str, Callable[[Transaction, str], Answer | None]] = {
     "tracked_task": _read_tracked_task,
     "phase": _read_phase,
+    "run": _read_run,
+    "attempt": _read_attempt,
     "decision": _read_decision,
     "issue": _read_issue,
     "milestone": _read_milestone,

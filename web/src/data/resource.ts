@@ -16,10 +16,13 @@ export interface Resource<T> {
 /** Returns whether an event makes the data out of date. */
 export type EventFilter = (event: Envelope) => boolean;
 
+/** What an agent does now changes nothing but its own row, every few seconds. */
+export const isProgress: EventFilter = (event) => event.type === "attempt:progress";
+
 export const ofRun =
   (run: string): EventFilter =>
   (event) =>
-    event.workflow_id === run;
+    event.workflow_id === run && !isProgress(event);
 
 export const anyOf =
   (...things: string[]): EventFilter =>

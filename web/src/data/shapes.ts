@@ -334,9 +334,73 @@ export interface TaskAnswer {
   decisions?: Decision[];
   issues?: Issue[];
   checkpoints?: Checkpoint[];
+  attempts?: AgentAttempt[] | null;
   verification?: { scope_match?: boolean; unexpected_files?: string[]; warnings?: string[] } | null;
   files_count?: number;
   actions?: Action[];
+}
+
+/** One agent's work on one task, started by deepwork. */
+export interface AgentAttempt {
+  id: string;
+  run_id: string;
+  task_id: string;
+  task_name: string;
+  workflow?: RunRef | null;
+  number: number;
+  profile: string;
+  stage: string;
+  parked_for?: string | null;
+  reason?: string | null;
+  not_before?: string | null;
+  host: string;
+  tree?: string | null;
+  branch?: string | null;
+  starts: number;
+  resumes: number;
+  tokens: number;
+  usd: number;
+  usd_source?: string | null;
+  now_doing?: string | null;
+  outcome?: string | null;
+  created_at: string;
+  updated_at: string;
+  ended_at?: string | null;
+}
+
+export interface AgentRun {
+  id: string;
+  workflow?: RunRef | null;
+  job?: string | null;
+  goal?: string | null;
+  status: string;
+  reason?: string | null;
+  chain: string[];
+  max_usd?: number | null;
+  until?: string | null;
+  usd?: number | null;
+  tokens: number;
+  created_by: string;
+  created_at: string;
+  ended_at?: string | null;
+  attempts: AgentAttempt[];
+  attempts_total?: number | null;
+  hosts?: Record<string, number> | null;
+  actions?: Action[];
+}
+
+export interface AgentRunsAnswer {
+  runs: AgentRun[];
+  total: number;
+  cursor: string | null;
+}
+
+export interface OutputAnswer {
+  start: number;
+  stream: string;
+  text: string;
+  size?: number | null;
+  reason?: string | null;
 }
 
 export interface FileDiff {

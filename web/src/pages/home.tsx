@@ -10,7 +10,7 @@ import { RunList } from "../ui/runlist";
 import { State } from "../ui/state";
 
 /** Nearly every event affects this page; the exceptions are listed. */
-export const affectsHome: EventFilter = (event) => !["message:created", "message:read", "message:archived", "template:created", "repository:registered"].includes(event.type);
+export const affectsHome: EventFilter = (event) => !["message:created", "message:read", "message:archived", "template:created", "repository:registered", "attempt:progress"].includes(event.type);
 
 const SHOWN = 30;
 
@@ -94,7 +94,7 @@ function Counts({ counts }: { counts: HomeAnswer["counts"] }) {
 }
 
 function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
-  const to = need.kind === "approval" ? `/approvals/${need.id}` : need.task ? taskAddress(need.task.id) : need.run ? runAddress(need.run.id) : undefined;
+  const to = need.kind === "approval" ? `/approvals/${need.id}` : need.kind === "agent_run" ? `/work/${need.id}` : need.task ? taskAddress(need.task.id) : need.run ? runAddress(need.run.id) : undefined;
   return (
     <li class="need" data-item data-need={need.id}>
       <div class="need-state">

@@ -1,6 +1,6 @@
 /** Plans, each with its running, ready and waiting tasks. */
 
-import { anyOf, useResource } from "../data/resource";
+import { anyOf, ofRun, useResource } from "../data/resource";
 import type { GraphAnswer, RunLine, RunsAnswer } from "../data/shapes";
 import { runAddress, taskAddress } from "../router";
 import { Empty, Loaded, formatCount, Section } from "../ui/parts";
@@ -51,7 +51,7 @@ export function Plans() {
 }
 
 function OpenPlan({ run }: { run: RunLine }) {
-  const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph`, (event) => event.workflow_id === run.id);
+  const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph`, ofRun(run.id));
   return (
     <Section title={run.name} actions={<><a href={runAddress(run.id, { tab: "graph" })}>Graph</a> <a href={runAddress(run.id, { tab: "log" })}>Log</a></>}>
       <RunList runs={[run]} label={run.name} />

@@ -8,6 +8,7 @@ import type { Attempt, Checkpoint, GateDecision, RelatedTask, ReviewRound, Miles
 import { parseTime } from "../data/tasks";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
+import { AttemptList } from "../ui/attempts";
 import { TaskDiffs } from "../ui/diff";
 import { Evidence } from "../ui/evidence";
 import { Ago, Copy, Field, Fields, Loaded, formatCount, Prose, Section, tokens, Duration, humanize } from "../ui/parts";
@@ -135,6 +136,11 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
       )}
       <OutcomeParts summary={summary} get={get} Heading={isPage ? "h2" : "h3"} />
       <Evidence evidence={answer.evidence} />
+      {answer.attempts && answer.attempts.length > 0 && (
+        <Section title="Attempts of agents" count={answer.attempts.length}>
+          <AttemptList attempts={[...answer.attempts].reverse()} label="Attempts of agents" ofTask />
+        </Section>
+      )}
       <Scope answer={answer} />
       <RelatedTasks title="Subtasks" list={answer.children} />
       <RelatedTasks title="Depends on" list={answer.depends_on} />

@@ -10,6 +10,9 @@ import { humanize } from "./parts";
 
 const HARMFUL = new Set(["abandon_task", "abort_workflow"]);
 
+/** Whether it cannot be undone: `now` ends agents that work. */
+const isHarmful = (action: Action): boolean => HARMFUL.has(action.tool) || action.arguments.now === true;
+
 export function Actions({ actions, onDone }: { actions: Action[] | undefined; onDone?: () => void }) {
   // What the token may not do, or the server does not offer, is not shown.
   const offered = me.value.actions ?? [];
@@ -30,7 +33,7 @@ function ActionButton({ action, onDone }: { action: Action; onDone?: () => void 
   const [error, setError] = useState("");
   const [needsPassphrase, setNeedsPassphrase] = useState(false);
   const [key, setKey] = useState(() => crypto.randomUUID());
-  const mustAsk = Boolean(action.asks?.length) || HARMFUL.has(action.tool) || Object.values(action.arguments).includes("abandoned");
+  const mustAsk = Boolean(action.asks?.length) || isHarmful(action) || Object.values(action.arguments).includes("abandoned");
 
   const execute = async ({ passphrase, ...given }: Record<string, string>) => {
     setBusy(true);
@@ -46,7 +49,7 @@ function ActionButton({ action, onDone }: { action: Action; onDone?: () => void 
       setError(`${(problem as Error).message}${more}`);
       // A rejected call had no effect, so the next attempt gets a new key.
       if (problem instanceof ApiError && problem.status < 500) setKey(crypto.randomUUID());
-      // What opens a gate takes the same proof as an approval; only the server knows whether this does.
+      // What lets work pass a gate takes the same proof as an approval; only the server knows whether this does.
       if (problem instanceof ApiError && problem.body.proof === "passphrase") setNeedsPassphrase(true);
       if (!mustAsk) setOpen(true);
     } finally {
@@ -58,7 +61,7 @@ function ActionButton({ action, onDone }: { action: Action; onDone?: () => void 
     <>
       <button
         type="button"
-        class={HARMFUL.has(action.tool) ? "button danger" : "button"}
+        class={isHarmful(action) ? "button danger" : "button"}
         disabled={isBusy}
         onClick={() => (mustAsk ? setOpen(true) : void execute({}))}
       >

@@ -1,7 +1,7 @@
 /** What shows that work is done as required: budget and spending, checks with their proofs, open approvals. */
 
 import type { Amounts, CheckLine, Evidence as Shown } from "../data/shapes";
-import { Ago, Line, Section, formatCount, humanize } from "./parts";
+import { Ago, Line, Section, dollars, formatCount, humanize } from "./parts";
 import { State } from "./state";
 
 const UNITS = ["usd", "tokens", "minutes"] as const;
@@ -92,5 +92,3 @@ function format(unit: (typeof UNITS)[number], amounts: Amounts | null | undefine
   if (unit === "usd") return dollars(amount);
   return unit === "tokens" ? formatCount(amount, "token") : `${amount.toLocaleString()} min`;
 }
-
-const dollars = (amount: number): string => `$${amount.toFixed(amount > 0 && amount < 0.01 ? 6 : 2)}`;

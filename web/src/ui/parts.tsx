@@ -229,6 +229,8 @@ export function tokens(n: number): string {
   return `${(n / 1_000_000).toFixed(1)} M`;
 }
 
+export const dollars = (amount: number): string => `$${amount.toFixed(amount > 0 && amount < 0.01 ? 6 : 2)}`;
+
 export function bytes(n: number): string {
   if (n < 1024) return `${n} B`;
   if (n < 1024 ** 2) return `${(n / 1024).toFixed(1)} KiB`;

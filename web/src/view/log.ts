@@ -30,7 +30,7 @@ export function nameAgents(events: readonly Envelope[], names: ReadonlyMap<strin
 /** Summarizes an event in one line. */
 export function summarize(event: Envelope, who: string | undefined): string {
   const { data } = event;
-  const parts = [data.name, data.phase_name, data.task_name, data.message, data.summary, data.question, data.chosen && `→ ${data.chosen as string}`, data.description, data.step_id, typeof data.status === "string" && data.status.replaceAll("_", " ")];
+  const parts = [data.name, data.phase_name, data.task_name, data.message, data.summary, data.now_doing, data.reason, data.question, data.chosen && `→ ${data.chosen as string}`, data.description, data.step_id, typeof data.status === "string" && data.status.replaceAll("_", " "), typeof data.stage === "string" && data.stage.replaceAll("_", " ")];
   const words = parts.filter((part) => typeof part === "string" && part).map(String);
   return `${who ? `${who}: ` : ""}${[...new Set(words)].join(" · ")}`.slice(0, 400);
 }

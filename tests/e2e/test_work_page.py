@@ -1,0 +1,94 @@
+"""A person watches agents at work on the page, and stops them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from dashboard.make_agent_runs import move
+from deepwork.runner.models import ParkedFor, RunEvent, RunStatus, Stage
+from deepwork.runner.responses import build_payload, describe_attempt
+from deepwork.runner.service import AttemptService, RunService
+from deepwork.runner.store import AttemptStore
+from deepwork.server.application import Application
+from e2e.browser import Dashboard, Visitor, run_in_thread, wait_until
+from e2e.make import MadeProject, open_app
+
+MARKUP = "<img src=x onerror=alert(1)> make deploy"
+
+
+@pytest.fixture
+def app(dashboard: Dashboard) -> Iterator[Application]:
+    """The same store, opened as by the process that drives the run."""
+    app, _ = open_app(dashboard.project)
+    yield app
+    app.close()
+
+
+def report_progress(app: Application, attempt_id: str, now_doing: str) -> None:
+    """Store what an agent does now, and tell it, as the runner does."""
+    with app.database.transaction() as tx:
+        attempt = AttemptStore(tx).get(attempt_id)
+    changed = AttemptService(app.database).update(attempt, now_doing=now_doing, usd_micros=2_000_000)
+    assert changed is not None
+    with app.database.transaction() as tx:
+        tx.emit(RunEvent.ATTEMPT_PROGRESS, build_payload(describe_attempt(changed)), changed.workflow_id)
+
+
+def test_a_person_watches_agents_and_stops_them(
+    visitor: Visitor, app: Application, made: MadeProject
+) -> None:
+    page = visitor.page
+    visitor.open("/")
+    page.keyboard.press("g")
+    page.keyboard.press("w")
+    page.wait_for_selector("main h1:has-text('Agents at work')")
+    card = page.locator(f"[data-agent-run={made.agent_run}]")
+    page.get_by_text("3 agents in 1 run").wait_for()
+    card.get_by_text("$2.63 of $20.00").wait_for()
+    card.get_by_text("claude, then codex").wait_for()
+    limited = page.locator(f"[data-attempt={made.attempts['limited']}]")
+    limited.get_by_text("at a limit").wait_for()
+    limited.get_by_text("goes on in ").wait_for()
+    works = page.locator(f"[data-attempt={made.attempts['works']}]")
+    works.get_by_text("Bash: make test").wait_for()
+    works.get_by_role("button", name="Output").click()
+    works.get_by_text("All sums are exact now.").wait_for()
+    if folder := os.environ.get("DEEPWORK_TESTS_SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/work.png", full_page=True)
+
+    # What the agent does next appears by itself, as text.
+    run_in_thread(lambda: report_progress(app, made.attempts["works"], MARKUP))
+    works.get_by_text(MARKUP).wait_for()
+    card.get_by_text("$3.40 of $20.00").wait_for()
+
+    card.get_by_role("button", name="Pause").click()
+    card.get_by_text("Paused by human:owner.").wait_for()
+    card.get_by_role("button", name="Resume").click()
+    card.get_by_role("button", name="Pause").wait_for()
+    card.get_by_role("button", name="Stop now").click()
+    page.locator("dialog").get_by_role("button", name="Stop now").click()
+    card.get_by_text("ending").wait_for()
+    with app.database.reading() as tx:
+        assert tx.fetch_value("SELECT status FROM runner_runs") == "ending"
+
+    # What the driver leaves for a person is on the home page, and leads to the run.
+    def end_run() -> None:
+        with app.database.reading() as tx:
+            attempt = AttemptStore(tx).get(made.attempts["checked"])
+        move(app, attempt, Stage.PARKED, parked_for=ParkedFor.PERSON, reason="Approve the work.")
+        RunService(app.database).set_status(made.agent_run, RunStatus.NEEDS_PERSON, "One task waits for you.")
+
+    run_in_thread(end_run)
+    visitor.open("/")
+    page.get_by_text("The agent of frontend waits for you").wait_for()
+    page.get_by_role("link", name="Agents stopped working on Release 2.0").click()
+    wait_until(lambda: visitor.address == f"/work/{made.agent_run}", "the run did not open")
+    page.get_by_text("Check tests is red: 2 tests failed.").wait_for()
+    page.get_by_role("link", name="backend").first.click()
+    page.get_by_role("heading", name="Attempts of agents").wait_for()
+    page.get_by_role("link", name="Attempt 2").wait_for()
+    if folder := os.environ.get("DEEPWORK_TESTS_SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/task.png", full_page=True)

@@ -30,6 +30,7 @@ from http_tests.http_server import PATIENCE_SECONDS, reserve_port
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PAGE = ROOT / "docs" / "howto" / "run-for-a-team.md"
+WORKERS_PAGE = ROOT / "docs" / "howto" / "run-on-kubernetes-systemd-and-ci.md"
 PASSWORD = 'it\'s only for "tests"'
 
 
@@ -306,7 +307,8 @@ def test_the_page_names_every_file_and_only_existing_commands():
     text = PAGE.read_text()
     context = click.Context(deepwork)
 
-    assert {file.name for file in DEPLOY.iterdir() if f"deploy/{file.name}" not in text} == set()
+    both = text + WORKERS_PAGE.read_text()
+    assert {file.name for file in DEPLOY.iterdir() if f"deploy/{file.name}" not in both} == set()
     named = re.findall(
         r"^\$ (?:\S+=\S+ |sudo \S+ )*(?:/opt/deepwork/bin/)?deepwork ([a-z]+)(?: ([a-z][a-z-]+))?",
         text,

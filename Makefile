@@ -24,7 +24,7 @@ demo: $(READY) ## Run agents, a job, reviews, a plan and a track on real servers
 	@$(BIN)/python -P demo/main.py
 
 test: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests, on SQLite and on a real PostgreSQL; browser tests need chromium.
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 flaky: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests three times under varied conditions, to find those that depend on chance.
 	@$(BIN)/python -P scripts/find_flaky.py $(ARGS)
@@ -45,7 +45,7 @@ check: $(READY) ## Run the static checks: style, types, architecture.
 e2e: $(READY) web/node_modules/.ready ## Run only the dashboard tests in a real browser; needs chromium.
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
 
-clients: $(READY) build/clients/.ready ## Run `deepwork setup` for real clients and check that they connect; needs npm.
+clients: $(READY) build/clients/.ready ## Let real clients connect, and work for `deepwork run` with a scripted model; needs npm.
 	@DEEPWORK_CLIENT_TESTS=build/clients $(BIN)/python -m pytest tests/clients $(ARGS)
 
 # Newer versions of npm do not run the install scripts of packages; these two scripts download the programs.

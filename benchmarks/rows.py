@@ -18,6 +18,7 @@ from benchmarks import (
     large_plans,
     memory,
     reviews,
+    running,
     starts,
     tracking,
 )
@@ -305,6 +306,16 @@ SECTIONS = (
         growth.measure_server_growth,
         compare_sizes(
             "1 server", "50 servers", ("agent_get", "agent_heartbeat", "agent_heartbeat of all at once, each")
+        ),
+    ),
+    Section(
+        "runner",
+        "Fifty agents: the processor that the runner takes in a second, and how long a new one needs for all.",
+        running.measure_runner,
+        (
+            *compare(running.ONE_PERCENT, {running.IDLE: 1}, "CPU ms"),
+            *compare(running.FIVE_PERCENT, {running.BUSY: 1}, "CPU ms"),
+            *compare(running.SECOND, {running.ADOPTION: 1}),
         ),
     ),
 )

@@ -11,7 +11,9 @@ from reliability.kills import kill_http_server, kill_stdio_server, kill_writers
 from reliability.resources import Resources
 from reliability.restarts import restart_often
 from reliability.result import Result
+from reliability.runs import kill_runs
 from reliability.stopped_holders import stop_holders
+from reliability.temporal_kills import kill_temporal_workers
 from reliability.write_calls import Claim, FinishedStep, Scene, kill_at_every_write
 
 Batch = Callable[[Resources, Path, int], Result]
@@ -57,6 +59,19 @@ def _stop_on_postgres(resources: Resources, folder: Path, _: int) -> Result:
         return stop_holders(folder, resources.get_crew(8), location, 40)
 
 
+def _kill_runs_on_sqlite(_: Resources, folder: Path, seed: int) -> Result:
+    return kill_runs(folder, "sqlite", 25, seed)
+
+
+def _kill_runs_on_postgres(resources: Resources, folder: Path, seed: int) -> Result:
+    with resources.new_database() as location:
+        return kill_runs(folder, location, 25, seed)
+
+
+def _kill_temporal_workers(_: Resources, folder: Path, seed: int) -> Result:
+    return kill_temporal_workers(folder, 15, seed)
+
+
 def _restart(resources: Resources, folder: Path, seed: int) -> Result:
     return restart_often(
         resources.network, resources.team_postgres, folder, restarts=5, writes=150, broadcasts=40, seed=seed
@@ -89,6 +104,9 @@ BATCHES: dict[str, Batch] = {
     "claims-sqlite": _claim_on_sqlite,
     "stopped-holders-sqlite": _stop_on_sqlite,
     "stopped-holders-postgres": _stop_on_postgres,
+    "runs-sqlite": _kill_runs_on_sqlite,
+    "runs-postgres": _kill_runs_on_postgres,
+    "temporal": _kill_temporal_workers,
     "restarts": _restart,
     "claims-postgres": _claim_on_postgres,
     "soak": _soak,

@@ -93,6 +93,27 @@ PARTS = (
         ("lost", "doubled"),
     ),
     Part(
+        "runs-sqlite",
+        "two agents work on four tasks; the runner, shims, agents and the whole machine are killed",
+        "SQLite",
+        {"kills": 300},
+        (*STORED, "internal_errors"),
+    ),
+    Part(
+        "runs-postgres",
+        "two agents work on four tasks; the runner, shims, agents and the whole machine are killed",
+        "PostgreSQL",
+        {"kills": 300},
+        (*STORED, "internal_errors"),
+    ),
+    Part(
+        "temporal",
+        "two workers of a Temporal server work on four tasks; workers, shims and agents are killed",
+        "SQLite",
+        {"kills": 60},
+        STORED,
+    ),
+    Part(
         "restarts",
         "six clients of two servers; the database is restarted as after a power failure",
         "PostgreSQL",

@@ -1,6 +1,7 @@
 """`make demo`: two agents exchange messages, then a job with a quality gate, reviews, a plan and tracked work.
 
-At the end a check refuses a task that is not done. The other parts share one temporary project. In a terminal its dashboard stays open at the end until Ctrl-C.
+Then a check refuses a task that is not done, and `deepwork run` starts agents of its own. The other parts share
+one temporary project. In a terminal its dashboard stays open at the end until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PARTS = ("two_agents", "job", "review", "plan", "track", "checks")
+PARTS = ("two_agents", "job", "review", "plan", "track", "checks", "runner")
 LINE = "-" * 100
 DASHBOARD = [sys.executable, "-P", "-m", "deepwork", "dashboard"]
 

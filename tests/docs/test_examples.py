@@ -22,6 +22,7 @@ from deepwork.cli.serve import serve
 from deepwork.config import find_unknown_keys, load_settings
 from deepwork.jobs.definitions.catalog import find_problems
 from deepwork.reviews.catalog import RuleCatalog
+from deepwork.runner.profiles import load_catalog
 from deepwork.templates.catalog import TemplateCatalog
 from deepwork.user_settings import load_user_settings
 
@@ -52,13 +53,15 @@ def test_yaml_blocks_are_valid(block: Block, tmp_path: Path):
 
 def find_document_problems(file: Path, root: Path, document: Any) -> Iterator[object]:
     """Return the problems that the program finds in such a file."""
-    if file.name == "config.yml":
+    if file.name in ("config.yml", "agents.yml"):
         return find_setting_problems(file, root)
     return find_definition_problems(file, root, document)
 
 
 def find_setting_problems(file: Path, root: Path) -> Iterator[object]:
-    if file.parts[-2:] == ("deepwork", "config.yml"):
+    if file.name == "agents.yml":
+        load_catalog({"XDG_CONFIG_HOME": str(file.parent.parent)})
+    elif file.parts[-2:] == ("deepwork", "config.yml"):
         load_user_settings({"XDG_CONFIG_HOME": str(file.parent.parent)})
     else:
         load_settings(root, environment={})

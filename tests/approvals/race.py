@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -91,7 +89,8 @@ class Participant:
         return invoke(self.app.database, self.app.registry[tool], arguments, Call("local", tool))
 
 
-if __name__ == "__main__":
-    folder, location, role, subject, name, rounds, others = sys.argv[1:]
-    participant = Participant(folder, location, subject, name)
-    print(json.dumps(participant.run(role, int(rounds), int(others))))
+def take_part(
+    folder: str, location: str, role: str, subject: str, name: str, rounds: int, others: int
+) -> list[str]:
+    """Run one participant; return what it got past a gate."""
+    return Participant(folder, location, subject, name).run(role, rounds, others)

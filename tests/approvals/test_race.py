@@ -1,20 +1,15 @@
-"""Eight participants change, approve and pass one plan, task and step at once: nothing passes unseen.
-
-They are processes on SQLite. On PostgreSQL they are threads with a connection each, which compete in the same
-way and start faster.
-"""
+"""Eight processes change, approve and pass one plan, task and step at once: nothing passes unseen."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from application import call_tool, make_app
-from approvals.race import Participant
+from approvals.race import take_part
 from deepwork.server.application import Application
 from jobs.project import make_step, write_files, write_job
 from jobs.runs import start_job
@@ -33,7 +28,7 @@ def test_only_content_that_a_person_approved_passes(tmp_path: Path, location: st
     subjects = {"replan": plan, "claim": plan, "report": task["id"], "finish": step, "decide": "-"}
     entries = [(role, subjects[role], f"{role}{number}") for number, role in enumerate(ROLES)]
 
-    passed = (run_threads if "://" in location else run_processes)(tmp_path, location, entries)
+    passed = run_processes(tmp_path, location, entries)
 
     shown = read_decided(app)
     assert passed["claim"] <= {name for each in shown["plan"] for name in list_names(each["tasks"])}
@@ -59,26 +54,15 @@ def start_step(app: Application, folder: Path) -> str:
 
 
 def run_processes(folder: Path, location: str, entries: list[tuple[str, str, str]]) -> dict[str, set[str]]:
-    script = str(Path(__file__).with_name("race.py"))
-    processes = [
-        subprocess.Popen(
-            [sys.executable, script, str(folder), location, role, subject, name, str(ROUNDS), str(OTHERS)],
-            stdout=subprocess.PIPE,
-        )
-        for role, subject, name in entries
-    ]
-    printed = [process.communicate(timeout=240)[0] for process in processes]
-    assert all(process.returncode == 0 for process in processes)
-    return merge(entries, [json.loads(each) for each in printed])
-
-
-def run_threads(folder: Path, location: str, entries: list[tuple[str, str, str]]) -> dict[str, set[str]]:
-    def take_part(entry: tuple[str, str, str]) -> list[str]:
-        role, subject, name = entry
-        return Participant(str(folder), location, subject, name).run(role, ROUNDS, OTHERS)
-
-    with ThreadPoolExecutor(len(entries)) as pool:
-        return merge(entries, list(pool.map(take_part, entries)))
+    """Run each participant in a process of its own; all fork from one that has imported the program."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["approvals.race"])
+    with ProcessPoolExecutor(len(entries), mp_context=context) as pool:
+        running = [
+            pool.submit(take_part, str(folder), location, role, subject, name, ROUNDS, OTHERS)
+            for role, subject, name in entries
+        ]
+        return merge(entries, [each.result(timeout=240) for each in running])
 
 
 def merge(entries: list[tuple[str, str, str]], seen: list[list[str]]) -> dict[str, set[str]]:

@@ -14,6 +14,7 @@ from approvals.person import PASSPHRASE, Person, enroll_passphrase
 from deepwork.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.approvals.service import ask
 from deepwork.approvals.store import ApprovalStore
+from deepwork.checks.guarded_changes import describe_changes
 from deepwork.server.application import Application
 from e2e.browser import AXE, Dashboard, Visitor
 from e2e.make import open_app
@@ -74,6 +75,14 @@ def ask_for(app: Application, subject: str, shown: dict[str, Any]) -> str:
     plan = call_tool(app, "workflow_create", name="Report", source_type="prompt", source_content="Write it.")
     request = ApprovalRequest(ApprovalKind.STEP, subject, plan["id"], shown)
     return ask(app.database, request).id
+
+
+def ask_about_guarded_files(app: Application) -> str:
+    versions = {"tests/test_tax.py": "100644 " + "a" * 40}, {"tests/test_tax.py": "100644 " + "b" * 40}
+    shown = describe_changes(
+        [], *versions, {"tests/test_tax.py": "@@ -1 +1 @@\n-assert tax == 7\n+assert tax"}
+    )
+    return ask(app.database, ApprovalRequest(ApprovalKind.GUARDED, "tk_aaaaaaaaaaaa", None, shown)).id
 
 
 def read_decision(app: Application, id: str) -> tuple[str, str | None, str | None]:
@@ -180,15 +189,18 @@ def test_the_pages_are_accessible_and_say_where_passkeys_work(
     browser: Browser, visitor: Visitor, dashboard: Dashboard, app: Application
 ) -> None:
     id = ask_for(app, "aaaaaaaa/draft", SHOWN)
-    for address in ("/approvals", f"/approvals/{id}"):
+    guarded = ask_about_guarded_files(app)
+    for address in ("/approvals", f"/approvals/{guarded}", f"/approvals/{id}"):
         visitor.open(address)
+        if guarded in address:
+            visitor.page.wait_for_selector("pre.shown:has-text('-assert tax == 7')")
         visitor.page.evaluate(AXE.read_text())
         found = visitor.page.evaluate(
             "axe.run().then((result) => result.violations.map((each) => each.id + ': ' + each.nodes[0].html))"
         )
         assert found == [], address
         if folder := os.environ.get("DEEPWORK_TESTS_SCREENSHOTS"):
-            visitor.page.screenshot(path=f"{folder}/{address.count('/')}.png", full_page=True)
+            visitor.page.screenshot(path=f"{folder}/{address.replace('/', '_')}.png", full_page=True)
 
     visitor.page.goto(f"http://127.0.0.1:{dashboard.port}/?token={dashboard.token}")
     visitor.page.goto(f"http://127.0.0.1:{dashboard.port}/approvals")

@@ -122,6 +122,20 @@ def test_a_task_claimed_by_another_agent_is_refused_and_names_the_holder(world: 
     assert get_agent_state(world, other) == ("online", None)
 
 
+def test_a_claim_that_comes_too_late_does_not_wait_for_the_lock_of_the_plan(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    plan = world.create_plan("held", "done", "open")
+    holder, other = world.register_agent(), world.register_agent()
+    plan.claim("held", holder)
+    world.call("task_update_status", id=plan["done"], status="completed", outcome="It is built.")
+    monkeypatch.setattr("deepwork.plans.stores.plan_store.PlanStore.get_for_update_by_task", None)
+
+    assert plan.claim("held", other)["already_claimed_by"] == holder
+    with expect_error(Code.INVALID_STATE):
+        plan.claim("done", other)
+
+
 def test_an_existing_claim_is_checked_before_anything_else(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]}, max_parallel_tasks=1)
     holder, other, gone = world.register_agent(), world.register_agent(), world.register_agent()

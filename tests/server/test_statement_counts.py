@@ -16,7 +16,7 @@ from statement_counter import count_statements
 STATEMENTS = {
     "agent_heartbeat": 7,
     "message_send": 10,
-    "task_claim": 17,
+    "task_claim": 18,
     "task_update_status in_progress": 14,
     "checkpoint_add": 14,
     "task_update_status completed": 22,

@@ -94,18 +94,18 @@ class ClaimService:
 
     def claim(self, task_id: str, agent_id: str) -> Claimed:
         """Claim the task for the agent, or return the reason why that is not possible."""
+        if early := self._refuse_taken(task_id, agent_id):
+            return early
         workflow = self._plans.get_for_update_by_task(task_id)
-        agent = self._agents.get_for_update(agent_id)
-        if agent.unregistered_at is None:
-            self._begin_sign_of_life(agent)
+        agent = self._lock_claimant(agent_id)
         self.reclaim_expired(workflow)
         task = self._tasks.get_for_update(task_id)
-        _require_unfinished(task)
+        _require_unfinished(task.name, task.status)
         lease = self._leases.find(task_id)
         # Expired leases were reclaimed above, unless the holder is renewing its lease right now.
         holder = lease.who if lease else None
-        if holder not in (None, agent.id):
-            return build_refusal("claimed", f"Agent {holder!r} holds the task.", already_claimed_by=holder)
+        if holder and holder != agent.id:
+            return _build_taken_refusal(holder)
         if agent.unregistered_at is not None:
             return build_refusal("offline", f"Agent {agent.id!r} has unregistered; register again.")
         if lease and holder:
@@ -246,6 +246,13 @@ class ClaimService:
 
     # The acting agent
 
+    def _lock_claimant(self, agent_id: str) -> Agent:
+        """Lock the agent that claims; to claim is a sign of life, unless the agent has unregistered."""
+        agent = self._agents.get_for_update(agent_id)
+        if agent.unregistered_at is None:
+            self._begin_sign_of_life(agent)
+        return agent
+
     def _begin_sign_of_life(self, agent: Agent) -> None:
         """Renew the agent's leases: before any is reclaimed, because an agent that calls is not silent."""
         require_own_kind(agent, self._tx.caller)
@@ -263,6 +270,19 @@ class ClaimService:
         self._presence.save_alive(self._tx, agent, **changes)
 
     # Helpers
+
+    def _refuse_taken(self, task_id: str, agent_id: str) -> Claimed | None:
+        """Refuse a task that another agent holds or that is done; None if it may be free.
+
+        It does not lock the workflow: of many agents that want the same task, those that come too late
+        need not wait until every other call about the workflow has ended.
+        """
+        state = ClaimStore(self._tx).find_state(task_id)
+        if state is None or (not state.status.is_done and state.holder in (None, agent_id)):
+            return None
+        self._lock_claimant(agent_id)
+        _require_unfinished(state.name, state.status)
+        return _build_taken_refusal(str(state.holder))
 
     def _grant(
         self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[ActiveTask]
@@ -361,10 +381,14 @@ def _build_start_error(task: Task, refusal: Claimed) -> NotAllowed:
     )
 
 
-def _require_unfinished(task: Task) -> None:
-    if task.status.is_done:
+def _build_taken_refusal(holder: str) -> Claimed:
+    return build_refusal("claimed", f"Agent {holder!r} holds the task.", already_claimed_by=holder)
+
+
+def _require_unfinished(name: str, status: TaskStatus) -> None:
+    if status.is_done:
         raise NotAllowed(
-            f"Task {task.name!r} is {task.status} and cannot be claimed.",
+            f"Task {name!r} is {status} and cannot be claimed.",
             suggestion="Find tasks that can start now with {tool:workflow_next_tasks}.",
         )
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from deepwork.agents.lease_conditions import VALID_UNTIL
-from deepwork.database.engine import Row
+from typing import NamedTuple
+
+from deepwork.agents.lease_conditions import IS_VALID, VALID_UNTIL
+from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
+from deepwork.plans.models import TaskStatus
 
 LEASE_EXPIRED = "the lease expired"
 """The reason that the history has for a claim whose holder went silent."""
+
+
+class ClaimState(NamedTuple):
+    """Whether a task can still be claimed."""
+
+    name: str
+    status: TaskStatus
+    holder: str | None
+    """The agent whose lease on the task has not expired."""
 
 
 class ClaimStore:
@@ -15,6 +27,15 @@ class ClaimStore:
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
+
+    def find_state(self, task_id: str) -> ClaimState | None:
+        """Return whether the task is done and who holds it, without waiting for a lock."""
+        sql = f"""
+            SELECT name, status, who FROM plan_tasks LEFT JOIN leases ON what = plan_tasks.id AND {IS_VALID}
+             WHERE plan_tasks.id = :task_id
+        """
+        row = self._tx.fetch_one(sql, task_id=task_id, now=self._tx.now)
+        return None if row is None else _read_claim_state(row)
 
     def find_lease(self, task_id: str) -> Row | None:
         """Return the last lease of the task: its epoch, when it ends, and its holder, if it has one."""
@@ -45,3 +66,8 @@ class ClaimStore:
              WHERE task_id = :task_id ORDER BY number DESC LIMIT 1
         """
         return self._tx.fetch_one(sql, task_id=task_id)
+
+
+@row_parser
+def _read_claim_state(row: Row) -> ClaimState:
+    return ClaimState(row["name"], TaskStatus(row["status"]), row["who"])

@@ -20,6 +20,7 @@ class ApprovalKind(CaseInsensitiveEnum):
     GUARDED = "guarded"  # changes to files that decide whether checks pass
     BUDGET = "budget"
     TRACKED_TASK = "tracked_task"
+    LANDING = "landing"  # the merged result of a task, before a branch is moved to it
     ACT = "act"  # of a person who lets work pass a gate, such as skipping a task that has to pass checks
 
     @property

@@ -22,6 +22,7 @@ _SUBJECT_WORDS = {
     ApprovalKind.GUARDED: "changes to guarded files",
     ApprovalKind.BUDGET: "the budget",
     ApprovalKind.TRACKED_TASK: "the tracked task",
+    ApprovalKind.LANDING: "the landing",
     ApprovalKind.ACT: "what you want to do",
 }
 

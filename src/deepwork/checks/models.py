@@ -112,6 +112,21 @@ class ProofRequest:
 
 
 @dataclass(frozen=True)
+class CommitProofRequest:
+    """A question whether these checks, as defined at the base, pass in a clean tree of a commit.
+
+    With `wait_seconds` None, the call waits until every check has ended; else at most this long.
+    """
+
+    subject: Subject
+    commit: str
+    base: str
+    names: tuple[str, ...]
+    wait_seconds: float | None = field(default_factory=lambda: current_call().patience)
+    attempt: tuple[int | None, int] | None = None
+
+
+@dataclass(frozen=True)
 class GuardedChange:
     """Changes of a subject that a person has to approve, exactly as they are shown."""
 

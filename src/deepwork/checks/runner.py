@@ -31,6 +31,7 @@ from deepwork.errors import DeepworkError
 from deepwork.files.paths import confine, read_confined
 from deepwork.files.private import make_private_folder
 from deepwork.git.snapshot import SnapshotStore
+from deepwork.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.names import new_id
 
 log = logging.getLogger("deepwork")
@@ -104,6 +105,14 @@ class CheckRunner:
         """Build the task to prove a check for a state of a tree."""
         inputs = state.read_inputs(check, place.prefix)
         compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
+        return Task(place, base, check, inputs, state, compared_with)
+
+    def build_commit_task(self, place: Place, base: str, check: Check, commit: str) -> Task:
+        """Build the task to prove a check for a commit, which no working tree needs to have."""
+        inputs = read_committed_inputs(place.store, commit, check, place.prefix)
+        compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
+        snapshot = Snapshot(SnapshotKind.GIT, commit, commit)
+        state = TreeState(place.top, snapshot, {}, {}, frozenset())
         return Task(place, base, check, inputs, state, compared_with)
 
     def _digest_base(self, place: Place, base: str, check: Check) -> str:

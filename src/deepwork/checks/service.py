@@ -21,7 +21,15 @@ from deepwork.checks.guarded_changes import (
     use_approval,
 )
 from deepwork.checks.input_files import TreeReader, TreeState
-from deepwork.checks.models import Check, CheckFile, GuardedChange, Proof, ProofRequest, Subject
+from deepwork.checks.models import (
+    Check,
+    CheckFile,
+    CommitProofRequest,
+    GuardedChange,
+    Proof,
+    ProofRequest,
+    Subject,
+)
 from deepwork.checks.output_files import OutputFiles
 from deepwork.checks.rules import build_trusted_definitions, find_changed_paths, find_guarded
 from deepwork.checks.run_table import Run, RunTable
@@ -98,6 +106,29 @@ class CheckService:
         self._require_green(request, checks, proofs)
         return self._pass_guarded(place, request, file, state, proofs)
 
+    def prove_commit(self, request: CommitProofRequest) -> tuple[Proof, ...]:
+        """Return a proof of each check for a commit; raises GateClosed as long as there is none.
+
+        The checks run in a clean tree of the commit, so the commit need not be checked out anywhere, and they
+        are those of the base, whatever the commit says. No transaction may be open.
+        """
+        if not request.names:
+            return ()
+        place = self._find_place(self._project)
+        file, checks = self._definitions.select(self._open_git(place.top), request.base, request.names)
+        self._require_trust(request.base, file, checks)
+        checks = [replace(check, clean=True) for check in checks]
+        deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds
+        asked_by = str(request.subject)
+        tasks = [
+            self._runner.build_commit_task(place, request.base, check, request.commit) for check in checks
+        ]
+        proofs = [
+            self._find_proof(task) or self._run(replace(task, asked_by=asked_by), deadline) for task in tasks
+        ]
+        self._require_green(request, checks, proofs)
+        return tuple(proofs)
+
     def record_uses(self, tx: Transaction, subject: Subject, proofs: Sequence[Proof]) -> None:
         """Record, in the transaction that changes its status, that the subject is done with these proofs."""
         for guarded in {id(proof.guarded): proof.guarded for proof in proofs if proof.guarded}.values():
@@ -156,7 +187,9 @@ class CheckService:
         _wait_for(run, task.check.name, deadline)
         return run.get_proof()
 
-    def _require_green(self, request: ProofRequest, checks: Sequence[Check], proofs: Sequence[Proof]) -> None:
+    def _require_green(
+        self, request: ProofRequest | CommitProofRequest, checks: Sequence[Check], proofs: Sequence[Proof]
+    ) -> None:
         red = [(check, proof) for check, proof in zip(checks, proofs, strict=True) if not proof.is_proving]
         if not red:
             return
@@ -176,7 +209,9 @@ class CheckService:
             evidence={"checks": entries},
         )
 
-    def _count_attempt(self, request: ProofRequest, proof: Proof) -> tuple[int, int] | None:
+    def _count_attempt(
+        self, request: ProofRequest | CommitProofRequest, proof: Proof
+    ) -> tuple[int, int] | None:
         """Return the number of this attempt, and how many there are; red runs count if nobody else does."""
         if request.attempt is None:
             return None

@@ -46,6 +46,11 @@ COMMANDS = {
     "tasks": ("deepwork.cli.plans:tasks", "Tasks of plans: claim, update and complete them."),
     "run": ("deepwork.cli.run:run", "Let agents work on a plan or a job, and watch them."),
     "runs": ("deepwork.cli.runs:runs", "Runs of agents: show them, come back to them, stop them."),
+    "land": (
+        "deepwork.cli.landings:land",
+        "Merge finished work into a branch, test it, and move the branch.",
+    ),
+    "landings": ("deepwork.cli.landings:landings", "Landings: what landed where, and what waits for you."),
     "work": ("deepwork.cli.work:work", "Make one attempt at one task; for schedulers and pipelines."),
     "budget": ("deepwork.cli.budgets:budget", "Budgets: show and change what plans and tasks may cost."),
     "spend": ("deepwork.cli.budgets:spend", "Show what work cost: by plan, task, agent, vendor or day."),
@@ -69,7 +74,7 @@ COMMANDS = {
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
     "You": "status show approvals answer tell dashboard",
-    "Run": "run runs work",
+    "Run": "run runs land landings work",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
     "Look": "diff check proofs events spend",
     "Operate": "serve db doctor tokens audit",

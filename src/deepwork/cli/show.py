@@ -45,6 +45,7 @@ _NEXT_COMMANDS = {
     "tracked_task": ("deepwork diff {id}",),
     "run": ("deepwork runs show {id}", "deepwork runs attach {id}"),
     "attempt": ("deepwork runs logs {id}",),
+    "landing": ("deepwork landings show {id}",),
 }
 
 

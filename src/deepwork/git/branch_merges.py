@@ -47,7 +47,7 @@ def merge_branches(
     The base is a commit hash. With `base_name`, the result contains the base too; without it, the base only
     tells which branches need nothing. A branch that conflicts is left out, and the others are merged.
     """
-    tips = _find_tips(git, branches)
+    tips = find_branch_tips(git, branches)
     left = _exclude_merged(git, tips, base)
     if not left:
         return BranchMerge(base, (), missing=_list_missing(branches, tips))
@@ -105,7 +105,7 @@ class _Merge:
         return tuple(found or self.merged)
 
 
-def _find_tips(git: Git, branches: Iterable[str]) -> dict[str, str]:
+def find_branch_tips(git: Git, branches: Iterable[str]) -> dict[str, str]:
     """Map the branches that exist to their tips, in the given order."""
     names = list(dict.fromkeys(branches))
     question = "".join(f"{_BRANCH_REF_PREFIX}{name}^{{commit}}\n" for name in names)

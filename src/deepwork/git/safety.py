@@ -18,6 +18,8 @@ _ENVIRONMENT = {
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_ALLOW_PROTOCOL": "",  # no transports; unlike protocol.allow, a repository cannot override it
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",  # `git replace` could make a commit look like another one
+    "GIT_GRAFT_FILE": "/dev/null",  # and grafts could give it other parents
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_PAGER": "cat",

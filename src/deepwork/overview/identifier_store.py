@@ -27,6 +27,7 @@ _TABLES_BY_KIND = {
     "session": ("job_sessions", "id", "goal"),
     "run": ("runner_runs", "id", "status"),
     "attempt": ("attempts", "id", "stage"),
+    "landing": ("landings", "id", "title"),
     "stored_template": ("templates", "id", "name"),
     "template": ("templates", "name", "description"),
 }
@@ -50,6 +51,7 @@ PREFIXES = {
     "ap": "approval",
     "run": "run",
     "at": "attempt",
+    "ld": "landing",
     "tmpl": "stored_template",
 }
 """The kind of row by the letters that its id begins with; those of job sessions begin with none."""

@@ -8,6 +8,8 @@ from typing import Any
 from deepwork.answers import Answer
 from deepwork.approvals.queries import show_approval
 from deepwork.database.transaction import Transaction
+from deepwork.landing.responses import describe_landing
+from deepwork.landing.store import LandingStore
 from deepwork.messages.responses import MessageView
 from deepwork.messages.store import MessageStore
 from deepwork.notices.responses import NoticeView
@@ -47,6 +49,10 @@ def _read_run(tx: Transaction, id: str) -> Answer | None:
 
 def _read_attempt(tx: Transaction, id: str) -> Answer:
     return describe_attempt(AttemptStore(tx).get(id))
+
+
+def _read_landing(tx: Transaction, id: str) -> Answer:
+    return describe_landing(LandingStore(tx).get(id))
 
 
 def _read_decision(tx: Transaction, id: str) -> Answer | None:
@@ -93,6 +99,7 @@ _READERS: dict[str, Callable[[Transaction, str], Answer | None]] = {
     "phase": _read_phase,
     "run": _read_run,
     "attempt": _read_attempt,
+    "landing": _read_landing,
     "decision": _read_decision,
     "issue": _read_issue,
     "milestone": _read_milestone,

@@ -14,10 +14,11 @@ _TASK_KEYS = ("checks", "approval", "budget", "changes")
 
 
 class ApprovalTime(CaseInsensitiveEnum):
-    """When a person must approve a task: before it is handed out, after its work is done."""
+    """When a person must approve a task: before it is handed out, after its work is done, before it lands."""
 
     BEFORE = "before"
     AFTER = "after"
+    LANDING = "landing"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from deepwork.reviews.tools import ReviewTools
     from deepwork.runner.loop import Runner
     from deepwork.server.jobs_assembly import JobsAssembly
+    from deepwork.server.landing_assembly import Landings
     from deepwork.server.start_workflow import StartWorkflow
     from deepwork.templates.tools import TemplateTools
     from deepwork.tracking.attribution_service import AttributionService
@@ -148,6 +149,7 @@ class Application:
         """What only people can do, by name: described like tools, but offered to no agent."""
         from deepwork.approvals.enrollment import EnrollmentActions
         from deepwork.checks.actions import ProofActions
+        from deepwork.landing.actions import LandingActions
         from deepwork.plans.budget_actions import BudgetActions
         from deepwork.reviews.actions import ReviewActions
         from deepwork.runner.actions import RunActions
@@ -155,7 +157,8 @@ class Application:
         reviews = ReviewActions(self.reviews.planner, self.database)
         kinds = (EnrollmentActions, BudgetActions, ProofActions, RunActions)
         simple = [kind(self.database) for kind in kinds]
-        return index_by_name([self.jobs.gate_actions, self._approval_actions, reviews, *simple])
+        landings = LandingActions(self.database, self.landings.service)
+        return index_by_name([self.jobs.gate_actions, self._approval_actions, reviews, landings, *simple])
 
     @cached_property
     def _approval_actions(self) -> ApprovalActions:
@@ -391,6 +394,13 @@ class Application:
         from deepwork.plans.task_directory import PlanTaskDirectory
 
         return PlanTaskDirectory(self.presence)
+
+    @cached_property
+    def landings(self) -> Landings:
+        """The services that land work."""
+        from deepwork.server.landing_assembly import LandingParts, build_landings
+
+        return build_landings(LandingParts(self.database, self.repositories, self.get_checks))
 
     @cached_property
     def runner(self) -> Runner:

@@ -41,10 +41,10 @@ def select_dependency_branches(
         return found.branch if found and is_usable else None
 
     seen: set[str] = set()
-    found = list(_walk(plan, [plan[task_id]], seen, lambda node: find_branch(node) is None))
+    found = list(walk_dependencies(plan, [plan[task_id]], seen, lambda node: find_branch(node) is None))
     ranks = {node.id: rank for rank, row in enumerate(plan.list_rows()) for node in row}
     near = sorted(found, key=lambda node: -ranks[node.id])
-    far = _walk(plan, [node for node in near if find_branch(node)], seen, lambda _: True)
+    far = walk_dependencies(plan, [node for node in near if find_branch(node)], seen, lambda _: True)
     nearest = dict.fromkeys(branch for node in near if (branch := find_branch(node)))
     further = dict.fromkeys(branch for node in far if (branch := find_branch(node)))
     done = [node for node in near if node.status is TaskStatus.COMPLETED and not find_branch(node)]
@@ -56,7 +56,7 @@ def select_dependency_branches(
     )
 
 
-def _walk(
+def walk_dependencies(
     plan: Graph, starts: Iterable[Node], seen: set[str], goes_on: Callable[[Node], bool]
 ) -> Iterator[Node]:
     """Yield what these tasks wait for, directly and through each task at which the walk goes on."""

@@ -80,6 +80,12 @@ class WorkspaceStore:
         row = self._tx.fetch_one(f"SELECT {_WORKSPACE_COLUMNS} FROM workspaces WHERE id = :id", id=id)
         return _workspace_from_row(row) if row else None
 
+    def find_by_ids(self, ids: Sequence[str]) -> dict[str, Workspace]:
+        """Return these workspaces, by id; ids that do not exist are left out."""
+        sql = f"SELECT {_WORKSPACE_COLUMNS} FROM workspaces WHERE id IN :ids"
+        rows = self._tx.fetch_all(sql, ids=list(ids)) if ids else []
+        return {row["id"]: _workspace_from_row(row) for row in rows}
+
     def find_active(self, id: str | None) -> Workspace | None:
         """Return the workspace if it is active."""
         found = self.find(id) if id else None

@@ -18,6 +18,7 @@ _COMBINED_KINDS = {
     "any_issue": ("issue", "tracked_task"),
     "any_task": ("task", "tracked_task"),
     "plan_or_job": ("plan", "job"),
+    "task_or_plan": ("plan", "task"),
 }
 _BUSY_TIMEOUT_SECONDS = 0.2
 _SHELL_SAFE_PATTERN = re.compile(r"[\w.:@+-]+")

@@ -35,6 +35,9 @@ _KINDS_BY_GROUP = {
     ("tell", "agent"): "agent",
     ("show", "id"): "any",
     ("run", "target"): "plan_or_job",
+    ("land", "work"): "task_or_plan",
+    ("landings", "id"): "landing",
+    ("landings", "plan"): "plan",
     ("runs", "id"): "run",
     ("runs", "attempt_id"): "attempt",
 }

@@ -700,6 +700,53 @@ CREATE TABLE port_blocks (
 	PRIMARY KEY (host, first_port), 
 	UNIQUE (host, tree)
 );
-INSERT INTO "alembic_version" VALUES('0013');
+CREATE TABLE landings (
+	id TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	subject_id TEXT NOT NULL, 
+	workflow_id TEXT, 
+	task_id TEXT, 
+	title TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	repository_path TEXT NOT NULL, 
+	target TEXT NOT NULL, 
+	branch TEXT, 
+	source_branch TEXT, 
+	source_commit TEXT, 
+	base_commit TEXT, 
+	merge_commit TEXT, 
+	merge_tree TEXT, 
+	branch_commit TEXT, 
+	attempt_id TEXT, 
+	agent_id TEXT, 
+	status TEXT NOT NULL, 
+	problem TEXT, 
+	reason TEXT, 
+	returns BIGINT DEFAULT '0' NOT NULL, 
+	done_at BIGINT NOT NULL, 
+	created_by TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	ended_at BIGINT, 
+	created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX landings_open_subject ON landings (subject_id) WHERE ended_at IS NULL;
+CREATE INDEX landings_open_by_target ON landings (host, repository_path, target) WHERE ended_at IS NULL;
+CREATE INDEX landings_by_subject ON landings (subject_id);
+CREATE INDEX landings_by_workflow ON landings (workflow_id);
+CREATE INDEX landings_by_age ON landings (created_at, created_seq);
+CREATE UNIQUE INDEX landings_by_creation ON landings (created_seq);
+CREATE TRIGGER landings_creation AFTER INSERT ON landings WHEN NEW.created_seq IS NULL BEGIN UPDATE landings SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM landings)) WHERE rowid = NEW.rowid; END;
+CREATE TABLE branch_leases (
+	host TEXT NOT NULL, 
+	repository_path TEXT NOT NULL, 
+	branch TEXT NOT NULL, 
+	holder TEXT, 
+	epoch BIGINT NOT NULL, 
+	until BIGINT NOT NULL, 
+	PRIMARY KEY (host, repository_path, branch)
+);
+INSERT INTO "alembic_version" VALUES('0014');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

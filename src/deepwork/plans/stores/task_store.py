@@ -124,6 +124,14 @@ class TaskStore:
         """
         self._tx.execute(sql, id=task_id)
 
+    def block_dependents(self, task_id: str) -> None:
+        """Record that the task is open again: tasks that depend on it have one open dependency more."""
+        sql = """
+            UPDATE plan_tasks SET open_dependencies = open_dependencies + 1
+             WHERE id IN (SELECT task_id FROM plan_dependencies WHERE depends_on_id = :id)
+        """
+        self._tx.execute(sql, id=task_id)
+
     # Whole plans
 
     def list_nodes(self, workflow_id: str) -> list[Node]:

@@ -1,0 +1,1 @@
+"""Landing: finished branches are merged, tested, and become one branch."""

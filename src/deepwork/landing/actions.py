@@ -1,0 +1,54 @@
+"""What only people can do about landings: land work, and give a landing up.
+
+Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
+agents: the command line and the dashboard call them in a person's name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from deepwork.database.transaction import Database
+from deepwork.errors import InvalidInput
+from deepwork.landing.responses import LandingView, LandResult, describe_landing
+from deepwork.landing.service import LandingService, LandRequest
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.tool_declarations import InTransaction, Traits, tool
+from deepwork.tool_types import Field, Id, Name
+
+
+class LandingActions:
+    """Decisions of people about landings."""
+
+    traits: ClassVar = Traits(toolset="landing")
+
+    def __init__(self, database: Database, service: LandingService) -> None:
+        self._database, self._service = database, service
+
+    @tool("work", long_running=True, for_people=True)
+    def land_work(
+        self,
+        task_id: Id | None = None,
+        workflow_id: Id | None = None,
+        onto: Annotated[
+            Name | None, Field(description="The branch; else the one the plan began from")
+        ] = None,
+        commit: Annotated[bool, Field(description="Commit uncommitted work first")] = False,
+    ) -> InTransaction[LandResult]:
+        """Merge, check and land a completed task, or all completed tasks of a plan."""
+        plan = self._find_plan(task_id, workflow_id)
+        result = self._service.land(LandRequest(plan, task_id, onto, commits=commit))
+        return InTransaction(lambda: result)
+
+    @tool("work", for_people=True)
+    def cancel_landing(self, landing_id: Id) -> LandingView:
+        """Give up a landing that waits for somebody; its branch stays."""
+        return describe_landing(self._service.cancel(landing_id))
+
+    def _find_plan(self, task_id: str | None, workflow_id: str | None) -> str:
+        if (task_id is None) == (workflow_id is None):
+            raise InvalidInput("Name a task or a plan.", suggestion="Pass `task_id` or `workflow_id`.")
+        if task_id is None:
+            return workflow_id or ""
+        with self._database.reading() as tx:
+            return TaskStore(tx).get(task_id).workflow_id

@@ -1,0 +1,94 @@
+"""Checks merged results: in a clean tree of the merge commit, with the definitions of the target branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepwork.call import current_call
+from deepwork.checks.models import CommitProofRequest, Proof, Subject
+from deepwork.errors import Code, DeepworkError, GateClosed
+from deepwork.landing.leases import BranchLeases
+from deepwork.landing.models import BranchLease
+
+if TYPE_CHECKING:
+    from deepwork.checks.service import CheckService
+    from deepwork.database.transaction import Transaction
+
+LANDING = "landing"
+"""The kind of subject that a landing is."""
+
+
+@dataclass(frozen=True)
+class Green:
+    """Every check passed."""
+
+    proofs: tuple[Proof, ...] = ()
+
+
+@dataclass(frozen=True)
+class Red:
+    """A check failed; what it said."""
+
+    failure: str
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """The checks cannot run before a person has done something."""
+
+    reason: str
+
+
+class MergeChecker:
+    """Proves the checks of landings."""
+
+    def __init__(self, get_checks: Callable[[Path], CheckService], leases: BranchLeases) -> None:
+        self._get_checks, self._leases = get_checks, leases
+
+    def check(
+        self, lease: BranchLease, project: Path, landing_id: str, commit: str, base: str, names: Sequence[str]
+    ) -> Green | Red | Unchecked:
+        """Check a commit with the definitions at the base; the lease is renewed while the checks run."""
+        if not names:
+            return Green()
+        request = CommitProofRequest(Subject(LANDING, landing_id), commit, base, tuple(names))
+        try:
+            return Green(self._prove(lease, self._get_checks(project), request))
+        except GateClosed as closed:
+            if closed.code is Code.CHECKS_RUNNING:  # the caller does not wait any longer
+                raise
+            if closed.code is Code.CHECKS_FAILED:
+                return Red(_describe_failure(closed))
+            return Unchecked(f"{closed.message} {closed.suggestion or ''}".strip())
+        except DeepworkError as error:  # such as a check that the target does not define
+            if error.code is not Code.INVALID_INPUT:
+                raise
+            return Unchecked(f"{error.message} {error.suggestion or ''}".strip())
+
+    def _prove(
+        self, lease: BranchLease, checks: CheckService, request: CommitProofRequest
+    ) -> tuple[Proof, ...]:
+        while True:
+            self._leases.renew(lease)
+            try:
+                return checks.prove_commit(replace(request, wait_seconds=self._leases.renewal_seconds))
+            except GateClosed as closed:
+                if closed.code is not Code.CHECKS_RUNNING or not current_call().is_wanted():
+                    raise
+
+    def record_uses(
+        self, tx: Transaction, project: Path, landing_ids: Sequence[str], proofs: Sequence[Proof]
+    ) -> None:
+        """Record with which proofs the landings passed."""
+        if proofs:
+            checks = self._get_checks(project)
+            for id in landing_ids:
+                checks.record_uses(tx, Subject(LANDING, id), proofs)
+
+
+def _describe_failure(closed: GateClosed) -> str:
+    outputs = [str(check.get("output") or "") for check in closed.evidence.get("checks", [])]
+    return "\n".join([closed.message, *(output for output in outputs if output)])

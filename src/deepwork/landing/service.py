@@ -1,0 +1,205 @@
+"""Lands finished work: queues it, works through the queue of its branch, and says what became of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import NotAllowed
+from deepwork.git.command import Git
+from deepwork.landing.approval_gate import has_pending_approval
+from deepwork.landing.interfaces import WorkOrigins
+from deepwork.landing.models import Landing, LandingKind, LandingStatus, Skipped, TaskWork, WorkOrigin
+from deepwork.landing.places import require_target
+from deepwork.landing.queue import LandingQueue
+from deepwork.landing.recorder import add_landing, move_landing
+from deepwork.landing.responses import LandResult, describe_landing, describe_skipped
+from deepwork.landing.rules import choose_exit_code, describe_move
+from deepwork.landing.store import LandingStore
+from deepwork.landing.work_finder import PlanWork, WorkFinder, choose_target
+from deepwork.names import new_id
+from deepwork.plans.stores.task_store import TaskStore
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class LandRequest:
+    """What a person wants to land: a plan, or one task of it with what it builds on."""
+
+    workflow_id: str
+    task_id: str | None = None
+    onto: str | None = None
+    commits: bool = False
+    """Whether uncommitted work in the trees is committed first; else it is refused."""
+
+
+class LandingService:
+    """Lands the work of plans on this machine."""
+
+    def __init__(
+        self,
+        database: Database,
+        queue: LandingQueue,
+        finder: WorkFinder,
+        open_git: Callable[[Path], Git],
+        host: str,
+        origins: WorkOrigins | None = None,
+    ) -> None:
+        self._database, self._queue, self._finder = database, queue, finder
+        self._open_git, self._host, self._origins = open_git, host, origins
+
+    def land(self, request: LandRequest) -> LandResult:
+        """Land what is done, and return what became of it; waits for other processes that land there."""
+        work = self._finder.find(request.workflow_id, request.task_id, commits=request.commits)
+        target = choose_target(work.workflow, request.onto)
+        require_target(self._open_git(work.repository), target)
+        self._require_possible(request, work)
+        landings, known = self.queue(work, target)
+        ended = [*known, *self.advance([each.id for each in landings])]
+        skipped = [each for each in work.skipped if request.task_id is None or each.is_refused]
+        return build_result(ended, skipped)
+
+    def _require_possible(self, request: LandRequest, work: PlanWork) -> None:
+        """Raise NotAllowed if the one task that was asked for cannot land."""
+        for each in work.skipped:
+            if each.task_id == request.task_id and each.is_refused:
+                raise NotAllowed(f"Task {each.name!r} was not landed. {each.reason}", recoverable=True)
+
+    def queue(self, work: PlanWork, target: str) -> tuple[list[Landing], list[Landing]]:
+        """Store what is to land; return it, and what has landed before, which is left alone."""
+        queued, known = [], []
+        with self._database.transaction() as tx:
+            newest = LandingStore(tx).find_newest([each.task_id for each in work.ready])
+            for each in work.ready:
+                last = newest.get(each.task_id)
+                if last and _is_landed_as(last, each, target):
+                    known.append(last)
+                else:
+                    queued.append(self._queue_one(tx, work, each, target, last))
+        return queued, known
+
+    def _queue_one(
+        self, tx: Transaction, work: PlanWork, ready: TaskWork, target: str, last: Landing | None
+    ) -> Landing:
+        if last is None or last.status.is_final:
+            new = self._build_landing(tx, work, ready, target)
+            if add_landing(tx, new):
+                return new
+            last = LandingStore(tx).find_open(ready.task_id)
+            assert last is not None, "it was in the way a moment ago"
+        return self.queue_again(tx, last, ready, target)
+
+    def queue_again(self, tx: Transaction, landing: Landing, ready: TaskWork, target: str) -> Landing:
+        """Put an open landing into the queue again, with the work as it is now."""
+        if landing.status.is_pending:
+            return landing
+        if landing.status is LandingStatus.WAITING and has_pending_approval(tx, landing):
+            return landing
+        origin = self._find_origin(tx, ready.task_id)
+        is_given_up = landing.status is LandingStatus.NEEDS_PERSON
+        moved = move_landing(
+            tx,
+            landing,
+            LandingStatus.QUEUED,
+            target=target,
+            source_branch=ready.branch,
+            source_commit=ready.commit,
+            done_at=ready.done_at,
+            attempt_id=origin.attempt_id,
+            agent_id=origin.agent_id,
+            problem=None,
+            reason=None,
+            returns=0 if is_given_up else landing.returns,  # a person looked at it
+        )
+        return moved or LandingStore(tx).get(landing.id)
+
+    def _build_landing(self, tx: Transaction, work: PlanWork, ready: TaskWork, target: str) -> Landing:
+        origin = self._find_origin(tx, ready.task_id)
+        return Landing(
+            id=new_id("ld"),
+            kind=LandingKind.TASK,
+            subject_id=ready.task_id,
+            workflow_id=ready.workflow_id,
+            task_id=ready.task_id,
+            title=ready.name,
+            host=self._host,
+            repository_path=str(work.repository),
+            target=target,
+            status=LandingStatus.QUEUED,
+            done_at=ready.done_at,
+            created_by=tx.caller,
+            created_at=tx.now,
+            updated_at=tx.now,
+            source_branch=ready.branch,
+            source_commit=ready.commit,
+            attempt_id=origin.attempt_id,
+            agent_id=origin.agent_id,
+        )
+
+    def _find_origin(self, tx: Transaction, task_id: str) -> WorkOrigin:
+        found = self._origins.find(tx, task_id) if self._origins else None
+        return found or WorkOrigin(None, TaskStore(tx).find_last_claimer(task_id))
+
+    # Working through the queue
+
+    def advance(self, ids: Sequence[str], wait_seconds: float | None = None) -> list[Landing]:
+        """Work until nothing can be done about these landings any more; return them as they are then.
+
+        If another process holds the lease of their branch, wait for it: until it is done, or dead and its
+        lease is over; or for as long as the caller says.
+        """
+        deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
+        while True:
+            with self._database.reading() as tx:
+                landings = LandingStore(tx).find_by_ids(ids)
+            pending = [each for each in landings if each.status.is_pending]
+            places = dict.fromkeys((each.repository_path, each.target) for each in pending)
+            worked = [self._queue.work(*place) for place in places]
+            if all(worked):
+                break
+            if deadline is not None and time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+        with self._database.reading() as tx:
+            return LandingStore(tx).find_by_ids(ids)
+
+    def cancel(self, id: str) -> Landing:
+        """Give a landing up that waits for somebody; its branch and its task stay as they are."""
+        with self._database.transaction() as tx:
+            landing = LandingStore(tx).get_for_update(id)
+            if landing.status.is_final:
+                raise NotAllowed(f"Landing {id} has ended: {landing.status}.")
+            if landing.status in (LandingStatus.CHECKING, LandingStatus.MOVING):
+                raise NotAllowed(
+                    f"Landing {id} is {landing.status}: a process works on it.",
+                    suggestion="Wait until it has ended.",
+                    recoverable=True,
+                )
+            ended = move_landing(tx, landing, LandingStatus.CANCELLED, reason=f"Given up by {tx.caller}.")
+            return ended or LandingStore(tx).get(id)
+
+
+def _is_landed_as(last: Landing, ready: TaskWork, target: str) -> bool:
+    """Return whether exactly this commit has landed there."""
+    return (
+        last.status is LandingStatus.LANDED and last.target == target and last.source_commit == ready.commit
+    )
+
+
+def build_result(landings: Sequence[Landing], skipped: Sequence[Skipped]) -> LandResult:
+    """Build the answer: each landing, and each task that was left out."""
+    views = [
+        view
+        if view.reason or view.status != "landed"
+        else view.model_copy({"reason": describe_move(landing)})
+        for landing in landings
+        for view in [describe_landing(landing)]
+    ]
+    is_refused = any(each.is_refused for each in skipped)
+    code = choose_exit_code((each.status for each in landings), is_refused=is_refused)
+    left_out = [describe_skipped(each) for each in skipped]
+    return LandResult(landings=views, skipped=left_out or None, exit_code=code)

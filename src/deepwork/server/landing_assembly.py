@@ -1,0 +1,67 @@
+"""Builds the services that land work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepwork.environment import build_child_environment
+from deepwork.git.command import Git
+from deepwork.landing.checker import MergeChecker
+from deepwork.landing.leases import BranchLeases
+from deepwork.landing.prepared import PreparedLander
+from deepwork.landing.queue import LandingQueue
+from deepwork.landing.recorder import LandingRecorder
+from deepwork.landing.returning import WorkReturner
+from deepwork.landing.service import LandingService
+from deepwork.landing.work_finder import WorkFinder
+
+if TYPE_CHECKING:
+    from deepwork.checks.service import CheckService
+    from deepwork.database.transaction import Database
+    from deepwork.landing.interfaces import LandingObserver, WorkOrigins
+    from deepwork.workspaces.repositories import RepositoryLocator
+
+
+@dataclass(frozen=True)
+class LandingParts:
+    """The services that landings use."""
+
+    database: Database
+    repositories: RepositoryLocator
+    get_checks: Callable[[Path], CheckService]
+    origins: WorkOrigins | None = None
+    observers: Sequence[LandingObserver] = ()
+    """Called in the transaction that ends a landing, with the commit that became part of a branch."""
+
+
+@dataclass(frozen=True)
+class Landings:
+    """The services that land work: branches of tasks, and commits that others prepare."""
+
+    service: LandingService
+    prepared: PreparedLander
+    recorder: LandingRecorder
+
+
+def build_landings(parts: LandingParts) -> Landings:
+    """Build the services that land work on this machine."""
+    database, host = parts.database, parts.repositories.host
+    leases = BranchLeases(database, host)
+    recorder = LandingRecorder(database, leases, parts.observers)
+    finder = WorkFinder(database, parts.repositories, _open_git)
+    checker = MergeChecker(parts.get_checks, leases)
+    queue = LandingQueue(
+        database, leases, recorder, WorkReturner(recorder, parts.origins), checker, finder, _open_git
+    )
+    return Landings(
+        LandingService(database, queue, finder, _open_git, host, parts.origins),
+        PreparedLander(database, leases, recorder, queue, checker, _open_git, host),
+        recorder,
+    )
+
+
+def _open_git(folder: Path) -> Git:
+    return Git(folder, environment=build_child_environment())

@@ -101,6 +101,13 @@ _OPTIONS = (
         metavar="F",
         help="How many minutes to wait at a limit, before the next agent of the chain takes over.",
     ),
+    click.option(
+        "--land/--no-land",
+        "land",
+        default=None,
+        help="Land the work of each task when it is done: see `deepwork land`. Default: `run.land` in"
+        " config.yml.",
+    ),
 )
 
 
@@ -122,5 +129,5 @@ def build_request(given: dict[str, Any]) -> RunRequest:
 
 _REQUEST_NAMES = (
     *("agents", "chain", "parallel", "max_usd", "until", "stall_minutes", "minutes", "resumes"),
-    "wait_at_limit",
+    *("wait_at_limit", "land"),
 )

@@ -6,6 +6,7 @@ agents: the command line and the dashboard call them in a person's name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 from deepwork.database.transaction import Database
@@ -22,8 +23,9 @@ class LandingActions:
 
     traits: ClassVar = Traits(toolset="landing")
 
-    def __init__(self, database: Database, service: LandingService) -> None:
-        self._database, self._service = database, service
+    def __init__(self, database: Database, get_service: Callable[[], LandingService]) -> None:
+        """`get_service` is called by the first landing: most decisions of people are about other things."""
+        self._database, self._get_service = database, get_service
 
     @tool("work", long_running=True, for_people=True)
     def land_work(
@@ -37,13 +39,13 @@ class LandingActions:
     ) -> InTransaction[LandResult]:
         """Merge, check and land a completed task, or all completed tasks of a plan."""
         plan = self._find_plan(task_id, workflow_id)
-        result = self._service.land(LandRequest(plan, task_id, onto, commits=commit))
+        result = self._get_service().land(LandRequest(plan, task_id, onto, commits=commit))
         return InTransaction(lambda: result)
 
     @tool("work", for_people=True)
     def cancel_landing(self, landing_id: Id) -> LandingView:
         """Give up a landing that waits for somebody; its branch stays."""
-        return describe_landing(self._service.cancel(landing_id))
+        return describe_landing(self._get_service().cancel(landing_id))
 
     def _find_plan(self, task_id: str | None, workflow_id: str | None) -> str:
         if (task_id is None) == (workflow_id is None):

@@ -32,6 +32,7 @@ from deepwork.landing.places import Blocked, Place, choose_place
 from deepwork.landing.recorder import LandingRecorder
 from deepwork.landing.returning import WorkReturner
 from deepwork.landing.rules import (
+    WAITS_FOR_DEPENDENCY,
     choose_batch,
     describe_conflict,
     describe_red,
@@ -132,8 +133,15 @@ class LandingQueue:
             self._recorder.move(lease, orphans, LandingStatus.CANCELLED, reason="Its task was removed.")
         ordered = sort_by_dependencies([each for each in queued if each.id in items], dependencies)
         alone = {id for id, item in items.items() if item.needs_approval}
-        chosen = choose_batch(list_ready(ordered, dependencies, unlanded), suspects, alone)
-        return [items[each.id] for each in chosen]
+        ready = list_ready(ordered, dependencies, unlanded)
+        self._explain_blocked(lease, [each for each in ordered if each not in ready])
+        return [items[each.id] for each in choose_batch(ready, suspects, alone)]
+
+    def _explain_blocked(self, lease: BranchLease, blocked: Iterable[Landing]) -> None:
+        """Say of landings that stay in the queue what they wait for."""
+        unexplained = [each for each in blocked if each.reason != WAITS_FOR_DEPENDENCY]
+        if unexplained:
+            self._recorder.move(lease, unexplained, LandingStatus.QUEUED, reason=WAITS_FOR_DEPENDENCY)
 
     def _list_unlanded(self, store: LandingStore, queued: Iterable[Landing]) -> set[str]:
         """List the tasks of the same plans whose landings wait for somebody."""

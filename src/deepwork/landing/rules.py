@@ -9,6 +9,7 @@ from deepwork.landing.models import MAX_BATCH, MAX_RETURNS, Landing, LandingStat
 MAX_REASON = 4000
 _MAX_FILES = 20
 _MAX_SUBJECT = 72
+WAITS_FOR_DEPENDENCY = "It builds on work that has not landed yet: land that first."
 INTEGRATION_PREFIX = "deepwork/integration/"
 
 LANDED, FAILED, NEEDS_PERSON = 0, 1, 3

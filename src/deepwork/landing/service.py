@@ -52,14 +52,14 @@ class LandingService:
         self._database, self._queue, self._finder = database, queue, finder
         self._open_git, self._host, self._origins = open_git, host, origins
 
-    def land(self, request: LandRequest) -> LandResult:
+    def land(self, request: LandRequest, wait_seconds: float | None = None) -> LandResult:
         """Land what is done, and return what became of it; waits for other processes that land there."""
         work = self._finder.find(request.workflow_id, request.task_id, commits=request.commits)
         target = choose_target(work.workflow, request.onto)
         require_target(self._open_git(work.repository), target)
         self._require_possible(request, work)
         landings, known = self.queue(work, target)
-        ended = [*known, *self.advance([each.id for each in landings])]
+        ended = [*known, *self.advance([each.id for each in landings], wait_seconds)]
         skipped = [each for each in work.skipped if request.task_id is None or each.is_refused]
         return build_result(ended, skipped)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from deepwork.agents.leases import LeaseStore
 from deepwork.database.transaction import Database, Transaction, join_transaction
+from deepwork.landing.models import LandingStatus
+from deepwork.landing.store import LandingStore
 from deepwork.names import new_id
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -15,6 +17,7 @@ from deepwork.records import copy_with
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.models import FAILED_STAGES, Attempt, Run, RunEvent, RunStatus, Stage
 from deepwork.runner.profiles import Profile
+from deepwork.runner.prompts import build_correction_prompt
 from deepwork.runner.responses import build_payload, describe_attempt
 from deepwork.runner.rules import choose_profile
 from deepwork.runner.service import move_attempt
@@ -69,9 +72,22 @@ class TaskClaimer:
             self._end_lost_attempt(tx, task_id)
             self._take(attempt_id)
             epoch = int(claimed["claim_epoch"])
-            attempt = self._build_attempt(tx, run, task_id, attempt_id, str(agent["id"]), profile, epoch)
+            built = self._build_attempt(tx, run, task_id, attempt_id, str(agent["id"]), profile, epoch)
+            attempt = self._continue_session(tx, built)
             _add_attempt(tx, attempt)
             return attempt
+
+    def _continue_session(self, tx: Transaction, attempt: Attempt) -> Attempt:
+        """Let the session that did the work go on, if its landing was returned after its attempt ended."""
+        landing = LandingStore(tx).find_open(attempt.task_id)
+        if landing is None or landing.status is not LandingStatus.RETURNED:
+            return attempt
+        last = AttemptStore(tx).find(landing.attempt_id or "")
+        owner = (attempt.profile, attempt.host)
+        if last is None or last.vendor_session is None or (last.profile, last.host) != owner:
+            return attempt
+        prompt = build_correction_prompt(landing.reason or "The work could not land.", landing.title)
+        return copy_with(attempt, vendor_session=last.vendor_session, next_prompt=prompt)
 
     def _provide_tree(self, tx: Transaction, task_id: str) -> None:
         """Assign a worktree together with the claim: what a task changes is tracked where it is claimed."""

@@ -22,6 +22,7 @@ from deepwork.runner.attempt_locks import AttemptLocks, list_unclosed, mark_clos
 from deepwork.runner.claiming import STOPPED
 from deepwork.runner.finishing import is_lost_claim
 from deepwork.runner.interfaces import ToolCaller
+from deepwork.runner.landing import AttemptLander
 from deepwork.runner.models import Attempt, ParkedFor, Run, RunStatus, Stage
 from deepwork.runner.preparing import AttemptPreparer
 from deepwork.runner.processes import end_process
@@ -37,6 +38,8 @@ log = logging.getLogger("deepwork")
 
 _LOOK_AGAIN_MS = 10_000
 """How often an attempt that waits for a person looks whether it can go on."""
+_LAND_AGAIN_MS = 1_000
+"""How often an attempt looks whether another process has landed its work."""
 _REFRESH_MS = 3_000
 """How old what was read from the store may be, if no event says that it changed."""
 _RETRY_SECONDS = 2.0
@@ -68,6 +71,7 @@ class AttemptEngine:
         scheduler: RunScheduler,
         preparer: AttemptPreparer,
         finisher: Finisher,
+        lander: AttemptLander,
         sources: WorkSources,
         locks: AttemptLocks,
         get_profile: Callable[[str], Profile],
@@ -77,6 +81,7 @@ class AttemptEngine:
         self._database, self._call, self._host = database, call, host
         self.scheduler, self._preparer, self._finisher = scheduler, preparer, finisher
         self._get_profile, self._lease_ms, self._sources = get_profile, lease_ms, sources
+        self._lander = lander
         self._attempts = AttemptService(database)
         self._watcher = AgentWatcher(database, preparer, finisher, sources, self._submit)
         self._locks = locks
@@ -171,6 +176,8 @@ class AttemptEngine:
             return self._watcher.follow(Looked(run, attempt, task, now))
         elif attempt.stage is Stage.PARKED:
             return self._wait(run, attempt, task, now)
+        elif attempt.stage is Stage.LANDING:
+            return self._land(run, attempt, now)
         else:
             return self._review(run, attempt, task)
         return True
@@ -268,6 +275,17 @@ class AttemptEngine:
             return False
         reason = "The budget was used up, and has been raised."
         return self._attempts.start_again(attempt, build_resume_prompt(reason, task.name), reason) is not None
+
+    def _land(self, run: Run, attempt: Attempt, now: int) -> bool:
+        """Land work that is done; what is queued lands with the next `deepwork land` if the run is ended."""
+        if run.status is RunStatus.ENDING:
+            self._stop(attempt, run.reason or STOPPED)
+            return True
+        if now - self._looked_at.get(attempt.id, 0) < _LAND_AGAIN_MS:
+            return False
+        self._looked_at[attempt.id] = now
+        self._submit(attempt, lambda: self._lander.land(attempt))
+        return True
 
     def _review(self, run: Run, attempt: Attempt, task: WorkItem) -> bool:
         """Follow what a person decides about work that is done."""

@@ -52,7 +52,7 @@ class AttemptFinisher:
                 return self._handle_closed_gate(attempt, closed)
         else:
             self._commit(attempt, task)
-        return self._end(attempt, Stage.DONE)
+        return self._end_or_land(attempt)
 
     def fail(self, attempt: Attempt, reason: str, stage: Stage = Stage.FAILED) -> Attempt | None:
         """End the attempt as failed; release the task for the next one, or let it wait for a person."""
@@ -83,7 +83,7 @@ class AttemptFinisher:
 
     def end_reviewed(self, attempt: Attempt) -> Attempt | None:
         """End an attempt whose task a person has completed by an approval."""
-        return self._end(attempt, Stage.DONE)
+        return self._end_or_land(attempt)
 
     # The work
 
@@ -134,9 +134,13 @@ class AttemptFinisher:
 
     # The end
 
-    def _end(self, attempt: Attempt, stage: Stage) -> Attempt | None:
+    def _end_or_land(self, attempt: Attempt) -> Attempt | None:
+        """End an attempt whose task is completed, unless its work is to land first."""
         with self._database.transaction() as tx, join_transaction(tx):
-            ended = move_attempt(tx, attempt, stage, reason=None)
+            run = RunStore(tx).find(attempt.run_id)
+            if run is not None and run.options.land and attempt.branch:
+                return move_attempt(tx, attempt, Stage.LANDING, reason=None)
+            ended = move_attempt(tx, attempt, Stage.DONE, reason=None)
             if ended:
                 self._call("agent_unregister", {"id": attempt.agent_id})
             return ended

@@ -29,7 +29,7 @@ from deepwork.runner.service import RunService, create_run
 from deepwork.runner.store import AttemptStore
 from deepwork.runner.work import Worker
 
-_OPTION_NAMES = ("stall_minutes", "minutes", "resumes", "wait_at_limit", "max_unreviewed")
+_OPTION_NAMES = ("stall_minutes", "minutes", "resumes", "wait_at_limit", "max_unreviewed", "land")
 
 
 class Runner:

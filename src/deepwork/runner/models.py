@@ -214,6 +214,7 @@ class RunRequest:
     resumes: int | None = None
     wait_at_limit: float | None = None
     max_unreviewed: int | None = None
+    land: bool | None = None
 
 
 class WorkStatus(CaseInsensitiveEnum):

@@ -98,7 +98,9 @@ class AttemptPreparer:
     ) -> tuple[Any, dict[str, str]]:
         """Return what would be started, and its environment."""
         adapter = get_adapter(profile.kind)
-        is_resume = attempt.starts > 1 and attempt.vendor_session is not None
+        # The first start of an attempt continues a session if it is told what is wrong with earlier work.
+        continues = attempt.starts > 1 or attempt.next_prompt is not None
+        is_resume = continues and attempt.vendor_session is not None
         session = attempt.vendor_session or (str(uuid.uuid4()) if profile.kind == "claude" else None)
         request = LaunchRequest(
             profile=profile,

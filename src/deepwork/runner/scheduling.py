@@ -8,6 +8,8 @@ from typing import Any
 
 from deepwork.budgets.models import MICROS_PER_USD
 from deepwork.database.transaction import Database
+from deepwork.landing.models import Landing
+from deepwork.landing.store import LandingStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.claiming import STOPPED, Refused, TaskClaimer, find_next_profile
 from deepwork.runner.interfaces import ToolCaller
@@ -136,6 +138,15 @@ class RunScheduler:
                 return None
         return self._claimer.claim(run, task_id, profile)
 
+    def _end_complete(self, run: Run) -> None:
+        """End a run whose plan is completed; a person is needed for what could not land."""
+        with self._database.reading() as tx:
+            unlanded = LandingStore(tx).list_open_of_plan(run.workflow_id or "") if run.options.land else []
+        if unlanded:
+            self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, _describe_unlanded(unlanded))
+        else:
+            self._runs.set_status(run.id, RunStatus.DONE)
+
     def _end_if_over(
         self, run: Run, offered: Mapping[str, Any], attempts: Sequence[Attempt], problem: str | None
     ) -> bool:
@@ -144,7 +155,7 @@ class RunScheduler:
         if offered["all_complete"] or status == "completed":
             if attempts:
                 return False
-            self._runs.set_status(run.id, RunStatus.DONE)
+            self._end_complete(run)
             return True
         if status == "abandoned":
             self._runs.set_status(run.id, RunStatus.STOPPED, "The plan was abandoned.")
@@ -155,6 +166,11 @@ class RunScheduler:
             return False  # a limit ends by itself
         self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, problem or _describe_need(offered, attempts))
         return True
+
+
+def _describe_unlanded(unlanded: Sequence[Landing]) -> str:
+    named = ", ".join(repr(each.title) for each in unlanded[:_NAMED_TASKS])
+    return f"These tasks have not landed: {named}. `deepwork landings list --open` says why."
 
 
 def _is_working(attempt: Attempt) -> bool:

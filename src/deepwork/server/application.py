@@ -157,7 +157,7 @@ class Application:
         reviews = ReviewActions(self.reviews.planner, self.database)
         kinds = (EnrollmentActions, BudgetActions, ProofActions, RunActions)
         simple = [kind(self.database) for kind in kinds]
-        landings = LandingActions(self.database, self.landings.service)
+        landings = LandingActions(self.database, lambda: self.landings.service)
         return index_by_name([self.jobs.gate_actions, self._approval_actions, reviews, landings, *simple])
 
     @cached_property
@@ -398,9 +398,12 @@ class Application:
     @cached_property
     def landings(self) -> Landings:
         """The services that land work."""
+        from deepwork.runner.landing import AttemptOrigins
         from deepwork.server.landing_assembly import LandingParts, build_landings
 
-        return build_landings(LandingParts(self.database, self.repositories, self.get_checks))
+        return build_landings(
+            LandingParts(self.database, self.repositories, self.get_checks, AttemptOrigins())
+        )
 
     @cached_property
     def runner(self) -> Runner:
@@ -418,6 +421,7 @@ class Application:
                 build_jobs=self._build_jobs,
                 host=self._host,
                 lease_ms=self.presence.lease_ms,
+                get_landings=lambda: self.landings.service,
             )
         )
 

@@ -21,6 +21,7 @@ from deepwork.runner.job_finishing import JobStepFinisher
 from deepwork.runner.job_scheduling import JobScheduler
 from deepwork.runner.job_starting import JobStarter
 from deepwork.runner.job_steps import JobServices, JobSteps
+from deepwork.runner.landing import AttemptLander
 from deepwork.runner.loop import Runner
 from deepwork.runner.planned_tasks import PlannedTasks
 from deepwork.runner.preparing import AttemptPreparer, Places
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from deepwork.checks.service import CheckService
     from deepwork.config import Settings
     from deepwork.database.transaction import Database
+    from deepwork.landing.service import LandingService
     from deepwork.plans.models import Workflow
     from deepwork.plans.task_proofs import TaskProver
     from deepwork.runner.interfaces import ToolCaller
@@ -59,6 +61,7 @@ class RunnerParts:
     """Builds the services for jobs of another tree of the repository."""
     host: str
     lease_ms: int
+    get_landings: Callable[[], LandingService]
 
 
 def build_runner(parts: RunnerParts) -> Runner:
@@ -101,6 +104,7 @@ def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> A
         RunScheduler(database, call, claimer, jobs, get_profile, host),
         AttemptPreparer(database, sources, places, partial(build_workspace_settings, settings)),
         finishers,
+        AttemptLander(database, call, parts.get_landings),
         sources,
         locks,
         get_profile,

@@ -53,6 +53,8 @@ class EventLines:
         status = str(data.get("status", ""))
         if kind == "task":
             return status, to_printable(data.get("name", "")) if status in _TASK_ENDS else None
+        if kind == "landing":
+            return status, _describe_landing(data)
         return status, to_printable(data.get("reason") or "")
 
 
@@ -62,9 +64,9 @@ def find_type(event: Event) -> str | None:
 
 
 def belongs_to(event: Event, run: Run) -> bool:
-    """Return whether an event is about a run; tasks belong to every run of their plan."""
+    """Return whether an event is about a run; tasks and landings belong to every run of a plan."""
     kind = find_type(event)
-    if kind == "task":
+    if kind in ("task", "landing"):
         return run.workflow_id is not None and event.workflow_id == run.workflow_id
     return kind is not None and run.id in (event.data.get("run_id"), event.data.get("id"))
 
@@ -92,6 +94,16 @@ def _describe_attempt(data: Mapping[str, Any], name_task: NameTask) -> str:
         parts.append(_describe_amounts(data))
     if reason := data.get("reason"):
         parts.append(shorten(to_printable(reason), _MAX_REASON))
+    return ", ".join(parts)
+
+
+def _describe_landing(data: Mapping[str, Any]) -> str:
+    parts = [
+        to_printable(str(data.get("title", ""))),
+        to_printable(str(data.get("branch") or data["target"])),
+    ]
+    if reason := data.get("reason"):
+        parts.append(shorten(to_printable(str(reason)), _MAX_REASON))
     return ", ".join(parts)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deepwork.events.log import EventStore
+from deepwork.landing.store import LandingStore
 from deepwork.overview.run_store import RunStore as SessionStore
 from deepwork.overview.session_rows import parse_session_row
 from deepwork.plans.stores.plan_store import PlanStore
@@ -31,6 +32,8 @@ class RunState:
     task_names: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     """How many tasks of the plan, or steps of the job, have which status."""
+    landed: int | None = None
+    """How many tasks have landed; None if the run does not land them."""
     usd_micros: int = 0
     last_seq: int = 0
     """The last event that this state includes."""
@@ -60,6 +63,7 @@ def load_run_state(database: Database, run_id: str, *, is_whole: bool = False) -
             attempts=tuple(attempts),
             task_names=find_task_names(tx, {attempt.task_id for attempt in attempts}),
             tasks=_count_tasks(tx, run),
+            landed=_count_landed(tx, run),
             usd_micros=store.sum_usd_micros(run_id),
             last_seq=EventStore(tx).get_last_seq(),
         )
@@ -89,6 +93,12 @@ def _count_tasks(tx: Transaction, run: Run) -> dict[str, int]:
     for row in TaskStore(tx).count_by_status(run.workflow_id):
         counts[row.status.value] += row.count
     return dict(counts)
+
+
+def _count_landed(tx: Transaction, run: Run) -> int | None:
+    if run.workflow_id is None or not run.options.land:
+        return None
+    return LandingStore(tx).count_landed_tasks(run.workflow_id)
 
 
 def _count_steps(tx: Transaction, session_id: str | None) -> dict[str, int]:

@@ -28,6 +28,8 @@ def render_summary(state: RunState) -> Iterator[str]:
     facts = [f"{count_done(state)} of {total} {state.unit} done"] if total else []
     if failed := state.tasks.get("failed"):
         facts.append(f"{failed} failed")
+    if state.landed is not None:
+        facts.append(f"{state.landed} landed")
     took = format_duration((run.ended_at or state.now) - run.created_at)
     status = _WORDS.get(run.status, run.status.value)
     yield f"{to_printable(state.name)}: {status}, {', '.join([*facts, took, format_usd(state.usd_micros)])}"

@@ -88,6 +88,14 @@ class LandingStore:
         )
         return [_from_row(row) for row in self._tx.fetch_all(sql, id=workflow_id)]
 
+    def count_landed_tasks(self, workflow_id: str) -> int:
+        """Count the tasks of a plan that have landed."""
+        sql = """
+            SELECT count(DISTINCT task_id) FROM landings
+             WHERE workflow_id = :id AND kind = 'task' AND status = 'landed'
+        """
+        return int(self._tx.fetch_value(sql, id=workflow_id))
+
     def find_other_target(self, branch: str, repository_path: str, target: str) -> str | None:
         """Return another target whose landings moved this integration branch."""
         sql = """

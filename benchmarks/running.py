@@ -47,13 +47,13 @@ _WRITER = """
 import sys, time
 rate, *names = sys.argv[1:]
 lines, files = sys.stdin.readlines(), [open(name, "ab", 0) for name in names]
-number = 0
+number, began = 0, time.monotonic()
 while True:
     line = lines[number % len(lines)].replace("NUMBER", str(number // len(lines))).encode()
     for file in files:
         file.write(line)
     number += 1
-    time.sleep(1 / int(rate))
+    time.sleep(max(0, began + number / int(rate) - time.monotonic()))  # a busy machine writes no fewer lines
 """
 _WINDOW_SECONDS = 5.0
 _SETTLE_SECONDS = 12.0

@@ -112,6 +112,27 @@ def test_a_silent_agent_is_noticed_although_the_first_call_after_it_failed(app: 
     assert [agent["name"] for agent in silent] == ["silent"]
 
 
+def test_many_heartbeats_are_one_transaction_in_which_nobody_counts_as_silent(app: Application, clock: Clock):
+    first, second, gone = (register_agent(app) for _ in range(3))
+    call_tool(app, "agent_unregister", id=gone)
+    with app.database.transaction() as tx:
+        LeaseStore(tx, LEASE_MS).take("task:tk_1", first)
+        LeaseStore(tx, LEASE_MS).take("task:tk_2", second)
+    clock.advance(seconds=LEASE_MS / 1000 + 1)
+    with app.database.transaction() as tx:
+        LeaseStore(tx, LEASE_MS).take("task:tk_1", second)
+
+    lost = app.presence.record_heartbeats([second, first, gone, first])
+
+    assert lost == {first: ["task:tk_1"], second: []}
+    assert app.presence.record_heartbeats([first]) == {first: []}
+    assert {call_tool(app, "agent_get", id=id)["status"] for id in (first, second)} == {"online"}
+    with app.database.reading() as tx:
+        held = LeaseStore(tx, LEASE_MS).find("task:tk_2")
+        assert held is not None
+        assert held.until == tx.now + LEASE_MS
+
+
 def test_a_heartbeat_brings_a_silent_agent_back_and_lists_its_lost_claims(app: Application, clock: Clock):
     first, second = register_agent(app), register_agent(app)
     with app.database.transaction() as tx:

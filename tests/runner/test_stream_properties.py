@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepwork.runner.adapters import ADAPTERS, get_adapter
+from deepwork.runner.adapters.base import StreamAdapter
 from deepwork.runner.signals import (
     START_TOTAL,
     Ended,
@@ -99,6 +101,58 @@ def test_noise_between_the_lines_changes_nothing_for_a_vendor(stream: Stream) ->
     noisy = [part for line in stream.lines for part in (*noise, *halves, line)]
 
     assert read_all(stream.kind, noisy) == read_all(stream.kind, stream.lines)
+
+
+def build_parsing_adapter(kind: str) -> StreamAdapter:
+    """Return the adapter without its shortcuts, so that it parses every line."""
+    adapter = get_adapter(kind)
+    assert isinstance(adapter, StreamAdapter)
+    return replace(adapter, plain_tool_end=None, known_types=None)
+
+
+@pytest.mark.parametrize("stream", [each for each in STREAMS if each.kind != "command"], ids=repr)
+def test_a_line_that_is_not_parsed_says_the_same_as_one_that_is(stream: Stream) -> None:
+    for line in stream.lines:
+        compact = json.dumps(json.loads(line), separators=(",", ":"), ensure_ascii=False)
+        for each in (line, compact, compact[: len(compact) * 2 // 3]):
+            found = get_adapter(stream.kind).read_line(each, now=NOW)
+            assert found == build_parsing_adapter(stream.kind).read_line(each, now=NOW)
+
+
+BLOCKS = st.one_of(
+    st.builds(
+        lambda tool, text: {"tool_use_id": tool, "type": "tool_result", "content": text},
+        IDS | st.text(max_size=5),
+        st.sampled_from(["ok", '"tool_result"', '\\"tool_use_id":"b"', "é\n\u2028"]),
+    ),
+    st.builds(lambda text: {"type": "text", "text": text}, st.text(max_size=5)),
+)
+OTHER_TYPES = st.sampled_from(["user", "assistant", "stream_event", "item.updated", "made_up"])
+
+
+@settings(max_examples=100)
+@given(blocks=st.lists(BLOCKS, max_size=3), kind=OTHER_TYPES, data=st.data())
+def test_any_answers_of_tools_say_the_same_without_being_parsed(
+    blocks: list[object], kind: str, data: st.DataObject
+) -> None:
+    event = {"type": kind, "message": {"role": "user", "content": blocks}, "tool_use_result": "x"}
+    line = json.dumps(event, separators=(",", ":"), ensure_ascii=data.draw(st.booleans()))
+    cut = line[: data.draw(st.integers(0, len(line)))]
+
+    for each in (line, cut):
+        assert get_adapter("claude").read_line(each, now=NOW) == build_parsing_adapter("claude").read_line(
+            each, now=NOW
+        )
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=repr)
+def test_many_lines_folded_together_give_the_state_of_one_after_the_other(stream: Stream) -> None:
+    adapter = get_adapter(stream.kind)
+    signals = [signal for line in stream.lines for signal in adapter.read_line(line, now=NOW)]
+    before = StreamState()
+
+    assert apply(before, signals) == list_prefixes(stream)[-1]
+    assert before == StreamState()
 
 
 @settings(max_examples=60)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from deepwork.agents import rules
 from deepwork.agents.leases import LeaseStore
-from deepwork.agents.models import Agent, AgentEvent
+from deepwork.agents.models import Agent, AgentEvent, AgentStatus
 from deepwork.agents.responses import AgentView, build_agent_payload
 from deepwork.agents.store import AgentStore
 from deepwork.call import ANONYMOUS, LOCAL, current_call, is_person
@@ -39,6 +40,47 @@ class Presence:
         self.renew_leases(tx, agent)
         return self.save_alive(tx, agent, **changes)
 
+    def record_heartbeat(
+        self,
+        tx: Transaction,
+        agent: Agent,
+        *,
+        status: AgentStatus | None = None,
+        current_task_id: str | None = None,
+    ) -> list[str]:
+        """Record that the agent is alive; return the claims that it lost, each once."""
+        lost = self._save_heartbeat(tx, agent, status, current_task_id)
+        self._notice_silence(tx)
+        return lost
+
+    def record_heartbeats(self, agent_ids: Iterable[str]) -> dict[str, list[str]]:
+        """Record in one transaction that these agents are alive; return what each of them lost.
+
+        Agents that are not registered any more are left out.
+        """
+        with self._database.transaction() as tx:
+            agents = AgentStore(tx).list_registered_for_update(agent_ids)
+            lost = {agent.id: self._save_heartbeat(tx, agent) for agent in agents}
+            self._notice_silence(tx)  # after all of them: else those that come later would count as silent
+            return lost
+
+    def _save_heartbeat(
+        self,
+        tx: Transaction,
+        agent: Agent,
+        status: AgentStatus | None = None,
+        current_task_id: str | None = None,
+    ) -> list[str]:
+        rules.require_own_kind(agent, tx.caller)
+        self.renew_leases(tx, agent)
+        leases = LeaseStore(tx, self.lease_ms)
+        lost = leases.collect_losses(agent.id)
+        working_on = None if agent.current_task_id in lost else agent.current_task_id
+        is_free = bool(lost) and not leases.list_held_by(agent.id)
+        said = status or (AgentStatus.ONLINE if is_free else rules.get_status_after_heartbeat(agent))
+        self._save_sign_of_life(tx, agent, said=said, current_task_id=current_task_id or working_on)
+        return lost
+
     def renew_leases(self, tx: Transaction, agent: Agent) -> None:
         """Begin a sign of life: renew the agent's leases. The call ends it with `save_alive`."""
         rules.require_registered(agent)
@@ -49,10 +91,16 @@ class Presence:
 
         Emits `agent:updated` only if others can see a difference.
         """
-        alive = self.save_changes(tx, agent, last_heartbeat=tx.now, silent_since=None, **changes)
+        alive = self._save_sign_of_life(tx, agent, **changes)
+        self._notice_silence(tx)
+        return alive
+
+    def _save_sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
+        return self.save_changes(tx, agent, last_heartbeat=tx.now, silent_since=None, **changes)
+
+    def _notice_silence(self, tx: Transaction) -> None:
         if not self.get_alive_since(tx) <= self._oldest_heartbeat <= tx.now:
             self.emit_newly_silent(tx)
-        return alive
 
     def save_changes(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
         """Save these changes of the agent, which are no sign of life if others caused them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from deepwork.agents.lease_conditions import CLOCK_TOLERANCE_MS
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
@@ -37,6 +37,14 @@ class AgentStore:
     def get_for_update(self, id: str, kind: str = "agent") -> Agent:
         """Return the agent and lock its row until the transaction ends."""
         return self._select(id, kind, self._tx.row_lock)
+
+    def list_registered_for_update(self, ids: Iterable[str]) -> list[Agent]:
+        """Return those of these agents that are registered, locked until the transaction ends."""
+        sql = f"""
+            SELECT {_COLUMNS} FROM agents WHERE id IN :ids AND unregistered_at IS NULL
+             ORDER BY id{self._tx.row_lock}
+        """
+        return [_from_row(row) for row in self._tx.fetch_all(sql, ids=sorted(set(ids)))]
 
     def list_matching(
         self,

@@ -85,18 +85,8 @@ class AgentTools:
             agent = AgentStore(tx).get_for_update(agent_id)
             if current_task_id is not None:
                 self._task_directory.require_task(tx, current_task_id)
-            leases = LeaseStore(tx, self._presence.lease_ms)
-            lost = leases.collect_losses(agent_id)
-            working_on = None if agent.current_task_id in lost else agent.current_task_id
-            is_free = bool(lost) and not leases.list_held_by(agent_id)
-            self._presence.record_sign_of_life(
-                tx,
-                agent,
-                said=AgentStatus(
-                    status or (AgentStatus.ONLINE if is_free else rules.get_status_after_heartbeat(agent))
-                ),
-                current_task_id=current_task_id or working_on,
-            )
+            said = AgentStatus(status) if status else None
+            lost = self._presence.record_heartbeat(tx, agent, status=said, current_task_id=current_task_id)
             return Heartbeat(
                 next_heartbeat_ms=rules.get_heartbeat_interval(self._presence.lease_ms),
                 lost_claims=lost or None,

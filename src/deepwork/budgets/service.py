@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,8 @@ from deepwork.budgets.models import MICROS_PER_USD, MS_PER_DAY, BudgetEvent, Cos
 from deepwork.budgets.rules import format_usd
 from deepwork.budgets.store import SpendingStore
 from deepwork.database.transaction import Transaction
+
+_LOCK_ORDER = (SubjectKind.PLAN, SubjectKind.TASK, SubjectKind.DAY)
 
 
 class BudgetService:
@@ -25,13 +28,20 @@ class BudgetService:
         The line and its totals are one transaction, so any cut of a stream leaves them equal, and replaying
         it changes nothing.
         """
-        if not self._store.add(entry):
-            return False
-        cost = Cost(entry.usage.usd_micros, entry.usage.tokens)
-        for kind, id in _list_subjects(entry, self._tx.now):
-            self._store.add_to_total(kind, id, cost)
-        self._tx.emit(BudgetEvent.RECORDED, _build_payload(entry), entry.workflow_id)
-        return True
+        return self.record_all([entry]) == 1
+
+    def record_all(self, entries: Iterable[Entry]) -> int:
+        """Add lines to the ledger, and their sums to the totals; return how many were not recorded before."""
+        added = [entry for entry in entries if self._store.add(entry)]
+        costs: defaultdict[tuple[SubjectKind, str], Cost] = defaultdict(Cost)
+        for entry in added:
+            for subject in _list_subjects(entry, self._tx.now):
+                costs[subject] += Cost(entry.usage.usd_micros, entry.usage.tokens)
+        for kind, id in sorted(costs, key=lambda subject: (_LOCK_ORDER.index(subject[0]), subject[1])):
+            self._store.add_to_total(kind, id, costs[kind, id])
+        for entry in added:
+            self._tx.emit(BudgetEvent.RECORDED, _build_payload(entry), entry.workflow_id)
+        return len(added)
 
     def add_active_time(self, workflow_id: str, began: int, ended: int) -> None:
         """Add the time that a task was active to its plan."""
@@ -87,9 +97,9 @@ def split_by_day(began: int, ended: int) -> list[tuple[str, int]]:
 def _list_subjects(entry: Entry, now: int) -> list[tuple[SubjectKind, str]]:
     found = [(SubjectKind.DAY, name_day(now))]
     if entry.task_id:
-        found.insert(0, (SubjectKind.TASK, entry.task_id))
+        found.append((SubjectKind.TASK, entry.task_id))
     if entry.workflow_id:
-        found.insert(0, (SubjectKind.PLAN, entry.workflow_id))
+        found.append((SubjectKind.PLAN, entry.workflow_id))
     return found
 
 

@@ -168,7 +168,16 @@ def _read_lines(descriptor: int, offset: int, max_bytes: int, *, is_over: bool) 
         return [_decode_line(data)], offset + MAX_LINE_BYTES
     if is_over and not os.pread(descriptor, 1, offset + len(data)):
         end = len(data)
+    if end <= MAX_LINE_BYTES:  # so no line is longer, and all are decoded together
+        return _decode_lines(data[:end]), offset + end
     return [_decode_line(line) for line in _split_lines(data, end)], offset + end
+
+
+def _decode_lines(data: bytes) -> list[str]:
+    lines = data.decode(errors="replace").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines] if b"\r" in data else lines
 
 
 def _split_lines(data: bytes, end: int) -> Iterator[bytes]:

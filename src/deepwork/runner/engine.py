@@ -77,8 +77,10 @@ class AttemptEngine:
         get_profile: Callable[[str], Profile],
         host: str,
         lease_ms: int,
+        record_heartbeats: Callable[[Collection[str]], Mapping[str, Collection[str]]],
     ) -> None:
         self._database, self._call, self._host = database, call, host
+        self._record_heartbeats = record_heartbeats
         self.scheduler, self._preparer, self._finisher = scheduler, preparer, finisher
         self._get_profile, self._lease_ms, self._sources = get_profile, lease_ms, sources
         self._lander = lander
@@ -183,11 +185,9 @@ class AttemptEngine:
         return True
 
     def _save_progress(self, view: _View, now: int) -> bool:
-        has_news = False
-        for attempt in self._watcher.save_progress(now):
-            run = view.runs[attempt.run_id][0]
-            has_news |= self._watcher.park_if_over_budget(run, attempt)
-        return has_news
+        spending = self._watcher.save_progress(now)
+        runs = {run.id: run for run, _ in view.runs.values()}
+        return self._watcher.park_those_over_budget(runs, spending)
 
     # Work that takes long
 
@@ -314,15 +314,16 @@ class AttemptEngine:
     def _renew_leases(self, attempts: Collection[Attempt], now: int) -> bool:
         """Renew the leases of all agents in time; return whether one had ended and was taken back."""
         due = [each for each in attempts if now - self._renewed_at.get(each.id, 0) >= self._lease_ms / 3]
+        held = [each for each in due if each.stage is not Stage.REVIEWING]
+        lost = self._record_heartbeats({each.agent_id for each in held}) if held else {}
         self._renewed_at |= dict.fromkeys([each.id for each in due], now)
-        taken_back = [self._renew(each) for each in due if each.stage is not Stage.REVIEWING]
+        taken_back = [self._take_back(each) for each in held if each.task_id in lost.get(each.agent_id, ())]
         return any(taken_back)
 
-    def _renew(self, attempt: Attempt) -> bool:
+    def _take_back(self, attempt: Attempt) -> bool:
+        """Claim a task again whose lease has ended, such as while the store could not be used."""
         try:
-            answer = self._call("agent_heartbeat", {"agent_id": attempt.agent_id})
-            is_lost = attempt.task_id in (answer.get("lost_claims") or ())
-            return is_lost and self._claim_again(attempt) is not None
+            return self._claim_again(attempt) is not None
         except StorageError:
             raise
         except DeepworkError as error:

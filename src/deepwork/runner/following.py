@@ -1,20 +1,17 @@
-"""Follows running agents: reads their streams, stores progress and spending, notices stalls and budgets."""
+"""Follows running agents: reads their streams, stores progress and spending, notices what they spent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from deepwork.budgets.models import MICROS_PER_USD, Entry, Source, Usage
+from deepwork.budgets.models import Entry, Source, Usage
 from deepwork.budgets.service import BudgetService
 from deepwork.database.transaction import Database, Transaction
-from deepwork.plans.admission import Admission
-from deepwork.plans.stores.plan_store import PlanStore
-from deepwork.plans.stores.task_store import TaskStore
 from deepwork.records import copy_with
 from deepwork.runner.adapters import get_adapter
 from deepwork.runner.attempt_files import AttemptFiles, read_lines, read_tail
-from deepwork.runner.models import Attempt, Observation, ProcessState, Run, RunEvent
+from deepwork.runner.models import Attempt, Observation, ProcessState, RunEvent
 from deepwork.runner.responses import build_payload, describe_attempt
 from deepwork.runner.store import AttemptStore
 from deepwork.runner.stream_state import StreamState, apply, describe_now
@@ -23,7 +20,8 @@ _READ_BYTES = 1_000_000
 _MAX_READS = 8
 """How often one look reads on: a flood of output must not starve the other agents."""
 _STDERR_BYTES = 8_000
-_SAVE_MS, _EVENT_MS = 1_000, 5_000
+_SAVE_MS, _SAVE_MS_PER_AGENT, _EVENT_MS = 1_000, 40, 5_000
+"""Progress is stored at most once a second, and less often the more agents there are: fifty every three."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,7 @@ def read_stream(followed: Followed, files: AttemptFiles, now: int, *, is_over: b
         lines, after = read_lines(files, offset, _READ_BYTES, is_over=is_over)
         if after == offset:
             break
-        for line in lines:
-            state = apply(state, adapter.read_line(line, now=now))
+        state = apply(state, (signal for line in lines for signal in adapter.read_line(line, now=now)))
         offset, reads = after, reads + 1
     if offset == followed.offset:
         return followed
@@ -91,48 +88,38 @@ class ProgressRecorder:
     def save(self, followed: Followed, now: int) -> Followed | None:
         """Store what was read to the end; None if the attempt is not ours to change any more."""
         with self._database.transaction() as tx:
-            return _save(tx, followed, now)
+            return next(iter(_save_all(tx, [followed], now)), None)
 
     def save_due(self, all_followed: Sequence[Followed], now: int) -> list[Followed]:
         """Store what was read of all that are due, in one transaction; return them."""
-        due = [each for each in all_followed if each.is_unsaved and now - each.saved_at >= _SAVE_MS]
+        interval = max(_SAVE_MS, _SAVE_MS_PER_AGENT * len(all_followed))
+        due = [each for each in all_followed if each.is_unsaved and now - each.saved_at >= interval]
         if not due:
             return []
         with self._database.transaction() as tx:
-            return [saved for each in due if (saved := _save(tx, each, now))]
-
-    def find_overrun(self, run: Run, attempt: Attempt) -> str | None:
-        """Return which budget is used up: that of the run, the task, the plan or the day."""
-        with self._database.reading() as tx:
-            if run.options.max_usd is not None:
-                spent = AttemptStore(tx).sum_usd_micros(run.id)
-                if spent >= run.options.max_usd * MICROS_PER_USD:
-                    return f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {run.options.max_usd:g} $."
-            if attempt.workflow_id is None:
-                return None
-            task = TaskStore(tx).get(attempt.task_id)
-            workflow = PlanStore(tx).get(task.workflow_id)
-            if Admission(tx, workflow, is_claim=False).find_overrun(task) is None:
-                return None
-        return self._announce_overrun(attempt)
-
-    def _announce_overrun(self, attempt: Attempt) -> str | None:
-        with self._database.transaction() as tx:
-            task = TaskStore(tx).get(attempt.task_id)
-            workflow = PlanStore(tx).get_for_update(task.workflow_id)
-            overrun = Admission(tx, workflow, is_claim=True).find_overrun(task)
-            return overrun.message if overrun else None
+            return _save_all(tx, due, now)
 
 
-def _save(tx: Transaction, followed: Followed, now: int) -> Followed | None:
-    before = AttemptStore(tx).find(followed.attempt.id)
-    if before is None:
-        return None
+def _save_all(tx: Transaction, all_followed: Sequence[Followed], now: int) -> list[Followed]:
+    """Store what was read of each attempt that is still ours, and what was spent since; return those."""
+    stored = AttemptStore(tx).find_by_ids(each.attempt.id for each in all_followed)
+    # In the order of their ids, as everywhere, so that two runners never wait for each other.
+    pairs = [(stored[each.attempt.id], each) for each in all_followed if each.attempt.id in stored]
+    saved: list[Followed] = []
+    entries: list[Entry] = []
+    for before, followed in sorted(pairs, key=lambda pair: pair[0].id):
+        if after := _save_progress(tx, before, followed, now):
+            saved.append(after)
+            entries.extend(_list_spending(before, after))
+    BudgetService(tx).record_all(entries)
+    return saved
+
+
+def _save_progress(tx: Transaction, before: Attempt, followed: Followed, now: int) -> Followed | None:
     after = _add_progress(before, followed)
     expected = copy_with(before, stage=followed.attempt.stage, starts=followed.attempt.starts)
     if not AttemptStore(tx).save(expected, after):
         return None
-    record_spending(tx, before, after, followed.state)
     is_shown = now - followed.shown_at >= _EVENT_MS
     if is_shown:
         tx.emit(RunEvent.ATTEMPT_PROGRESS, build_payload(describe_attempt(after)), after.workflow_id)
@@ -169,8 +156,9 @@ def _has_spent_more(before: Attempt, state: StreamState) -> bool:
     return (before.tokens, before.usd_micros) != (state.tokens, state.usd_micros)
 
 
-def record_spending(tx: Transaction, before: Attempt, after: Attempt, state: StreamState) -> None:
-    """Add what was spent since to the ledger, in the transaction that stores how far the stream was read."""
+def _list_spending(before: Attempt, followed: Followed) -> Iterator[Entry]:
+    """List what was spent since, for the transaction that stores how far the stream was read."""
+    after, state = followed.attempt, followed.state
     if after.entries == before.entries:
         return
     usage = Usage(
@@ -181,5 +169,4 @@ def record_spending(tx: Transaction, before: Attempt, after: Attempt, state: Str
         vendor=after.vendor,
     )
     task_id = after.task_id if after.workflow_id else None
-    entry = Entry(f"attempt:{after.id}", after.entries, usage, after.workflow_id, task_id, after.agent_id)
-    BudgetService(tx).record(entry)
+    yield Entry(f"attempt:{after.id}", after.entries, usage, after.workflow_id, task_id, after.agent_id)

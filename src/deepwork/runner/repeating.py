@@ -16,6 +16,10 @@ from deepwork.errors import StorageError
 log = logging.getLogger("deepwork")
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 1.0
+_LONGEST_PAUSE, _LONGEST_COSTLY_WAIT = 0.5, 3.0
+_CHANGED_SHARE, _QUIET_SHARE = 20, 100
+"""A look that changed nothing is followed by this many times its CPU time of rest: so looking takes at most
+a twentieth of a core while the store changes all the time, and a hundredth while nothing does."""
 _STORE_WAIT = 2.0
 
 
@@ -39,6 +43,7 @@ def repeat_until_over(
         return
     with closing(listener):
         while not stop.is_set():
+            began = time.thread_time()
             try:
                 has_news = tick(is_changed=is_changed)
                 if (has_news or is_changed) and is_over(has_news):
@@ -47,9 +52,12 @@ def repeat_until_over(
                 _wait_for_store(error, stop)
                 is_changed = True  # what was read before it may be old
                 continue
+            cost = 0.0 if has_news else time.thread_time() - began
             wait = _SHORTEST_WAIT if has_news else min(_LONGEST_WAIT, wait * 2)
-            time.sleep(_SHORTEST_WAIT)  # many small changes are looked at together
-            is_changed = listener.wait(wait) or has_news
+            # Many small changes are looked at together.
+            stop.wait(max(_SHORTEST_WAIT, min(cost * _CHANGED_SHARE, _LONGEST_PAUSE)))
+            rest = max(wait, min(cost * _QUIET_SHARE, _LONGEST_COSTLY_WAIT))
+            is_changed = listener.wait(rest) or has_news
 
 
 def _listen(database: Database, stop: threading.Event) -> Listener | None:

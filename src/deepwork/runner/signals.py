@@ -1,9 +1,12 @@
-"""What an agent's stream says, in the same words for every vendor."""
+"""What an agent's stream says, in the same words for every vendor.
+
+The frequent ones are named tuples: building one takes a fifth of the time of a frozen dataclass.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 SESSION_TOTAL: Final = ""
 """Key of a total of the vendor's session: it goes on counting when the session is resumed."""
@@ -11,16 +14,14 @@ START_TOTAL: Final = "start"
 """Key of a total of one start; `start/…` is that of a part of it, such as a model."""
 
 
-@dataclass(frozen=True)
-class SessionStarted:
+class SessionStarted(NamedTuple):
     """The vendor's session is known: a resume names it."""
 
     session_id: str
     model: str | None = None
 
 
-@dataclass(frozen=True)
-class ToolStarted:
+class ToolStarted(NamedTuple):
     """The agent uses a tool; `detail` is its command, path or query."""
 
     id: str
@@ -28,15 +29,13 @@ class ToolStarted:
     detail: str = ""
 
 
-@dataclass(frozen=True)
-class ToolEnded:
+class ToolEnded(NamedTuple):
     """A tool answered."""
 
     id: str
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """The agent wrote text; the last one is its outcome."""
 
     text: str
@@ -44,8 +43,7 @@ class Said:
     """Whether it continues the text before."""
 
 
-@dataclass(frozen=True)
-class UsageReported:
+class UsageReported(NamedTuple):
     """What the model used. A key counts once, with its highest figures."""
 
     key: str

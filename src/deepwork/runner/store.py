@@ -11,6 +11,7 @@ from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
+from deepwork.records import build_record
 from deepwork.runner.models import Attempt, ParkedFor, Run, RunOptions, RunStatus, Stage
 
 
@@ -142,14 +143,14 @@ class AttemptStore:
 
     def add(self, attempt: Attempt) -> None:
         """Insert a new attempt."""
-        self._tx.insert("attempts", _attempt_to_row(attempt))
+        self._tx.insert("attempts", dict(vars(attempt)))
 
     def save(self, before: Attempt, after: Attempt) -> bool:
         """Store a changed attempt; False if its stage, its claim or its start is not what it was.
 
         So of two runners that decide about the same attempt one has no effect.
         """
-        old, new = _attempt_to_row(before), _attempt_to_row(after)
+        old, new = vars(before), vars(after)
         changes = {name: value for name, value in new.items() if value != old[name]}
         if not changes:
             return True
@@ -175,6 +176,11 @@ class AttemptStore:
         """Return the attempt with this id."""
         row = self._tx.fetch_one("SELECT * FROM attempts WHERE id = :id", id=id)
         return None if row is None else _read_attempt(row)
+
+    def find_by_ids(self, ids: Iterable[str]) -> dict[str, Attempt]:
+        """Return the attempts with these ids, by id; those that do not exist are left out."""
+        rows = self._tx.fetch_all("SELECT * FROM attempts WHERE id IN :ids ORDER BY id", ids=list(ids))
+        return {row["id"]: _read_attempt(row) for row in rows}
 
     def get(self, id: str) -> Attempt:
         """Return the attempt with this id; raises NotFound."""
@@ -273,15 +279,11 @@ def _read_optional_run(row: Row | None) -> Run | None:
     return None if row is None else _read_run(row)
 
 
-def _attempt_to_row(attempt: Attempt) -> dict[str, Any]:
-    return {name: getattr(attempt, name) for name in _ATTEMPT_NAMES}
-
-
 @row_parser
 def _read_attempt(row: Row) -> Attempt:
     values = {name: row[name] for name in _ATTEMPT_NAMES}
     parked_for = None if row["parked_for"] is None else ParkedFor(row["parked_for"])
-    return Attempt(**{**values, "stage": Stage(row["stage"]), "parked_for": parked_for})
+    return build_record(Attempt, {**values, "stage": Stage(row["stage"]), "parked_for": parked_for})
 
 
 def _select_known(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,9 @@
 """What is known about an agent from its stream so far: a pure fold of signals.
 
+`apply` folds the signals of many lines into one copy of a state: fifty agents write a thousand lines a
+second, and a copy for each signal costs more than reading the lines. Only `apply` makes such a draft, and
+only the handlers of signals change it.
+
 A state is stored as JSON with the offset that was read, and reading goes on from there. One state serves all
 starts of an attempt, so that totals of a resumed session count once: call `begin_start` before each.
 """
@@ -9,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -91,7 +95,7 @@ class StreamState:
     unpriced_tokens: int = 0
     """Tokens of this attempt whose dollars nobody knows."""
     now_doing: str = ""
-    open_tools: Mapping[str, str] = field(default_factory=dict)
+    open_tools: dict[str, str] = field(default_factory=dict)
     """What each tool that has not answered yet does, by its id."""
     last_message: str = ""
     limit: LimitReached | None = None
@@ -101,9 +105,9 @@ class StreamState:
     """Whether the session that was to go on is gone: only a new one can."""
     is_message_open: bool = False
     """Whether the next part of a text continues the last message."""
-    recent: Mapping[str, Counts] = field(default_factory=dict)
+    recent: dict[str, Counts] = field(default_factory=dict)
     """What was counted for the last keys."""
-    totals: Mapping[str, Counts] = field(default_factory=dict)
+    totals: dict[str, Counts] = field(default_factory=dict)
     """The last total of each session, and of this start."""
     start_usd_micros: int = 0
     start_unpriced_tokens: int = 0
@@ -117,7 +121,7 @@ class StreamState:
 
     def to_json(self) -> str:
         """Write the state, to go on with it later."""
-        return json.dumps({name: _to_plain(value) for name, value in vars(self).items()})
+        return json.dumps(vars(self), default=vars)
 
     @classmethod
     def from_json(cls, text: str) -> StreamState:
@@ -129,10 +133,13 @@ class StreamState:
 
 
 def apply(state: StreamState, signals: Iterable[Signal]) -> StreamState:
-    """Return the state after these signals."""
+    """Return the state after these signals, which may be those of many lines."""
+    draft = copy_with(
+        state, open_tools=dict(state.open_tools), recent=dict(state.recent), totals=dict(state.totals)
+    )
     for signal in signals:
-        state = _HANDLERS[type(signal)](state, signal)
-    return state
+        _HANDLERS[type(signal)](draft, signal)
+    return draft
 
 
 def begin_start(state: StreamState, *, model: str | None = None) -> StreamState:
@@ -166,72 +173,71 @@ def describe_now(state: StreamState) -> str:
     return text if len(text) <= _MAX_DESCRIPTION else text[: _MAX_DESCRIPTION - 1] + "…"
 
 
-# Signals
+# Signals, which change a draft
 
 
-def _start_session(state: StreamState, signal: SessionStarted) -> StreamState:
-    return copy_with(
-        state, session_id=signal.session_id, model=signal.model or state.model, now_doing="starting"
-    )
+def _change(draft: StreamState, **changes: Any) -> None:
+    vars(draft).update(changes)
 
 
-def _start_tool(state: StreamState, signal: ToolStarted) -> StreamState:
+def _start_session(draft: StreamState, signal: SessionStarted) -> None:
+    _change(draft, session_id=signal.session_id, model=signal.model or draft.model, now_doing="starting")
+
+
+def _start_tool(draft: StreamState, signal: ToolStarted) -> None:
     what = f"{signal.name}: {signal.detail}" if signal.detail else signal.name
-    tools = _keep_last(state.open_tools, signal.id, what[:_MAX_DETAIL], _MAX_OPEN_TOOLS)
-    started = copy_with(state, open_tools=tools, now_doing=tools[signal.id], is_message_open=False)
-    return _note_progress(started)
+    what = what[:_MAX_DETAIL]
+    _keep_last(draft.open_tools, signal.id, what, _MAX_OPEN_TOOLS)
+    _change(draft, now_doing=what, is_message_open=False)
+    _note_progress(draft)
 
 
-def _end_tool(state: StreamState, signal: ToolEnded) -> StreamState:
-    if signal.id not in state.open_tools:
-        return state
-    tools = {id: what for id, what in state.open_tools.items() if id != signal.id}
-    return copy_with(state, open_tools=tools, now_doing=list(tools.values())[-1] if tools else "thinking")
+def _end_tool(draft: StreamState, signal: ToolEnded) -> None:
+    if draft.open_tools.pop(signal.id, None) is not None:
+        _change(draft, now_doing=next(reversed(draft.open_tools.values()), "thinking"))
 
 
-def _say(state: StreamState, signal: Said) -> StreamState:
-    continues = signal.is_delta and state.is_message_open
-    text = state.last_message + signal.text if continues else signal.text
+def _say(draft: StreamState, signal: Said) -> None:
+    continues = signal.is_delta and draft.is_message_open
+    text = draft.last_message + signal.text if continues else signal.text
     if not text.strip():
-        return state
-    return _note_progress(
-        copy_with(
-            state,
-            last_message=text[-MAX_MESSAGE:],
-            now_doing=text.strip()[:_MAX_DETAIL],
-            is_message_open=signal.is_delta,
-        )
+        return
+    _change(
+        draft,
+        last_message=text[-MAX_MESSAGE:],
+        now_doing=text.strip()[:_MAX_DETAIL],
+        is_message_open=signal.is_delta,
     )
+    _note_progress(draft)
 
 
-def _note_progress(state: StreamState) -> StreamState:
+def _note_progress(draft: StreamState) -> None:
     """Forget a limit or failure that the agent got over."""
-    if state.limit is None and state.transient is None and state.ended is None:
-        return state
-    return copy_with(state, limit=None, transient=None, ended=None)
+    if not (draft.limit is None and draft.transient is None and draft.ended is None):
+        _change(draft, limit=None, transient=None, ended=None)
 
 
-def _reach_limit(state: StreamState, signal: LimitReached) -> StreamState:
+def _reach_limit(draft: StreamState, signal: LimitReached) -> None:
     """Note a limit. The first reset stands: events come before the text, which rounds it to minutes."""
-    known = state.limit.resets_at if state.limit else None
+    known = draft.limit.resets_at if draft.limit else None
     limit = signal if known is None else copy_with(signal, resets_at=known)
-    return copy_with(state, limit=limit, now_doing=f"at a limit: {signal.message}"[:_MAX_DETAIL])
+    _change(draft, limit=limit, now_doing=f"at a limit: {signal.message}"[:_MAX_DETAIL])
 
 
-def _fail_for_now(state: StreamState, signal: TransientFailure) -> StreamState:
-    return copy_with(state, transient=signal, now_doing=f"waiting: {signal.message}"[:_MAX_DETAIL])
+def _fail_for_now(draft: StreamState, signal: TransientFailure) -> None:
+    _change(draft, transient=signal, now_doing=f"waiting: {signal.message}"[:_MAX_DETAIL])
 
 
-def _end(state: StreamState, signal: Ended) -> StreamState:
+def _end(draft: StreamState, signal: Ended) -> None:
     """End the turn. Its own cause follows, so an earlier failure is not the reason; a limit still may be."""
     message = "" if signal.is_error else signal.text[-MAX_MESSAGE:]
-    return copy_with(
-        state,
+    draft.open_tools.clear()
+    _change(
+        draft,
         ended=signal,
-        open_tools={},
         transient=None,
-        limit=state.limit if signal.is_error else None,
-        last_message=message or state.last_message,
+        limit=draft.limit if signal.is_error else None,
+        last_message=message or draft.last_message,
         is_message_open=False,
         now_doing="failed" if signal.is_error else "finished",
     )
@@ -240,54 +246,54 @@ def _end(state: StreamState, signal: Ended) -> StreamState:
 # What was used
 
 
-def _count(state: StreamState, signal: UsageReported) -> StreamState:
+def _count(draft: StreamState, signal: UsageReported) -> None:
     counts = Counts(signal.input, signal.cached, signal.output)
     if signal.is_total:
-        return _count_total(state, signal, counts)
-    before = state.recent.get(signal.key)
+        _count_total(draft, signal, counts)
+        return
+    before = draft.recent.get(signal.key)
+    if counts == before:  # the usage of a message is repeated with each part of it
+        return
     delta = counts if before is None else counts.subtract(before)
     if before is not None and not delta.total:
-        return state
-    totals = {**state.totals, START_TOTAL: state.totals.get(START_TOTAL, _NOTHING).increase_by(delta)}
-    recent = _keep_last(state.recent, signal.key, (before or _NOTHING).grow_to(counts), _MAX_KEYS)
-    usd_micros = signal.usd_micros if before is None else None
-    return _add(state, delta, usd_micros, signal.model, recent=recent, totals=totals)
+        return
+    draft.totals[START_TOTAL] = draft.totals.get(START_TOTAL, _NOTHING).increase_by(delta)
+    _keep_last(draft.recent, signal.key, (before or _NOTHING).grow_to(counts), _MAX_KEYS)
+    _add(draft, delta, signal.usd_micros if before is None else None, signal.model)
 
 
-def _count_total(state: StreamState, signal: UsageReported, counts: Counts) -> StreamState:
-    key = f"session/{state.session_id}" if signal.key == SESSION_TOTAL else signal.key
-    before = state.totals.get(key, _NOTHING)
+def _count_total(draft: StreamState, signal: UsageReported, counts: Counts) -> None:
+    key = f"session/{draft.session_id}" if signal.key == SESSION_TOTAL else signal.key
+    before = draft.totals.get(key, _NOTHING)
     if not _is_of_start(key) and counts.total < before.total:
-        before = _NOTHING  # the vendor began to count anew: what it counts now was not counted before
+        before = _NOTHING  # the vendor counts from zero again: what it counts now was not counted before
     delta = counts.subtract(before)
-    after = before.grow_to(counts) if _is_of_start(key) else counts
-    totals = _keep_last(state.totals, key, after, _MAX_KEYS)
+    _keep_last(draft.totals, key, before.grow_to(counts) if _is_of_start(key) else counts, _MAX_KEYS)
     if signal.key == START_TOTAL and signal.usd_micros is not None:
-        return _correct_dollars(_add(state, delta, 0, None, totals=totals), signal.usd_micros)
-    return _add(state, delta, signal.usd_micros, signal.model, totals=totals)
+        _add(draft, delta, 0, None)
+        _correct_dollars(draft, signal.usd_micros)
+    else:
+        _add(draft, delta, signal.usd_micros, signal.model)
 
 
-def _add(
-    state: StreamState, delta: Counts, usd_micros: int | None, model: str | None, **changes: Any
-) -> StreamState:
+def _add(draft: StreamState, delta: Counts, usd_micros: int | None, model: str | None) -> None:
     """Add tokens with their dollars: the vendor's figure, else their price, else unknown."""
     source: Source | None = Source.REPORTED
     if usd_micros is None:
-        price = _find_price(model or state.model)
+        price = _find_price(model or draft.model)
         source = Source.PRICED if price and delta.total else None
         usd_micros = _compute_price(price, delta) if price else 0
     unpriced = 0 if source else delta.total
-    return copy_with(
-        state,
-        input_tokens=state.input_tokens + delta.input,
-        cached_tokens=state.cached_tokens + delta.cached,
-        output_tokens=state.output_tokens + delta.output,
-        usd_micros=state.usd_micros + usd_micros,
-        start_usd_micros=state.start_usd_micros + usd_micros,
-        usd_source=_find_weaker(state.usd_source, source) if source else state.usd_source,
-        unpriced_tokens=state.unpriced_tokens + unpriced,
-        start_unpriced_tokens=state.start_unpriced_tokens + unpriced,
-        **changes,
+    _change(
+        draft,
+        input_tokens=draft.input_tokens + delta.input,
+        cached_tokens=draft.cached_tokens + delta.cached,
+        output_tokens=draft.output_tokens + delta.output,
+        usd_micros=draft.usd_micros + usd_micros,
+        start_usd_micros=draft.start_usd_micros + usd_micros,
+        usd_source=_find_weaker(draft.usd_source, source) if source else draft.usd_source,
+        unpriced_tokens=draft.unpriced_tokens + unpriced,
+        start_unpriced_tokens=draft.start_unpriced_tokens + unpriced,
     )
 
 
@@ -300,14 +306,14 @@ def _compute_price(price: Price, delta: Counts) -> int:
     return price_tokens(price, input=delta.input, cached=delta.cached, output=delta.output)
 
 
-def _correct_dollars(state: StreamState, usd_micros: int) -> StreamState:
+def _correct_dollars(draft: StreamState, usd_micros: int) -> None:
     """Replace the dollars of this start by the vendor's own figure."""
-    return copy_with(
-        state,
-        usd_micros=state.usd_micros - state.start_usd_micros + usd_micros,
+    _change(
+        draft,
+        usd_micros=draft.usd_micros - draft.start_usd_micros + usd_micros,
         start_usd_micros=usd_micros,
-        usd_source=_find_weaker(state.earlier_source, Source.REPORTED),
-        unpriced_tokens=state.unpriced_tokens - state.start_unpriced_tokens,
+        usd_source=_find_weaker(draft.earlier_source, Source.REPORTED),
+        unpriced_tokens=draft.unpriced_tokens - draft.start_unpriced_tokens,
         start_unpriced_tokens=0,
     )
 
@@ -320,14 +326,12 @@ def _is_of_start(key: str) -> bool:
     return key == START_TOTAL or key.startswith(f"{START_TOTAL}/")
 
 
-def _keep_last(known: Mapping[str, _Value], key: str, value: _Value, limit: int) -> dict[str, _Value]:
-    """Return the mapping with this entry as its last, without the oldest of too many."""
-    kept = dict(known)
+def _keep_last(kept: dict[str, _Value], key: str, value: _Value, limit: int) -> None:
+    """Make this the last entry, and drop the oldest of too many."""
     kept.pop(key, None)
     kept[key] = value
     while len(kept) > limit:
         del kept[next(iter(kept))]
-    return kept
 
 
 _HANDLERS: Mapping[type, Any] = {
@@ -345,16 +349,8 @@ _HANDLERS: Mapping[type, Any] = {
 # JSON
 
 
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _to_plain(each) for key, each in value.items()}
-    if isinstance(value, Counts):
-        return list(value)
-    return asdict(value) if isinstance(value, LimitReached | TransientFailure | Ended) else value
-
-
 def _read_counts(data: Mapping[str, list[int]]) -> dict[str, Counts]:
-    return {key: Counts(*figures) for key, figures in data.items()}
+    return {key: Counts._make(figures) for key, figures in data.items()}
 
 
 _READERS: Mapping[str, Any] = {

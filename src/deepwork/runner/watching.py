@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from deepwork.database.transaction import Database
 from deepwork.runner.attempt_files import free_output
@@ -17,12 +18,13 @@ from deepwork.runner.processes import ProcessIdentity, end_process, interrupt_pr
 from deepwork.runner.prompts import build_resume_prompt
 from deepwork.runner.rules import MS_PER_MINUTE, Action, Verdict, add_jitter, is_stalled, judge_ending
 from deepwork.runner.service import AttemptService
+from deepwork.runner.spending_limits import SpendingLimits
 from deepwork.runner.store import AttemptStore
 from deepwork.runner.work_kinds import Finisher, WorkItem, WorkSources
 
 _GRACE_SECONDS = 10.0
-_CPU_QUIET_MS = 5_000
-"""After this long without output the use of the processor is measured, for the rule of stalls."""
+_CPU_INTERVAL_MS = 20_000
+"""How often the use of the processor is measured of agents that write nothing, for the rule of stalls."""
 _LINGER_MS = 120_000
 """How long an agent that has completed its task may go on."""
 _MAX_ANSWER_MS = 30_000
@@ -57,6 +59,7 @@ class AgentWatcher:
         self._sources = sources
         self._attempts = AttemptService(database)
         self._progress = ProgressRecorder(database)
+        self._limits = SpendingLimits(database)
         self._followed: dict[str, Followed] = {}
         self._identities: dict[tuple[str, int], ProcessIdentity] = {}
         self._measured_at: dict[str, int] = {}
@@ -96,23 +99,22 @@ class AgentWatcher:
                 spending.append(followed.attempt)
         return spending
 
-    def park_if_over_budget(self, run: Run, attempt: Attempt) -> bool:
-        """End an agent that has used up a budget."""
-        overrun = self._progress.find_overrun(run, attempt)
-        if overrun is None:
-            return False
+    def park_those_over_budget(self, runs: Mapping[str, Run], attempts: Sequence[Attempt]) -> bool:
+        """End those of these agents that have used up a budget; return whether there are any."""
+        overruns = self._limits.find_overruns(runs, attempts)
+        for attempt in attempts:
+            if attempt.id in overruns:
+                self._forget(attempt)
+                self._later(attempt, partial(self._park_at_budget, attempt, overruns[attempt.id]))
+        return bool(overruns)
 
-        def park() -> None:
-            self._end_and_read(attempt)
-            self._attempts.move(attempt, Stage.PARKED, parked_for=ParkedFor.BUDGET, reason=overrun)
-
-        self._forget(attempt)
-        self._later(attempt, park)
-        return True
+    def _park_at_budget(self, attempt: Attempt, reason: str) -> None:
+        self._end_and_read(attempt)
+        self._attempts.move(attempt, Stage.PARKED, parked_for=ParkedFor.BUDGET, reason=reason)
 
     def is_over_budget(self, run: Run, attempt: Attempt) -> bool:
         """Return whether the budget that stopped an attempt is still used up."""
-        return self._progress.find_overrun(run, attempt) is not None
+        return bool(self._limits.find_overruns({run.id: run}, [attempt]))
 
     def list_followed(self) -> list[Attempt]:
         """List the attempts that are being followed."""
@@ -195,10 +197,14 @@ class AgentWatcher:
     # While it runs
 
     def _measure_cpu(self, run: Run, followed: Followed, now: int) -> Followed:
-        """Count the use of the processor as activity, once there was no output for a while."""
+        """Count the use of the processor as activity, once there was no output for a while.
+
+        Silent agents are measured at the same moments: the processes of the machine are listed once for all.
+        """
         attempt = followed.attempt
+        interval = round(min(_CPU_INTERVAL_MS, run.options.stall_minutes * MS_PER_MINUTE / 3)) or 1
         last = max(attempt.active_at or now, self._measured_at.get(attempt.id, 0))
-        if now - last < min(_CPU_QUIET_MS, run.options.stall_minutes * MS_PER_MINUTE / 3):
+        if now // interval == last // interval:
             return followed
         self._measured_at[attempt.id] = now
         files = self._preparer.locate_files(attempt)

@@ -422,6 +422,7 @@ class Application:
                 host=self._host,
                 lease_ms=self.presence.lease_ms,
                 get_landings=lambda: self.landings.service,
+                record_heartbeats=self.presence.record_heartbeats,
             )
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -62,6 +62,7 @@ class RunnerParts:
     host: str
     lease_ms: int
     get_landings: Callable[[], LandingService]
+    record_heartbeats: Callable[[Collection[str]], Mapping[str, Collection[str]]]
 
 
 def build_runner(parts: RunnerParts) -> Runner:
@@ -110,6 +111,7 @@ def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> A
         get_profile,
         host,
         parts.lease_ms,
+        parts.record_heartbeats,
     )
 
 

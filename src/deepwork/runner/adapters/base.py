@@ -30,6 +30,9 @@ _HEAD = 2_000
 """Characters of a line that was cut in which the id of a tool is looked for."""
 _DETAIL_KEYS = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description")
 
+_TYPE_PATTERN = re.compile(r'\{"type":"([a-z_.]+)"')
+_parse = json.JSONDecoder().raw_decode
+
 Event = Mapping[str, Any]
 
 
@@ -107,6 +110,11 @@ class StreamAdapter:
     read_event: Callable[[Event, int], Iterable[Signal]]
     tool_end: re.Pattern[str] | None = None
     """The beginning of a line that ends a tool, with the tool's id as its group."""
+    plain_tool_end: re.Pattern[str] | None = None
+    """The same, so exact that the rest of the line says nothing more unless it has `another_tool_end`."""
+    another_tool_end: str = ""
+    known_types: frozenset[str] | None = None
+    """The events that say anything; None: not known, so all are parsed."""
     read_log: Callable[[str], str] = str
     """Returns the errors of what it writes to stderr."""
 
@@ -115,11 +123,24 @@ class StreamAdapter:
         return self.build(request)
 
     def read_line(self, line: str, *, now: int | None = None) -> tuple[Signal, ...]:
-        """Return what a line says."""
+        """Return what a line says.
+
+        Most lines are answers of tools, which may be long, and of which only the tool's id matters: those are
+        not parsed. Nor are events of a type that says nothing.
+        """
+        if self.plain_tool_end is not None and (match := self.plain_tool_end.match(line)):
+            if not self.another_tool_end or line.find(self.another_tool_end, match.end()) < 0:
+                return (ToolEnded(match[1]),)
+        elif self._says_nothing(line):
+            return ()
         event = parse_event(line)
         if event is None:
             return _salvage_tool_end(line, self.tool_end) if self.tool_end else ()
         return tuple(self.read_event(event, get_now(now)))
+
+    def _says_nothing(self, line: str) -> bool:
+        match = _TYPE_PATTERN.match(line) if self.known_types is not None else None
+        return match is not None and match[1] not in (self.known_types or ())
 
     def finish(
         self, state: StreamState, exit_code: int | None, stderr_tail: str, *, now: int | None = None
@@ -138,13 +159,17 @@ def get_now(now: int | None) -> int:
 
 def parse_event(line: str) -> Event | None:
     """Parse a line that is a JSON object with a type."""
-    if not line.lstrip(" \t\ufeff").startswith("{"):
-        return None
+    if not line.startswith("{"):
+        line = line.strip().lstrip("\ufeff")
+        if not line.startswith("{"):
+            return None
     try:
-        event = json.loads(line.strip().lstrip("\ufeff"))
+        event, end = _parse(line)
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
+    if end != len(line) and line[end:].strip(" \t\r\n"):
+        return None
+    return event if isinstance(event.get("type"), str) else None
 
 
 def _salvage_tool_end(line: str, pattern: re.Pattern[str]) -> tuple[Signal, ...]:
@@ -173,12 +198,16 @@ def get_text(event: Event, key: str, limit: int = MAX_TEXT) -> str:
 
 def get_id(event: Event, key: str) -> str:
     """Return an id; "" if there is none."""
-    return get_text(event, key, _MAX_ID)
+    value = event.get(key)
+    return clean_text(value, _MAX_ID) if isinstance(value, str) else ""
 
 
 def get_count(event: Event, key: str) -> int:
     """Return a number of tokens; 0 if it is none."""
-    return int(_get_number(event, key, _MAX_COUNT) or 0)
+    value = event.get(key)
+    if type(value) is int:
+        return value if 0 <= value <= _MAX_COUNT else 0
+    return 0 if value is None else int(_get_number(event, key, _MAX_COUNT) or 0)
 
 
 def get_usd_micros(event: Event, key: str) -> int | None:
@@ -196,7 +225,8 @@ def _get_number(event: Event, key: str, limit: int) -> float | None:
 
 def clean_text(text: str, limit: int) -> str:
     """Cut a text, keeping its end, and replace characters that cannot be stored."""
-    text = text[-limit:]
+    if len(text) > limit:
+        text = text[-limit:]
     return text if text.isascii() and "\0" not in text else _replace_unstorable(text)
 
 
@@ -207,8 +237,10 @@ def _replace_unstorable(text: str) -> str:
 def describe_input(given: object) -> str:
     """Say what a tool was called with: its command, file or query."""
     values = given if isinstance(given, dict) else {}
-    found = next((values[key] for key in _DETAIL_KEYS if isinstance(values.get(key), str)), "")
-    return _replace_unstorable(found[:_MAX_DETAIL])
+    for key in _DETAIL_KEYS:
+        if isinstance(found := values.get(key), str):
+            return clean_text(found[:_MAX_DETAIL], _MAX_DETAIL)
+    return ""
 
 
 def explain(text: str, now: int) -> tuple[Signal, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from deepwork.runner.adapters.base import (
@@ -40,6 +40,11 @@ from deepwork.runner.signals import (
 
 DEFAULT_PERMISSION: Final = "acceptEdits"
 _TOOL_END_PATTERN = re.compile(r'\{"type":\s?"user".*?"tool_use_id":\s?"([^"\\]+)"', re.DOTALL)
+_PLAIN_TOOL_END_PATTERN = re.compile(
+    r'\{"type":"user","message":\{"role":"user","content":\[\{"tool_use_id":"([\w-]{1,200})","type":"tool_result"[,}]',
+    re.ASCII,
+)
+_KNOWN_TYPES = frozenset({"system", "assistant", "user", "rate_limit_event", "result"})
 _RATE_LIMITED = 429
 _PASSING_STATUSES = (408, 409, _RATE_LIMITED)
 _FIRST_SERVER_ERROR = 500
@@ -117,19 +122,25 @@ def _may_pass(status: int) -> bool:
 def _read_assistant(event: Event, now: int) -> Iterator[Signal]:
     """Read a part of a message: each part is a line, with the usage of the message so far."""
     message = get_object(event, "message")
-    blocks = [*list_objects(message.get("content"))]
-    text = "".join(get_text(block, "text") for block in blocks if block.get("type") == "text")
+    content = message.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     if event.get("error") or message.get("model") == "<synthetic>":
-        yield from explain(f"{text}\n{get_text(event, 'error', 200)}", now)
+        yield from explain(f"{_join_text(blocks)}\n{get_text(event, 'error', 200)}", now)
         return
-    if get_id(message, "id") and isinstance(message.get("usage"), dict):
-        yield _read_usage(get_id(message, "id"), message["usage"], get_id(message, "model") or None)
-    if text and not event.get("parent_tool_use_id"):  # what a subagent says is no message of the agent
+    usage, id = message.get("usage"), get_id(message, "id")
+    if id and isinstance(usage, dict):
+        yield _read_usage(id, usage, get_id(message, "model") or None)
+    # What a subagent says is not a message of the agent.
+    if not event.get("parent_tool_use_id") and (text := _join_text(blocks)):
         yield Said(text)
     for block in blocks:
         if block.get("type") == "tool_use":
-            name = clean_text(get_text(block, "name"), 100)
+            name = get_text(block, "name", 100)
             yield ToolStarted(get_id(block, "id"), name, describe_input(block.get("input")))
+
+
+def _join_text(blocks: Sequence[Event]) -> str:
+    return "".join([get_text(block, "text") for block in blocks if block.get("type") == "text"])
 
 
 def _read_usage(key: str, usage: Event, model: str | None) -> UsageReported:
@@ -206,4 +217,14 @@ def _explain_result(event: Event, text: str, now: int) -> Iterator[Signal]:
         yield from found
 
 
-CLAUDE: Final = StreamAdapter("claude", "claude", ("2.1.197",), build_launch, _read_event, _TOOL_END_PATTERN)
+CLAUDE: Final = StreamAdapter(
+    "claude",
+    "claude",
+    ("2.1.197",),
+    build_launch,
+    _read_event,
+    _TOOL_END_PATTERN,
+    _PLAIN_TOOL_END_PATTERN,
+    '"tool_result"',
+    _KNOWN_TYPES,
+)

@@ -43,6 +43,14 @@ _TOOLS = {
 }
 """The items that are work of a tool, and the key that says what it does."""
 
+_PLAIN_TOOL_END_PATTERN = re.compile(
+    rf'\{{"type":"item\.completed","item":\{{"id":"(\w{{1,200}})","type":"(?:{"|".join(_TOOLS)})"[,}}]',
+    re.ASCII,
+)
+_KNOWN_TYPES = frozenset(
+    {"thread.started", "item.started", "item.completed", "turn.completed", "turn.failed", "error"}
+)
+
 
 def build_launch(request: LaunchRequest) -> Launch:
     """Build the command of a start. Flags come before `resume`, which knows only some of them."""
@@ -124,4 +132,13 @@ def _read_usage(usage: Event) -> Iterator[Signal]:
     yield UsageReported(SESSION_TOTAL, fresh, cached, get_count(usage, "output_tokens"), is_total=True)
 
 
-CODEX: Final = StreamAdapter("codex", "codex", ("0.169.0",), build_launch, _read_event, _TOOL_END_PATTERN)
+CODEX: Final = StreamAdapter(
+    "codex",
+    "codex",
+    ("0.169.0",),
+    build_launch,
+    _read_event,
+    _TOOL_END_PATTERN,
+    _PLAIN_TOOL_END_PATTERN,
+    known_types=_KNOWN_TYPES,
+)

@@ -46,7 +46,7 @@ class CommandAdapter:
 
     def read_line(self, line: str, *, now: int | None = None) -> tuple[Signal, ...]:  # noqa: ARG002 - as others
         """Return what a line says."""
-        event = parse_event(line)
+        event = parse_event(line) if '"result"' in line else None
         is_result = event is not None and event["type"] == "result"
         return (*_read_message(line), *(_read_result(event) if event is not None and is_result else ()))
 

@@ -36,6 +36,10 @@ from deepwork.runner.signals import (
 DEFAULT_PERMISSION: Final = "yolo"
 _SETTINGS_VARIABLE = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
 _TOOL_END_PATTERN = re.compile(r'\{"type":\s?"tool_result".*?"tool_id":\s?"([^"\\]+)"', re.DOTALL)
+_PLAIN_TOOL_END_PATTERN = re.compile(
+    r'\{"type":"tool_result","timestamp":"[^"\\]*","tool_id":"([\w-]{1,200})"[,}]', re.ASCII
+)
+_KNOWN_TYPES = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
 
 
 def build_launch(request: LaunchRequest) -> Launch:
@@ -120,4 +124,13 @@ def _read_model(name: str, figures: Event) -> UsageReported:
     )
 
 
-GEMINI: Final = StreamAdapter("gemini", "gemini", ("0.61.0",), build_launch, _read_event, _TOOL_END_PATTERN)
+GEMINI: Final = StreamAdapter(
+    "gemini",
+    "gemini",
+    ("0.61.0",),
+    build_launch,
+    _read_event,
+    _TOOL_END_PATTERN,
+    _PLAIN_TOOL_END_PATTERN,
+    known_types=_KNOWN_TYPES,
+)

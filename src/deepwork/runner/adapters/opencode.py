@@ -36,6 +36,7 @@ from deepwork.runner.signals import (
 
 APPROVING: Final = "allow"
 """The permission with which nothing is asked; a question in a headless run is refused."""
+_KNOWN_TYPES = frozenset({"step_start", "text", "tool_use", "step_finish", "error"})
 _FAILED_FINISHES = frozenset({"error", "length", "content-filter"})
 _LOGGED_ERROR_PATTERN = re.compile(r'\berror(?:\.error)?="((?:[^"\\]|\\.)*)')
 _RATE_LIMITED = 429
@@ -163,5 +164,11 @@ def _read_number(value: Any) -> float:
 
 
 OPENCODE: Final = StreamAdapter(
-    "opencode", "opencode", ("1.18.33",), build_launch, _read_event, read_log=_read_log
+    "opencode",
+    "opencode",
+    ("1.18.33",),
+    build_launch,
+    _read_event,
+    read_log=_read_log,
+    known_types=_KNOWN_TYPES,
 )

@@ -20,7 +20,7 @@ from deepwork.runner.profiles import Profile
 from deepwork.runner.prompts import build_correction_prompt
 from deepwork.runner.responses import build_payload, describe_attempt
 from deepwork.runner.rules import choose_profile
-from deepwork.runner.service import move_attempt
+from deepwork.runner.service import has_room, move_attempt
 from deepwork.runner.store import AttemptStore, RunStore
 from deepwork.runner.work_kinds import WorkItem, WorkPlace
 from deepwork.workspaces.service import WorkspaceService
@@ -54,11 +54,18 @@ class TaskClaimer:
         self._database, self._call, self._workspaces, self._host = database, call, workspaces, host
         self._take = take
 
-    def claim(self, run: Run, task_id: str, profile: Profile) -> Attempt | Refused | None:
-        """Claim a task and store its attempt, in one transaction; None if others were faster."""
+    def claim(
+        self, run: Run, task_id: str, profile: Profile, *, is_limited: bool
+    ) -> Attempt | Refused | None:
+        """Claim a task and store its attempt, in one transaction; None if others were faster.
+
+        `is_limited`: only while fewer agents of the run work on this host than it may start.
+        """
         with self._database.transaction() as tx, join_transaction(tx):
             if RunStore(tx).get_for_update(run.id).status.is_final:
                 return Refused("The run has ended.", is_for_person=False)
+            if is_limited and not has_room(tx, run.id, self._host):
+                return None
             attempt_id = new_id("at")
             agent = self._call("agent_register", _describe_agent(attempt_id, profile))
             left = self._workspaces.leave_elsewhere(tx, task_id)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from deepwork.database.transaction import Database, Transaction
+from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import DeepworkError, NotFound, StorageError
 from deepwork.runner.attempt_files import AttemptFiles
 from deepwork.runner.attempt_locks import AttemptLocks, list_unclosed, mark_closed
@@ -29,7 +29,7 @@ from deepwork.runner.processes import end_process
 from deepwork.runner.profiles import Profile
 from deepwork.runner.prompts import build_correction_prompt, build_resume_prompt
 from deepwork.runner.scheduling import RunScheduler
-from deepwork.runner.service import AttemptService
+from deepwork.runner.service import AttemptService, has_room
 from deepwork.runner.store import AttemptStore, RunStore
 from deepwork.runner.watching import AgentWatcher, Looked, has_lost_claim
 from deepwork.runner.work_kinds import Finisher, WorkItem, WorkSources
@@ -274,7 +274,11 @@ class AttemptEngine:
         if self._watcher.is_over_budget(run, attempt):
             return False
         reason = "The budget was used up, and has been raised."
-        return self._attempts.start_again(attempt, build_resume_prompt(reason, task.name), reason) is not None
+        prompt = build_resume_prompt(reason, task.name)
+        with self._database.transaction() as tx, join_transaction(tx):
+            if not has_room(tx, run.id, self._host):
+                return False
+            return self._attempts.start_again(attempt, prompt, reason) is not None
 
     def _land(self, run: Run, attempt: Attempt, now: int) -> bool:
         """Land work that is done; what is queued lands with the next `deepwork land` if the run is ended."""
@@ -298,12 +302,11 @@ class AttemptEngine:
             return not task.waits_for and self._attempts.move(attempt, Stage.CHECKING) is not None
         if task.waits_for or task.claimed_by:
             return False
-        moved = self._claim_again(attempt)
-        if moved is None:
-            return False
         comment = self._find_refusal(task.id)
         prompt = build_correction_prompt(comment, task.name)
-        return self._attempts.start_again(moved, prompt, comment) is not None
+        with self._database.transaction() as tx, join_transaction(tx):
+            moved = self._claim_again(attempt) if has_room(tx, run.id, self._host) else None
+            return moved is not None and self._attempts.start_again(moved, prompt, comment) is not None
 
     def _find_refusal(self, task_id: str) -> str:
         listed = self._call("checkpoint_list", {"task_id": task_id, "type": ["decision"]})["checkpoints"]

@@ -12,6 +12,7 @@ from deepwork.runner.models import (
     FINAL_STAGES,
     Attempt,
     Observation,
+    ParkedFor,
     ProcessState,
     RunOptions,
     RunStatus,
@@ -166,6 +167,13 @@ def _describe_failure(process: Observation, stream: StreamState) -> str:
 def is_stalled(now: int, active_at: int | None, open_tools: int, stall_minutes: float) -> bool:
     """Return whether an agent stalls: no output, no use of the processor and no open tool for this long."""
     return active_at is not None and not open_tools and now - active_at > stall_minutes * MS_PER_MINUTE
+
+
+def is_working(attempt: Attempt) -> bool:
+    """Return whether an attempt goes on without a person, so that it counts against the number of agents."""
+    if attempt.stage is Stage.PARKED:
+        return attempt.parked_for is ParkedFor.LIMIT
+    return attempt.stage is not Stage.REVIEWING
 
 
 def choose_profile(chain: Sequence[str], failed: Sequence[Attempt], max_attempts: int) -> str | None:

@@ -14,8 +14,9 @@ from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.claiming import STOPPED, Refused, TaskClaimer, find_next_profile
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.job_scheduling import JobScheduler
-from deepwork.runner.models import Attempt, ParkedFor, Run, RunStatus, Stage
+from deepwork.runner.models import Attempt, Run, RunStatus, Stage
 from deepwork.runner.profiles import Profile
+from deepwork.runner.rules import is_working
 from deepwork.runner.service import RunService
 from deepwork.runner.store import AttemptStore, RunStore
 
@@ -67,10 +68,9 @@ class RunScheduler:
     def _schedule(self, run: Run, agents: int, attempts: Sequence[Attempt], spent: int) -> bool:
         limit = _find_limit(run, attempts, spent)
         if run.workflow_id is None:
-            is_working = any(map(_is_working, attempts))
-            return not is_working and self._jobs.advance(run, attempts, limit)
-        free = agents - sum(attempt.host == self._host and _is_working(attempt) for attempt in attempts)
-        if (free <= 0 or limit) and any(map(_is_working, attempts)):
+            return not any(map(is_working, attempts)) and self._jobs.advance(run, attempts, limit)
+        free = agents - sum(attempt.host == self._host and is_working(attempt) for attempt in attempts)
+        if (free <= 0 or limit) and any(map(is_working, attempts)):
             return False
         offered = self._call("workflow_next_tasks", {"workflow_id": run.workflow_id, "limit": 200})
         refused: Refused | None = None
@@ -78,10 +78,10 @@ class RunScheduler:
             # Attempts of this host go on with their tasks themselves.
             own = {attempt.task_id for attempt in attempts if attempt.host == self._host}
             tasks = [task for task in offered["tasks"] if task["id"] not in own]
-            started, refused = self._start_tasks(run, tasks, attempts, free)
+            started, refused = self._start_tasks(run, tasks, attempts, free, is_limited=True)
             if started:
                 return True
-        if any(map(_is_working, attempts)):
+        if any(map(is_working, attempts)):
             return False
         return self._end_if_over(run, offered, attempts, limit or (refused.reason if refused else None))
 
@@ -108,23 +108,34 @@ class RunScheduler:
         return started[0] if started else refused
 
     def _start_tasks(
-        self, run: Run, tasks: Sequence[Mapping[str, Any]], attempts: Sequence[Attempt], free: int
+        self,
+        run: Run,
+        tasks: Sequence[Mapping[str, Any]],
+        attempts: Sequence[Attempt],
+        free: int,
+        *,
+        is_limited: bool = False,
     ) -> tuple[list[Attempt], Refused | None]:
-        """Claim as many tasks as agents are free; return the attempts, and why there are no more."""
+        """Claim as many tasks as agents are free; return the attempts, and why there are no more.
+
+        `is_limited`: other processes of this host may start agents of the run, too.
+        """
         started: list[Attempt] = []
         refused: Refused | None = None
         unfinished = {attempt.task_id for attempt in attempts}
         for task in tasks:
             if len(started) >= free:
                 break
-            outcome = self._start(run, str(task["id"]), unfinished)
+            outcome = self._start(run, str(task["id"]), unfinished, is_limited=is_limited)
             if isinstance(outcome, Attempt):
                 started.append(outcome)
             elif isinstance(outcome, Refused):
                 refused = outcome
         return started, refused
 
-    def _start(self, run: Run, task_id: str, unfinished: Collection[str]) -> Attempt | Refused | None:
+    def _start(
+        self, run: Run, task_id: str, unfinished: Collection[str], *, is_limited: bool
+    ) -> Attempt | Refused | None:
         with self._database.reading() as tx:
             task = TaskStore(tx).get(task_id)
             dependencies, _ = TaskStore(tx).list_done_dependencies(task, _MAX_DEPENDENCIES)
@@ -136,7 +147,7 @@ class RunScheduler:
             profile = self._get_profile(name)
             if AttemptStore(tx).find_limit_end(profile.kind, profile.name, self._host):
                 return None
-        return self._claimer.claim(run, task_id, profile)
+        return self._claimer.claim(run, task_id, profile, is_limited=is_limited)
 
     def _end_complete(self, run: Run) -> None:
         """End a run whose plan is completed; a person is needed for what could not land."""
@@ -171,13 +182,6 @@ class RunScheduler:
 def _describe_unlanded(unlanded: Sequence[Landing]) -> str:
     named = ", ".join(repr(each.title) for each in unlanded[:_NAMED_TASKS])
     return f"These tasks have not landed: {named}. `deepwork landings list --open` says why."
-
-
-def _is_working(attempt: Attempt) -> bool:
-    """Return whether an attempt goes on without a person."""
-    if attempt.stage is Stage.PARKED:
-        return attempt.parked_for is ParkedFor.LIMIT
-    return attempt.stage is not Stage.REVIEWING
 
 
 def _count_waiting(attempts: Sequence[Attempt]) -> int:

@@ -200,6 +200,17 @@ class AttemptService:
         )
 
 
+def has_room(tx: Transaction, run_id: str, host: str) -> bool:
+    """Return whether the host may start one more agent of the run, whose row this locks until the end.
+
+    So of two processes that start the last one, one finds no room. A host that only works on single tasks has
+    no limit of its own.
+    """
+    RunStore(tx).get_for_update(run_id)
+    most = RunStore(tx).list_hosts(run_id).get(host, 0)
+    return not most or AttemptStore(tx).count_working(run_id, host) < most
+
+
 def move_attempt(tx: Transaction, attempt: Attempt, stage: Stage, **changes: Any) -> Attempt | None:
     """Move an attempt in this transaction, with its event; None if it is not where it was."""
     if stage is not attempt.stage and stage not in MOVES[attempt.stage]:

@@ -245,6 +245,15 @@ class AttemptStore:
         )
         return end
 
+    def count_working(self, run_id: str, host: str) -> int:
+        """Count the attempts of a run on this host that go on without a person; `is_working` is the rule."""
+        sql = """
+            SELECT count(*) FROM attempts
+             WHERE run_id = :run AND host = :host AND ended_at IS NULL AND stage <> 'reviewing'
+               AND (stage <> 'parked' OR parked_for = 'limit')
+        """
+        return int(self._tx.fetch_value(sql, run=run_id, host=host))
+
     def sum_usd_micros(self, run_id: str) -> int:
         """Return what the run has cost."""
         sql = "SELECT coalesce(sum(usd_micros), 0) FROM attempts WHERE run_id = :id"

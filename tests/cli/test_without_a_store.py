@@ -75,7 +75,7 @@ def test_a_command_that_reads_says_that_there_is_no_store(
         "track abandon-task tt_000000000000 x",
         "agents heartbeat ag_000000000000",
         "run wf_000000000000",
-        "runs stop run_000000000000",
+        "runs stop rn_000000000000",
     ],
 )
 def test_a_command_that_changes_what_is_stored_creates_no_store(

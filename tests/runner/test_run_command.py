@@ -198,7 +198,7 @@ def test_a_dry_run_prints_the_exact_command_and_starts_nothing(project: RunProje
         ("run Release --detach --dry-run", "nothing to detach", 2),
         ("run nothing/full --goal x", "There is no job 'nothing'", 1),
         ("run deepwork_jobs/nothing --goal x", "There is no workflow", 1),
-        ("runs show run_000000000000", "There is no run 'run_000000000000'", 1),
+        ("runs show rn_000000000000", "There is no run 'rn_000000000000'", 1),
         ("runs attach x", "There is no run 'x'", 1),
         ("runs stop x", "There is no run 'x'", 1),
         ("runs logs at_000000000000", "There is no attempt 'at_000000000000'", 1),

@@ -49,7 +49,7 @@ PREFIXES = {
     "msg": "message",
     "nt": "notice",
     "ap": "approval",
-    "run": "run",
+    "rn": "run",
     "at": "attempt",
     "ld": "landing",
     "tmpl": "stored_template",

@@ -146,7 +146,7 @@ def create_run(
 ) -> Run:
     """Create a run that is not stored yet."""
     return Run(
-        id=new_id("run"),
+        id=new_id("rn"),
         workflow_id=workflow_id,
         job=job,
         goal=goal,

@@ -1,4 +1,5 @@
 -- How many tasks a worker could start or continue now, in PostgreSQL: what KEDA scales by in deploy/kubernetes.yaml.
+-- For workers with `--labels gpu,docker` write NOT IN ('gpu', 'docker'): tasks that require more are not for them.
 -- A worker that is started too often finds nothing to do and ends, so approvals and budgets need not be exact here.
 WITH now AS (
     SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS ms
@@ -13,7 +14,9 @@ WITH now AS (
                       SELECT max(c.sequence) FROM plan_tasks c
                        WHERE c.workflow_id = p.id AND c.sequence < t.sequence)) END
            AND NOT EXISTS (SELECT 1 FROM approvals a
-                            WHERE a.status = 'pending' AND a.subject_id IN (p.id, t.id)) AS is_ready
+                            WHERE a.status = 'pending' AND a.subject_id IN (p.id, t.id))
+           AND NOT EXISTS (SELECT 1 FROM plan_capabilities c
+                            WHERE c.task_id = t.id AND c.capability NOT IN ('')) AS is_ready
       FROM plans p
       JOIN plan_tasks t ON t.workflow_id = p.id AND t.status NOT IN ('completed', 'skipped')
       LEFT JOIN leases l ON l.what = t.id AND t.claimed_by IS NOT NULL

@@ -44,6 +44,16 @@ def test_a_failed_attempt_ends_with_1_and_a_limit_with_76(make_project: MakeProj
     assert (parked.code, ": parked" in parked.out) == (76, True)
 
 
+def test_labels_choose_the_tasks_by_their_required_capabilities(make_project: MakeProject):
+    project = make_project()
+    plan(project, "Work", finish("a"), required_capabilities=["gpu", "docker"])
+
+    few, enough = work(project, "--labels", "gpu"), work(project, "--labels", "docker, gpu,", "--json")
+
+    assert (few.code, few.out) == (75, "No task is ready.\n")
+    assert (enough.code, enough.json["attempt"]["task_id"]) == (0, project.ids["Work"])
+
+
 def test_its_agent_goes_on_when_it_is_interrupted(make_project: MakeProject, tmp_path: Path):
     project, gate = make_project(), tmp_path / "gate"
     plan(project, "Work", [{"do": "wait_for", "file": str(gate)}, *finish("a")])

@@ -109,6 +109,44 @@ def project_task(project: RunProject, workflow_id: str) -> str:
     return str(task["id"])
 
 
+def test_a_worker_takes_only_tasks_whose_required_capabilities_its_labels_cover(shared_project: RunProject):
+    project = shared_project
+    needs = {"both": ["gpu", "docker"], "gpu": ["gpu"], "none": []}
+    tasks = [
+        {"name": name, "description": "", "sequence": 1, "required_capabilities": required}
+        for name, required in needs.items()
+    ]
+    project.set_plan(tasks, {name: [finish(name)] for name in needs})
+
+    def take(*labels: str, plan: str | None = None) -> str | None:
+        result = project.app.runner.work_once(plan, None, labels=labels)
+        names = {id: name for name, id in project.ids.items()}
+        return names[result.attempt.task_id] if result.attempt else None
+
+    assert take() == "none"
+    assert take() is None
+    assert take(plan=project.plan) is None
+    assert take("docker") is None
+    assert take("gpu", "other") == "gpu"
+    assert take("docker", "gpu") == "both"
+    assert take("docker", "gpu") is None
+
+
+def test_a_worker_goes_on_only_with_attempts_that_its_labels_cover(project: RunProject):
+    limited = [{"do": "limit", "resets_in": 7200}]
+    plan(project, "gpu", limited, required_capabilities=["gpu"])
+    parked = project.app.runner.work_once(None, None, labels=["gpu"])
+    assert parked.status is WorkStatus.PARKED
+
+    assert project.app.runner.work_once(None, None).status is WorkStatus.NOTHING
+    again = project.app.runner.work_once(None, None, labels=["gpu", "docker"])
+
+    assert again.status is WorkStatus.PARKED
+    assert again.attempt
+    assert parked.attempt
+    assert again.attempt.id == parked.attempt.id
+
+
 def test_a_failed_attempt_releases_the_task_for_the_next_call(project: RunProject):
     plan(project, "one", FAIL, finish("one"))
 

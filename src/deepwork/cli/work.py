@@ -30,6 +30,13 @@ _EXIT_CODES = {"worked": WORKED, "nothing": NOTHING, "parked": PARKED, "failed":
 @click.option("--plan", "workflow_id", metavar="ID", help="Only tasks of this plan. Default: any open plan.")
 @click.option("--agent", metavar="NAME|COMMAND", help="Who works. Default: the project's chain of agents.")
 @click.option(
+    "--labels",
+    default="",
+    metavar="A,B",
+    help="What this worker offers: only tasks whose required capabilities are all among these. Default: only"
+    " tasks that require none.",
+)
+@click.option(
     "--agents", type=click.IntRange(min=1), metavar="N", help="For Temporal: how many attempts at a time."
 )
 @engine_options
@@ -39,6 +46,7 @@ def work(
     once: bool,
     workflow_id: str | None,
     agent: str | None,
+    labels: str,
     agents: int | None,
     as_json: bool,
     path: str,
@@ -54,7 +62,7 @@ def work(
     if once == (engine is not None):
         raise click.UsageError("Give --once, or --engine temporal.")
     if engine is not None:
-        if workflow_id or agent:
+        if workflow_id or agent or labels:
             raise click.UsageError("With --engine temporal, `deepwork run` chooses the plan and the agents.")
         serve_engine(engine, agents or 1, path, given)
         return
@@ -63,7 +71,7 @@ def work(
     with open_application(path, given, reads=True, quiet=as_json) as app:
         known = resolve_id(app.database, "plan", workflow_id) if workflow_id else None
         with Interruptions() as interruptions:
-            result = _work(app, known, agent, interruptions)
+            result = _work(app, known, agent, _split_labels(labels), interruptions)
     if result is None:
         print("The agent goes on; the same command comes back to it.", file=sys.stderr)
         sys.exit(TERMINATED if interruptions.is_terminated else INTERRUPTED)
@@ -74,13 +82,21 @@ def work(
     sys.exit(_EXIT_CODES[result.status])
 
 
+def _split_labels(text: str) -> frozenset[str]:
+    return frozenset(filter(None, (label.strip() for label in text.split(","))))
+
+
 def _work(
-    app: Application, workflow_id: str | None, agent: str | None, interruptions: Interruptions
+    app: Application,
+    workflow_id: str | None,
+    agent: str | None,
+    labels: frozenset[str],
+    interruptions: Interruptions,
 ) -> WorkResult | None:
     """Make the attempt; None if the person interrupted it."""
 
     def work_once(stop: Event) -> WorkResult:
-        return app.runner.work_once(workflow_id, agent, stop)
+        return app.runner.work_once(workflow_id, agent, stop, labels=labels)
 
     with BackgroundWork(work_once, interruptions) as working:
         return working.wait()

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from deepwork.agents.models import Agent
 from deepwork.agents.store import AgentStore
 from deepwork.approvals.models import Approval
 from deepwork.budgets.models import Refusal
@@ -169,13 +168,19 @@ class Scheduler:
             reason=refusal.message if refusal else None,
         )
 
-    def list_available(self, agent: Agent, workflow: Workflow | None, limit: int) -> AvailableTasks:
-        """List tasks the agent could claim, in this workflow or in any, those without obstacles first."""
+    def list_available(
+        self, capabilities: Iterable[str], workflow: Workflow | None, limit: int
+    ) -> AvailableTasks:
+        """List tasks that an agent with these capabilities could claim, in this workflow or in any.
+
+        Those without obstacles come first.
+        """
+        able = frozenset(capabilities)
         obstacle: Approval | None = None
         if workflow is None:
-            found, total = self._find_available_anywhere(frozenset(agent.capabilities), limit)
+            found, total = self._find_available_anywhere(able, limit)
         elif workflow.status.hands_out_tasks and (obstacle := find_plan_obstacle(self._tx, workflow)) is None:
-            found, total = self._find_available_in(workflow, frozenset(agent.capabilities))
+            found, total = self._find_available_in(workflow, able)
         else:
             found, total = [], 0
         refusals = self._find_refusals(found, workflow)
@@ -189,9 +194,9 @@ class Scheduler:
             reason=_explain_none_available(obstacle, None if allowed else refusal),
         )
 
-    def list_offering_plans(self) -> list[str]:
-        """Return the plans with tasks that an agent without capabilities could claim, the oldest first."""
-        found, _ = self._find_available_anywhere(frozenset(), _MAX_CONSIDERED_ACROSS_WORKFLOWS)
+    def list_offering_plans(self, capabilities: Iterable[str]) -> list[str]:
+        """Return the plans with tasks that an agent with these capabilities could claim, the oldest first."""
+        found, _ = self._find_available_anywhere(frozenset(capabilities), _MAX_CONSIDERED_ACROSS_WORKFLOWS)
         return list(dict.fromkeys(offer.task.workflow_id for offer in found if not offer.at_limit))
 
     def _find_refusals(self, offers: Sequence[_Offer], workflow: Workflow | None) -> dict[str, Refusal]:

@@ -348,7 +348,9 @@ class TaskTools:
             agent, now = AgentStore(tx).get(agent_id), tx.now
             workflow = PlanStore(tx).get(workflow_id) if workflow_id else None
             offered = limit or choose_limit(workflow)
-            available = Scheduler(tx, self._only_repository).list_available(agent, workflow, offered)
+            available = Scheduler(tx, self._only_repository).list_available(
+                agent.capabilities, workflow, offered
+            )
         self._presence.record_read(agent, now)
         return available
 

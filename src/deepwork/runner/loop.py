@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -206,19 +206,27 @@ class Runner:
     # Working on one task
 
     def work_once(
-        self, workflow_id: str | None, agent: str | None, stop: threading.Event | None = None
+        self,
+        workflow_id: str | None,
+        agent: str | None,
+        stop: threading.Event | None = None,
+        *,
+        labels: Collection[str] = (),
     ) -> WorkResult:
         """Bring one attempt to its end, whatever else this host does; if `stop` is set, its agent goes on.
 
         It goes on with an attempt that was left on this host, or starts the oldest ready task of the plan,
-        or of all open plans of this repository.
+        or of all open plans of this repository. It takes only tasks whose required capabilities are all
+        among `labels`.
         """
         require_trusted_setup(self._settings)
         request = RunRequest(agents=(agent,) if agent else ())
         engine = self._build_engine(self._find_profile)
         try:
-            worker = Worker(self._database, engine, self._host, partial(self._join_for_work, request=request))
-            return worker.work(self._list_open_plans(workflow_id), workflow_id, stop or threading.Event())
+            join = partial(self._join_for_work, request=request)
+            worker = Worker(self._database, engine, self._host, join, frozenset(labels))
+            plans = self._list_open_plans(workflow_id, labels)
+            return worker.work(plans, workflow_id, stop or threading.Event())
         finally:
             engine.close()
 
@@ -236,13 +244,13 @@ class Runner:
                 engine.scheduler.settle(run_id)
             return result, self._get_run(run_id)
 
-    def _list_open_plans(self, workflow_id: str | None) -> Iterator[str]:
+    def _list_open_plans(self, workflow_id: str | None, labels: Collection[str]) -> Iterator[str]:
         """Yield the plans with ready tasks, the oldest first; or the one that was named."""
         if workflow_id is not None:
             yield workflow_id
             return
         with self._database.reading() as tx:
-            found = Scheduler(tx, str(self._settings.repository_root)).list_offering_plans()
+            found = Scheduler(tx, str(self._settings.repository_root)).list_offering_plans(labels)
         yield from found
 
     def _join_for_work(self, workflow_id: str, *, request: RunRequest) -> tuple[Run, Sequence[str]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from deepwork.budgets.models import MICROS_PER_USD
 from deepwork.database.transaction import Database
 from deepwork.landing.models import Landing
 from deepwork.landing.store import LandingStore
+from deepwork.plans.scheduling import Scheduler
+from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.claiming import STOPPED, Refused, TaskClaimer, find_next_profile
 from deepwork.runner.interfaces import ToolCaller
@@ -22,6 +24,7 @@ from deepwork.runner.store import AttemptStore, RunStore
 
 _LOOK_EVERY_MS = 2_000
 _NAMED_TASKS = 5
+_MAX_OFFERED = 200
 _MAX_DEPENDENCIES = 10_000
 
 
@@ -72,7 +75,7 @@ class RunScheduler:
         free = agents - sum(attempt.host == self._host and is_working(attempt) for attempt in attempts)
         if (free <= 0 or limit) and any(map(is_working, attempts)):
             return False
-        offered = self._call("workflow_next_tasks", {"workflow_id": run.workflow_id, "limit": 200})
+        offered = self._call("workflow_next_tasks", {"workflow_id": run.workflow_id, "limit": _MAX_OFFERED})
         refused: Refused | None = None
         if free > 0 and not limit:
             # Attempts of this host go on with their tasks themselves.
@@ -92,8 +95,13 @@ class RunScheduler:
         if run is not None and not run.status.is_final:
             self.advance(run, 0, now, is_urgent=True)
 
-    def start_one(self, run: Run, chain: Sequence[str]) -> Attempt | Refused | None:
-        """Claim the first task that one of these agents may work on; None if there is none."""
+    def start_one(
+        self, run: Run, chain: Sequence[str], labels: Collection[str] | None = None
+    ) -> Attempt | Refused | None:
+        """Claim the first task that one of these agents may work on; None if there is none.
+
+        With `labels`, only a task whose required capabilities are all among them.
+        """
         with self._database.reading() as tx:
             attempts = AttemptStore(tx).list_of_run(run.id, is_open=True)
             spent = AttemptStore(tx).sum_usd_micros(run.id)
@@ -102,10 +110,18 @@ class RunScheduler:
             return Refused(f"Run {run.id} starts no tasks now.", is_for_person=False)
         if limit := _find_limit(run, attempts, spent):
             return Refused(limit, is_for_person=True)
-        offered = self._call("workflow_next_tasks", {"workflow_id": run.workflow_id, "limit": 200})
         own = replace(run, chain=tuple(chain))
-        started, refused = self._start_tasks(own, offered["tasks"], attempts, 1)
+        started, refused = self._start_tasks(own, self._list_tasks(run, labels), attempts, 1)
         return started[0] if started else refused
+
+    def _list_tasks(self, run: Run, labels: Collection[str] | None) -> Sequence[Mapping[str, Any]]:
+        if labels is None:
+            wanted = {"workflow_id": run.workflow_id, "limit": _MAX_OFFERED}
+            return cast("Sequence[Mapping[str, Any]]", self._call("workflow_next_tasks", wanted)["tasks"])
+        with self._database.reading() as tx:
+            workflow = PlanStore(tx).get(run.workflow_id or "")
+            found = Scheduler(tx).list_available(labels, workflow, _MAX_OFFERED).tasks
+        return [{"id": task.id} for task in found]
 
     def _start_tasks(
         self,

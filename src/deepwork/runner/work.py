@@ -9,6 +9,7 @@ from functools import partial
 
 from deepwork.database.transaction import Database
 from deepwork.errors import DeepworkError, NotAllowed, StorageError
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.claiming import Refused
 from deepwork.runner.engine import AttemptEngine
 from deepwork.runner.models import Attempt, Run, Stage, WorkResult, WorkStatus
@@ -31,9 +32,11 @@ class Worker:
         engine: AttemptEngine,
         host: str,
         join: Callable[[str], tuple[Run, Sequence[str]]],
+        labels: frozenset[str] | None = None,
     ) -> None:
+        """`labels`: the capabilities that tasks may require; None: any, because others chose the worker."""
         self._database, self._engine, self._host = database, engine, host
-        self._join = join
+        self._join, self._labels = join, labels
 
     def work(self, plans: Iterable[str], only: str | None, stop: threading.Event) -> WorkResult:
         """Go on with an attempt that was left on this host, or start a task of the first plan that has one.
@@ -61,7 +64,12 @@ class Worker:
     def _list_left(self, only: str | None) -> list[Attempt]:
         with self._database.reading() as tx:
             found = AttemptStore(tx).list_open_of_host(self._host)
-        return [each for each in found if each.workflow_id and only in (None, each.workflow_id)]
+            left = [each for each in found if each.workflow_id and only in (None, each.workflow_id)]
+            if self._labels is None or not left:
+                return left
+            tasks = TaskStore(tx).find_by_ids([each.task_id for each in left])
+        able = {id for id, task in tasks.items() if task.required_capabilities <= self._labels}
+        return [each for each in left if each.task_id in able or each.task_id not in tasks]
 
     def _continue(self, left: Attempt, stop: threading.Event) -> WorkResult | Attempt | None:
         """Go on with an attempt, unless another process does; return it as it is if it is still parked."""
@@ -91,7 +99,7 @@ class Worker:
         try:
             for _ in range(_TRIES):
                 run, chain = self._join(plan)
-                started = self._engine.scheduler.start_one(run, chain)
+                started = self._engine.scheduler.start_one(run, chain, self._labels)
                 if not isinstance(started, Refused):
                     return started
                 reason = started.reason

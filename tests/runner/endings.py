@@ -15,6 +15,11 @@ from runner.scripted import Process, Steps, list_possible_sums
 from workspaces.make import run_git
 
 PATIENCE_SECONDS = 120
+LIMIT_LOG = (
+    'timestamp=2026-11-17T20:38:54.682Z level=ERROR run=9ccea38c message="stream error" providerID=local'
+    ' error.error="AI_APICallError: Rate limit reached for requests"'
+)
+"""What opencode writes to its log each time that it meets a limit; its stream says nothing."""
 
 
 def write(name: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from deepwork.runner.rules import (
     choose_profile,
     compute_limit_end,
     is_stalled,
+    is_using_cpu,
     judge_ending,
 )
 from deepwork.runner.signals import Ended, LimitReached, TransientFailure
@@ -191,6 +192,13 @@ def test_silence_alone_is_no_stall() -> None:
     assert is_stalled(late, NOW, 0, 15)
     assert not is_stalled(late, NOW, 1, 15), "a tool that has not answered may take long"
     assert not is_stalled(NOW + 14 * MS_PER_MINUTE, NOW, 0, 15)
+
+
+def test_the_little_that_an_agent_uses_while_it_waits_is_no_use_of_the_processor() -> None:
+    assert not is_using_cpu(0, 0)
+    assert not is_using_cpu(50, 20_000)
+    assert is_using_cpu(100, 20_000)
+    assert is_using_cpu(10, 0)
 
 
 # --- chains

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runner.endings import Ended, check_nothing_is_left, finish, plan, write, write_profiles
+from cli.run import run_deepwork
+from runner.endings import LIMIT_LOG, Ended, check_nothing_is_left, finish, plan, write, write_profiles
 from runner.run_project import RunProject
 from runner.scripted import Steps
 
@@ -165,6 +166,19 @@ def test_an_agent_with_an_open_tool_or_with_cpu_has_not_stalled(make_project: Ma
 
     ended.check_done("busy")
     assert len(ended.list_processes("busy")) == 1
+
+
+def test_an_agent_that_stalls_at_a_limit_that_only_its_log_names_is_parked(make_project: MakeProject):
+    project = make_project("run: {stall_minutes: 0.02}\n")
+    waiting: Steps = [{"do": "complain", "text": LIMIT_LOG}, {"do": "sleep", "seconds": 600}]
+    plan(project, "limited", [write("limited"), *waiting])
+    words = ("work", "--once", "--agent", "opencode", "--json")
+
+    worked = run_deepwork(project.folder, *words, environment=project.variables)
+
+    assert worked.code == 76, worked.out
+    assert worked.json["attempt"]["parked_for"] == "limit"
+    assert "Rate limit reached" in worked.json["attempt"]["reason"]
 
 
 # --- budgets

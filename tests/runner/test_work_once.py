@@ -12,12 +12,14 @@ import pytest
 
 from application import call_tool, make_app
 from deepwork.errors import NotAllowed
-from deepwork.runner.models import RunRequest, RunStatus, Stage, WorkResult, WorkStatus
+from deepwork.runner import watching
+from deepwork.runner.models import ParkedFor, RunRequest, RunStatus, Stage, WorkResult, WorkStatus
 from deepwork.runner.store import RunStore
 from deepwork.server.application import Application
-from runner.endings import check_nothing_is_left, finish, plan, wait_until
+from runner.endings import LIMIT_LOG, check_nothing_is_left, finish, plan, wait_until
 from runner.run_invariants import list_attempts
 from runner.run_project import RunProject
+from runner.scripted import Steps
 
 FAIL = [{"do": "exit", "code": 1, "is_error": True, "text": "I cannot."}]
 
@@ -145,6 +147,36 @@ def test_a_worker_goes_on_only_with_attempts_that_its_labels_cover(project: RunP
     assert again.attempt
     assert parked.attempt
     assert again.attempt.id == parked.attempt.id
+
+
+def test_an_agent_that_meets_a_limit_again_and_again_without_output_is_parked(
+    project: RunProject, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watching, "_CLOSER_LOOK_MS", 200)
+    asking: Steps = [{"do": "complain", "text": LIMIT_LOG}, {"do": "sleep", "seconds": 0.3}]
+    plan(project, "limited", [*finish("limited")[:1], *asking * 1000])
+
+    parked = project.app.runner.work_once(None, "opencode")
+
+    assert parked.status is WorkStatus.PARKED
+    assert parked.attempt
+    assert parked.attempt.parked_for is ParkedFor.LIMIT
+    assert "Rate limit reached" in (parked.reason or "")
+
+
+def test_an_agent_that_goes_on_after_a_limit_in_its_log_is_left_alone(
+    project: RunProject, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watching, "_CLOSER_LOOK_MS", 200)
+    asking: Steps = [
+        {"do": "complain", "text": LIMIT_LOG},
+        {"do": "sleep", "seconds": 0.5},
+        {"do": "say", "text": "It goes on."},
+    ]
+    plan(project, "limited", [*asking * 4, {"do": "complain", "text": LIMIT_LOG}, *finish("limited")])
+
+    assert project.app.runner.work_once(None, "opencode").status is WorkStatus.WORKED
+    assert len(list_attempts(project)) == 1
 
 
 def test_a_failed_attempt_releases_the_task_for_the_next_call(project: RunProject):

@@ -143,6 +143,21 @@ def read_tail(path: Path, max_bytes: int) -> str:
     return tail.decode(errors="replace")
 
 
+def read_times(files: AttemptFiles) -> tuple[float, float]:
+    """Return when the output and the errors were last written, in Unix milliseconds; 0 if never."""
+    return _read_time(files.stdout), _read_time(files.stderr)
+
+
+def _read_time(path: Path) -> float:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise to_storage_error("read", path, error) from error
+    return status.st_mtime_ns / 1_000_000 if status.st_size else 0
+
+
 def free_output(files: AttemptFiles, stored_offset: int) -> None:
     """Free the disk of all but the last KEPT_OUTPUT_BYTES of what was read; `stored_offset` never goes back.
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from deepwork.budgets.models import Entry, Source, Usage
 from deepwork.budgets.service import BudgetService
 from deepwork.database.transaction import Database, Transaction
 from deepwork.records import copy_with
 from deepwork.runner.adapters import get_adapter
-from deepwork.runner.attempt_files import AttemptFiles, read_lines, read_tail
+from deepwork.runner.attempt_files import AttemptFiles, read_lines, read_tail, read_times
 from deepwork.runner.models import Attempt, Observation, ProcessState, RunEvent
 from deepwork.runner.responses import build_payload, describe_attempt
+from deepwork.runner.signals import LimitReached
 from deepwork.runner.store import AttemptStore
 from deepwork.runner.stream_state import StreamState, apply, describe_now
 
@@ -77,6 +79,23 @@ def finish_stream(followed: Followed, files: AttemptFiles, observed: Observation
     adapter = get_adapter(followed.attempt.vendor)
     state = adapter.finish(followed.state, code, tail, now=observed.ended_at)
     return replace(followed, state=state, is_unsaved=True)
+
+
+class AwaitedLimit(NamedTuple):
+    """A limit that only the errors of an agent name, and when it met it."""
+
+    limit: LimitReached
+    at: float
+
+
+def find_awaited_limit(followed: Followed, files: AttemptFiles) -> AwaitedLimit | None:
+    """Return the limit that the last error of an agent names, if it wrote nothing to its output since."""
+    written, complained = read_times(files)
+    if followed.state.open_tools or complained <= written:
+        return None
+    errors = read_tail(files.stderr, _STDERR_BYTES)
+    limit = get_adapter(followed.attempt.vendor).find_awaited_limit(errors, now=round(complained))
+    return AwaitedLimit(limit, complained) if limit else None
 
 
 class ProgressRecorder:

@@ -169,6 +169,14 @@ def is_stalled(now: int, active_at: int | None, open_tools: int, stall_minutes: 
     return active_at is not None and not open_tools and now - active_at > stall_minutes * MS_PER_MINUTE
 
 
+def is_using_cpu(used_ms: int, elapsed_ms: int) -> bool:
+    """Return whether an agent used the processor: at least 0.5 % of the time.
+
+    An agent that waits uses a little for its timers, and to ask again at a limit every half minute.
+    """
+    return used_ms > 0 and used_ms * 200 >= elapsed_ms
+
+
 def is_working(attempt: Attempt) -> bool:
     """Return whether an attempt goes on without a person, so that it counts against the number of agents."""
     if attempt.stage is Stage.PARKED:

@@ -11,20 +11,36 @@ from deepwork.database.transaction import Database
 from deepwork.runner.attempt_files import free_output
 from deepwork.runner.claiming import STOPPED
 from deepwork.runner.cpu_times import CpuTimes
-from deepwork.runner.following import Followed, ProgressRecorder, finish_stream, read_stream
+from deepwork.runner.following import (
+    Followed,
+    ProgressRecorder,
+    find_awaited_limit,
+    finish_stream,
+    read_stream,
+)
 from deepwork.runner.models import Attempt, Observation, ParkedFor, ProcessState, Run, RunStatus, Stage
 from deepwork.runner.preparing import AttemptPreparer
 from deepwork.runner.processes import ProcessIdentity, end_process, interrupt_process, observe, read_identity
 from deepwork.runner.prompts import build_resume_prompt
-from deepwork.runner.rules import MS_PER_MINUTE, Action, Verdict, add_jitter, is_stalled, judge_ending
+from deepwork.runner.rules import (
+    MS_PER_MINUTE,
+    Action,
+    Verdict,
+    add_jitter,
+    is_stalled,
+    is_using_cpu,
+    judge_ending,
+)
 from deepwork.runner.service import AttemptService
 from deepwork.runner.spending_limits import SpendingLimits
 from deepwork.runner.store import AttemptStore
 from deepwork.runner.work_kinds import Finisher, WorkItem, WorkSources
 
 _GRACE_SECONDS = 10.0
-_CPU_INTERVAL_MS = 20_000
-"""How often the use of the processor is measured of agents that write nothing, for the rule of stalls."""
+_CLOSER_LOOK_MS = 20_000
+"""How often it is looked what agents do that write nothing: whether they use the processor, or wait."""
+_MAX_LIMIT_ERRORS = 3
+"""At how many closer looks a silent agent may have met a limit once more, before it is parked."""
 _LINGER_MS = 120_000
 """How long an agent that has completed its task may go on."""
 _MAX_ANSWER_MS = 30_000
@@ -62,7 +78,10 @@ class AgentWatcher:
         self._limits = SpendingLimits(database)
         self._followed: dict[str, Followed] = {}
         self._identities: dict[tuple[str, int], ProcessIdentity] = {}
-        self._measured_at: dict[str, int] = {}
+        self._measured: dict[str, tuple[int, int]] = {}
+        """When the use of the processor was measured, and how much it was."""
+        self._limit_errors: dict[str, set[float]] = {}
+        """When each agent was seen to meet a limit, since its last output."""
         self._interrupted: dict[str, int] = {}
 
     def follow(self, looked: Looked) -> bool:
@@ -75,8 +94,13 @@ class AgentWatcher:
         followed = followed.with_claim(attempt)
         observed = observe(files, self._find_identity(attempt))
         if observed.state is ProcessState.RUNNING:
-            followed = self._measure_cpu(looked.run, read_stream(followed, files, now, is_over=False), now)
+            followed = read_stream(followed, files, now, is_over=False)
+            is_due = self._is_closer_look_due(looked.run, followed, now)
+            followed = self._measure_cpu(followed, now) if is_due else followed
             self._followed[attempt.id] = followed
+            if is_due and self._keeps_meeting_limit(followed):
+                self._later(attempt, partial(self.end_agent, attempt))  # its errors say why it ended
+                return True
             return self._intervene(looked, followed)
         if observed.state is ProcessState.VANISHED:  # what it left must write nothing after the last reading
             end_process(files, grace_seconds=0)
@@ -142,7 +166,8 @@ class AgentWatcher:
     def _forget(self, attempt: Attempt) -> None:
         self._followed.pop(attempt.id, None)
         self._identities.pop((attempt.id, attempt.starts), None)
-        self._measured_at.pop(attempt.id, None)
+        self._measured.pop(attempt.id, None)
+        self._limit_errors.pop(attempt.id, None)
         self._interrupted.pop(attempt.id, None)
 
     def _find_identity(self, attempt: Attempt) -> ProcessIdentity | None:
@@ -196,22 +221,40 @@ class AgentWatcher:
 
     # While it runs
 
-    def _measure_cpu(self, run: Run, followed: Followed, now: int) -> Followed:
-        """Count the use of the processor as activity, once there was no output for a while.
+    def _is_closer_look_due(self, run: Run, followed: Followed, now: int) -> bool:
+        """Return whether to find out what an agent does that wrote nothing for a while.
 
-        Silent agents are measured at the same moments: the processes of the machine are listed once for all.
+        All are looked at at the same moments: the processes of the machine are listed once for all.
         """
+        interval = round(min(_CLOSER_LOOK_MS, run.options.stall_minutes * MS_PER_MINUTE / 3)) or 1
+        measured_at, _ = self._measured.get(followed.attempt.id, (0, 0))
+        last = max(followed.attempt.active_at or now, measured_at)
+        return now // interval != last // interval
+
+    def _measure_cpu(self, followed: Followed, now: int) -> Followed:
+        """Count the use of the processor as activity."""
         attempt = followed.attempt
-        interval = round(min(_CPU_INTERVAL_MS, run.options.stall_minutes * MS_PER_MINUTE / 3)) or 1
-        last = max(attempt.active_at or now, self._measured_at.get(attempt.id, 0))
-        if now // interval == last // interval:
-            return followed
-        self._measured_at[attempt.id] = now
         files = self._preparer.locate_files(attempt)
-        observed = observe(files, self._find_identity(attempt), CpuTimes.read())
-        if observed.cpu_ms is None or observed.cpu_ms <= attempt.cpu_ms:
+        cpu_ms = observe(files, self._find_identity(attempt), CpuTimes.read()).cpu_ms
+        if cpu_ms is None:
             return followed
-        return followed.with_cpu(observed.cpu_ms, now)
+        at, before = self._measured.get(attempt.id, (attempt.active_at or now, attempt.cpu_ms))
+        self._measured[attempt.id] = now, cpu_ms
+        return followed.with_cpu(cpu_ms, now) if is_using_cpu(cpu_ms - before, now - at) else followed
+
+    def _keeps_meeting_limit(self, followed: Followed) -> bool:
+        """Return whether a silent agent asks again and again at a limit that only its errors name.
+
+        One such error is not enough: it may have been answered at the next try, and be working.
+        """
+        id = followed.attempt.id
+        found = find_awaited_limit(followed, self._preparer.locate_files(followed.attempt))
+        if found is None:
+            self._limit_errors.pop(id, None)
+            return False
+        times = self._limit_errors.setdefault(id, set())
+        times.add(found.at)
+        return len(times) >= _MAX_LIMIT_ERRORS
 
     def _intervene(self, looked: Looked, followed: Followed) -> bool:
         """End or interrupt an agent that must not go on; return whether that happened."""
@@ -235,6 +278,10 @@ class AgentWatcher:
             return True
         if now - since <= min(minutes * MS_PER_MINUTE, _MAX_ANSWER_MS):
             return False
+
+        if find_awaited_limit(followed, self._preparer.locate_files(attempt)):
+            self._later(attempt, partial(self.end_agent, attempt))  # its errors say that it waits at a limit
+            return True
 
         def end() -> None:
             self._end_and_read(attempt)

@@ -93,6 +93,9 @@ class Adapter(Protocol):
         `now` is the time of the line, for limits that say "in 20 minutes"; without it, the current time.
         """
 
+    def find_awaited_limit(self, stderr_tail: str, *, now: int) -> LimitReached | None:
+        """Return the limit that the last error names; the agent may wait at it, and say so nowhere else."""
+
     def finish(
         self, state: StreamState, exit_code: int | None, stderr_tail: str, *, now: int | None = None
     ) -> StreamState:
@@ -141,6 +144,11 @@ class StreamAdapter:
     def _says_nothing(self, line: str) -> bool:
         match = _TYPE_PATTERN.match(line) if self.known_types is not None else None
         return match is not None and match[1] not in (self.known_types or ())
+
+    def find_awaited_limit(self, stderr_tail: str, *, now: int) -> LimitReached | None:
+        """Return the limit that the last error names."""
+        found = classify(_get_last_line(self.read_log(stderr_tail)), now)
+        return found if isinstance(found, LimitReached) else None
 
     def finish(
         self, state: StreamState, exit_code: int | None, stderr_tail: str, *, now: int | None = None

@@ -24,7 +24,7 @@ from deepwork.runner.adapters.base import (
     get_usd_micros,
     parse_event,
 )
-from deepwork.runner.signals import START_TOTAL, Ended, Said, Signal, UsageReported
+from deepwork.runner.signals import START_TOTAL, Ended, LimitReached, Said, Signal, UsageReported
 from deepwork.runner.stream_state import StreamState
 
 PROMPT_FILE_FIELD = "{prompt_file}"
@@ -49,6 +49,10 @@ class CommandAdapter:
         event = parse_event(line) if '"result"' in line else None
         is_result = event is not None and event["type"] == "result"
         return (*_read_message(line), *(_read_result(event) if event is not None and is_result else ()))
+
+    def find_awaited_limit(self, stderr_tail: str, *, now: int) -> LimitReached | None:  # noqa: ARG002 - as others
+        """Return None: its errors may be about anything."""
+        return None
 
     def finish(
         self, state: StreamState, exit_code: int | None, stderr_tail: str, *, now: int | None = None

@@ -19,7 +19,19 @@ def run_postgres() -> Iterator[str]:
 
     server = get_server(folder / "data", cleanup_mode="delete")
     try:
-        yield server.get_uri().replace("postgres:@", "postgres@")
+        url = server.get_uri().replace("postgres:@", "postgres@")
+        _disable_flushes(url)
+        yield url
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _disable_flushes(url: str) -> None:
+    """Never wait for the disk: the data must survive killed processes, but no power failure."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off")
+        connection.execute("SELECT pg_reload_conf()")

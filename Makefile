@@ -39,7 +39,6 @@ check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs tests
 	$(BIN)/lint-imports
 
 e2e: $(READY) web/node_modules/.ready ## Run only the dashboard tests in a real browser; needs chromium.

@@ -8,6 +8,8 @@ READY := .venv/.ready
 
 # Byte-compile the installed packages: it halves the startup time of every command.
 export UV_COMPILE_BYTECODE := 1
+# Keep the bytecode of our own modules, too: tests start thousands of processes.
+unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
 
 # Browser tests check accessibility with axe-core from npm; without a browser they are skipped anyway.

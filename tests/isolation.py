@@ -50,6 +50,8 @@ def isolate() -> Path:
     folder.chmod(0o755)
     runtime = folder / "run"
     runtime.mkdir(mode=0o700)
+    # A lock of our own for starting PostgreSQL: otherwise every run on this machine waits for all others.
+    (runtime / "python_PostgresServer").mkdir()
 
     # Keep using the existing download cache.
     os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))

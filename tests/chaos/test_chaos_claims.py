@@ -12,7 +12,7 @@ from reliability.claims import claim_together
 from reliability.stopped_holders import stop_holders
 
 
-@pytest.mark.parametrize(("kind", "count"), [("sqlite", 1_000), ("postgres", 2_000)])
+@pytest.mark.parametrize(("kind", "count"), [("sqlite", 800), ("postgres", 800)])
 def test_eight_processes_and_five_kills_do_every_task_once(
     kind: str, count: int, crew: list[Worker], tmp_path: Path, seed: int, request: pytest.FixtureRequest
 ):

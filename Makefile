@@ -17,7 +17,7 @@ AXE := $(if $(and $(shell command -v npm),$(shell command -v chromium)),web/node
 # The official conformance suite of MCP, from npm; without npm its test is skipped.
 CONFORMANCE := $(if $(shell command -v npm),tests/conformance/node_modules/.ready)
 
-.PHONY: help demo test flaky bench chaos clients e2e soak check web docs schema screenshots site format lock clean
+.PHONY: help demo test collect flaky bench chaos clients e2e soak check web docs schema screenshots site format lock clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -27,6 +27,9 @@ demo: $(READY) ## Run agents, a job, reviews, a plan and a track on real servers
 
 test: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests, on SQLite and on a real PostgreSQL; browser tests need chromium.
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+collect: $(READY) $(AXE) $(CONFORMANCE) ## Only find the tests: compiles them, so that the workers of `make test` need not do it.
+	@$(BIN)/python -m pytest --collect-only -q --no-header >/dev/null || $(BIN)/python -m pytest --collect-only -qq
 
 flaky: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests three times under varied conditions, to find those that depend on chance.
 	@$(BIN)/python -P scripts/find_flaky.py $(ARGS)

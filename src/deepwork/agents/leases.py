@@ -82,6 +82,14 @@ class LeaseStore:
         freed = self._tx.execute(sql, what=what, who=who, until=until)
         return freed == 1
 
+    def revoke(self, what: str) -> int | None:
+        """End the lease and begin the next epoch, so that whoever held it is stale; None without a lease."""
+        sql = """
+            UPDATE leases SET who = NULL, until = :until, epoch = epoch + 1 WHERE what = :what RETURNING epoch
+        """
+        epoch: int | None = self._tx.fetch_value(sql, what=what, until=TAKEN_AWAY)
+        return epoch
+
     def expire(self, who: str) -> None:
         """Let all leases of the agent expire now, so that other agents can take them."""
         self._tx.execute("UPDATE leases SET until = 0 WHERE who = :who", who=who)

@@ -52,6 +52,8 @@ COMMANDS = {
     ),
     "landings": ("deepwork.cli.landings:landings", "Landings: what landed where, and what waits for you."),
     "work": ("deepwork.cli.work:work", "Make one attempt at one task; for schedulers and pipelines."),
+    "rewind": ("deepwork.cli.rewind:rewind", "Undo a task with its files and state, or undo that."),
+    "rewinds": ("deepwork.cli.rewind:rewinds", "Rewinds of tasks: list and show them."),
     "budget": ("deepwork.cli.budgets:budget", "Budgets: show and change what plans and tasks may cost."),
     "spend": ("deepwork.cli.budgets:spend", "Show what work cost: by plan, task, agent, vendor or day."),
     "track": ("deepwork.cli.track:track", "Record work as it happens, and show the record."),
@@ -74,7 +76,7 @@ COMMANDS = {
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
     "You": "status show approvals answer tell dashboard",
-    "Run": "run runs land landings work",
+    "Run": "run runs land landings work rewind rewinds",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
     "Look": "diff check proofs events spend",
     "Operate": "serve db doctor tokens audit",

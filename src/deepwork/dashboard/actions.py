@@ -29,6 +29,8 @@ APPROVAL_ACTIONS = {"approve": "give_approval", "refuse": "refuse_approval"}
 """Paths under /api/v1/approvals/{id}, and the actions that they call."""
 RUN_ACTIONS = {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run"}
 """Paths under /api/v1/runner/runs/{id}, and the actions that they call."""
+REWIND_ACTIONS = {"undo": "undo_rewind"}
+"""Paths under /api/v1/rewinds/{id}, and the actions that they call."""
 
 
 class ActionExecutor:
@@ -55,6 +57,10 @@ class ActionExecutor:
     async def execute_on_run(self, request: Request) -> Any:
         """Pause, resume or stop a run of agents."""
         return await self._execute_on(request, "run", RUN_ACTIONS)
+
+    async def execute_on_rewind(self, request: Request) -> Any:
+        """Undo a rewind."""
+        return await self._execute_on(request, "rewind", REWIND_ACTIONS)
 
     async def _execute_on(self, request: Request, thing: str, actions: Mapping[str, str]) -> Any:
         """Call the action that the last word of the path names, on the thing that the path names."""

@@ -14,6 +14,7 @@ from deepwork.dashboard import (
     home,
     issues_and_decisions,
     person_proof,
+    rewinds,
     run_details,
     run_events,
     runs,
@@ -48,6 +49,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *agents.ENDPOINTS,
     *agent_runs.ENDPOINTS,
     *attempt_output.ENDPOINTS,
+    *rewinds.ENDPOINTS,
     *search.ENDPOINTS,
     *person_proof.ENDPOINTS,
 )

@@ -94,6 +94,14 @@ class SnapshotStore:
         """Write the files of a stored tree, or of a commit of the repository, to an empty folder."""
         self._require_trees().check_out(tree, folder)
 
+    def check_out_files(self, tree: str, paths: Sequence[str], folder: Path) -> None:
+        """Write some files of a stored tree to an empty folder."""
+        self._require_trees().check_out_files(tree, paths, folder)
+
+    def has_tree(self, tree: str) -> bool:
+        """Return whether the tree is still stored; those of tasks that ended long ago are deleted."""
+        return self._require_trees().has_tree(tree)
+
     def list_uncommitted(self, snapshot: Snapshot) -> tuple[FileChange, ...]:
         """List the files that differed from HEAD when the snapshot was taken."""
         if snapshot.kind is SnapshotKind.CHECKSUM:

@@ -179,6 +179,17 @@ class TreeSnapshotStore:
             self._index.run("read-tree", check_hash(tree), env=own_index)
             self._index.run("checkout-index", "--all", f"--prefix={folder}/", env=own_index)
 
+    def check_out_files(self, tree: str, paths: Sequence[str], folder: Path) -> None:
+        listed = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        with TemporaryDirectory(prefix="deepwork-index-") as temporary:
+            own_index = {"GIT_INDEX_FILE": f"{temporary}/index"}
+            self._index.run("read-tree", check_hash(tree), env=own_index)
+            flags = ("-z", "--stdin", f"--prefix={folder}/")
+            self._index.run("checkout-index", *flags, env=own_index, input=listed)
+
+    def has_tree(self, tree: str) -> bool:
+        return bool(self._filter_existing({tree}))
+
     def list_uncommitted(self, snapshot: Snapshot) -> tuple[FileChange, ...]:
         if snapshot.head is None:
             base = self._index.run("mktree", input=b"")

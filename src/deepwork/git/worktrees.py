@@ -44,6 +44,17 @@ class Worktree:
     lock_reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class WorktreeMove:
+    """A worktree that gets another folder and branch; without a folder, a branch that gets another name."""
+
+    branch: str
+    new_branch: str
+    commit: str
+    path: Path | None = None
+    new_path: Path | None = None
+
+
 def list_worktrees(git: Git) -> list[Worktree]:
     """List all registered worktrees, the main one first."""
     with require_version(git, "2.36", "Listing worktrees"):
@@ -131,6 +142,38 @@ def remove_worktree(git: Git, path: Path, *, rescued: str | None = None) -> str 
             _remove_clean(outside, tree, rescued)
             return None
         return _remove_record(outside, tree)
+
+
+def move_worktree(git: Git, move: WorktreeMove) -> None:
+    """Give a tree another folder and another branch at the same commit; can be repeated after a crash.
+
+    Everything in the folder moves with it, ignored files too. Without a folder only the branch is renamed.
+    """
+    with _lock_worktrees(git):
+        if not has_branch(git, move.new_branch):
+            create_branch(git, move.new_branch, move.commit)
+        if move.path is not None and move.new_path is not None:
+            here = move.path if find_worktree(git, move.path) else move.new_path
+            git.at(here).run("symbolic-ref", "HEAD", _BRANCH_REF_PREFIX + move.new_branch)
+        if has_branch(git, move.branch):
+            delete_branch(git, move.branch, move.commit)
+        if move.path is not None and find_worktree(git, move.path):
+            git.run("worktree", "move", "--", str(move.path), str(move.new_path))
+
+
+def require_movable(git: Git, path: Path) -> None:
+    """Raise NotAllowed if git cannot move the worktree."""
+    tree = find_worktree(git, path)
+    if tree is None:
+        raise NotAllowed(f"{path} is not a worktree of this repository any more.")
+    _check_removable(tree)
+    with open_private_index(git.at(tree.path)) as index:
+        submodules = index.list_submodules()
+    if submodules:
+        raise NotAllowed(
+            f"{path} has submodules ({', '.join(submodules)[:MAX_ECHOED]}), so git cannot move it.",
+            suggestion="Keep it as it is, or remove the submodules first.",
+        )
 
 
 # --- listing

@@ -45,6 +45,10 @@ class MessageStore:
             raise NotFound("message", id, suggestion="List an agent's messages with {tool:message_list}.")
         return _from_row(row)
 
+    def count_of_task(self, task_id: str) -> int:
+        """Count the messages about a task."""
+        return int(self._tx.fetch_value("SELECT count(*) FROM messages WHERE task_id = :id", id=task_id))
+
     def find_not_owned_by(self, ids: Sequence[str], caller: str) -> str | None:
         """Return the id of one of these messages whose recipient another caller registered, or None."""
         sql = (

@@ -28,6 +28,7 @@ _TABLES_BY_KIND = {
     "run": ("runner_runs", "id", "status"),
     "attempt": ("attempts", "id", "stage"),
     "landing": ("landings", "id", "title"),
+    "rewind": ("rewinds", "id", "target"),
     "stored_template": ("templates", "id", "name"),
     "template": ("templates", "name", "description"),
 }
@@ -52,6 +53,7 @@ PREFIXES = {
     "rn": "run",
     "at": "attempt",
     "ld": "landing",
+    "rw": "rewind",
     "tmpl": "stored_template",
 }
 """The kind of row by the letters that its id begins with; those of job sessions begin with none."""

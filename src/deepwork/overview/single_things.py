@@ -16,6 +16,8 @@ from deepwork.notices.responses import NoticeView
 from deepwork.notices.store import NoticeStore
 from deepwork.plans.responses import CheckpointView
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.rewind.responses import describe_rewind
+from deepwork.rewind.store import RewindStore
 from deepwork.runner.responses import describe_attempt, describe_run
 from deepwork.runner.store import AttemptStore, RunStore
 from deepwork.tracking.note_store import NoteStore
@@ -53,6 +55,11 @@ def _read_attempt(tx: Transaction, id: str) -> Answer:
 
 def _read_landing(tx: Transaction, id: str) -> Answer:
     return describe_landing(LandingStore(tx).get(id))
+
+
+def _read_rewind(tx: Transaction, id: str) -> Answer:
+    store = RewindStore(tx)
+    return describe_rewind(store.get(id), store.list_tasks(id))
 
 
 def _read_decision(tx: Transaction, id: str) -> Answer | None:
@@ -100,6 +107,7 @@ _READERS: dict[str, Callable[[Transaction, str], Answer | None]] = {
     "run": _read_run,
     "attempt": _read_attempt,
     "landing": _read_landing,
+    "rewind": _read_rewind,
     "decision": _read_decision,
     "issue": _read_issue,
     "milestone": _read_milestone,

@@ -181,6 +181,8 @@ class Task:
     """How long it was claimed or running, without the time that goes on."""
     active_since: int | None = None
     """Since when it is claimed or running."""
+    stale_input: tuple[Mapping[str, str], ...] | None = None
+    """The tasks it builds on whose work was rewound after it began: each with `rewind`, `task_id`, `name`."""
 
     @property
     def waits_for_person(self) -> bool:

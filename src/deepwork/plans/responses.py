@@ -80,6 +80,8 @@ class TaskLine(Answer):
     follows_sequence: int | None = None
     assigned_agent_id: str | None = None
     outcome: str | None = None
+    stale_input: list[str] | None = None
+    """The names of tasks it builds on whose work was rewound after it began."""
 
     @classmethod
     def from_task(cls, task: Task, relations: TaskRelations) -> Self:
@@ -90,6 +92,7 @@ class TaskLine(Answer):
             sequence=task.sequence,
             parallel_group=task.parallel_group,
             outcome=truncate_to_line(task.outcome or task.error),
+            stale_input=[each["name"] for each in task.stale_input] if task.stale_input else None,
             **relations.to_fields(task),
         )
 
@@ -176,9 +179,11 @@ class PlanTaskView(Answer):
     waits_for: str | None = None
     requires: dict[str, Any] | None = None
     """Its own checks, approvals and budget, beside those of its plan."""
+    """`approval` while its work is done and a person has not decided about it."""
     proofs: dict[str, str] | None = None
     """By check, the proof with which it was completed; only if it has checks of its own."""
-    """`approval` while its work is done and a person has not decided about it."""
+    stale_input: list[dict[str, str]] | None = None
+    """The tasks it builds on whose work was rewound after it began."""
 
     @classmethod
     def from_task(cls, task: Task, relations: TaskRelations | None = None, **more: Any) -> Self:
@@ -190,6 +195,7 @@ class PlanTaskView(Answer):
             max_attempts=task.max_attempts if task.failures else None,
             waits_for_person=task.waits_for_person or None,
             requires=requirements_to_dict(task.requirements) or None if task.requirements else None,
+            stale_input=[dict(each) for each in task.stale_input] if task.stale_input else None,
             **{name: getattr(task, name) for name in _COPIED_TASK_FIELDS},
             **(relations.to_fields(task) if relations else {"assigned_agent_id": task.claimed_by}),
             **more,

@@ -36,6 +36,8 @@ _NOTICE_SHARE = 4
 _MAX_SHOWN_FILES = 10
 _MAX_BRIEF_TOKENS = 40
 _MAX_RELATED_TASKS = 200
+_MAX_STALE_INPUTS = 2
+_STALE_WARNING = "A person rewound tasks that this one builds on: do not rely on their earlier results."
 _FIXED_FIELDS = frozenset({"id", "task_id", "sequence", "type", "status", "created_at"})
 
 
@@ -228,6 +230,7 @@ def _build_skeleton(source: ContextSource, options: ContextOptions) -> dict[str,
             **({"blocked": True} if source.blocked else {}),
             **({"attempts": task.attempts} if task.error else {}),
             **_describe_requirements(workflow, task),
+            **_describe_stale_input(task),
         },
         "prior_tasks": [],
         **({"notices": list(map(_build_notice, source.notices))} if source.notices else {}),
@@ -247,6 +250,15 @@ def _describe_requirements(workflow: Workflow, task: Task) -> dict[str, Any]:
     }
     shown = {name: value for name, value in requires.items() if value}
     return {"requires": shown} if shown else {}
+
+
+def _describe_stale_input(task: Task) -> dict[str, Any]:
+    """Describe that tasks it builds on were rewound after it began; nothing if none was."""
+    if not task.stale_input:
+        return {}
+    named = [{"name": shorten_text(each["name"], _MAX_BRIEF_TOKENS)} for each in task.stale_input]
+    rewound = [{**each, **short} for each, short in zip(task.stale_input, named, strict=True)]
+    return {"stale_input": rewound[-_MAX_STALE_INPUTS:], "warning": _STALE_WARNING}
 
 
 def _build_notice(notice: Notice) -> dict[str, Any]:

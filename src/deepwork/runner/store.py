@@ -230,6 +230,12 @@ class AttemptStore:
         sql = "SELECT task_id, count(*) AS count FROM attempts WHERE task_id IN :ids GROUP BY task_id"
         return {row["task_id"]: row["count"] for row in self._tx.fetch_all(sql, ids=list(task_ids))}
 
+    def forget_failures(self, task_id: str) -> None:
+        """Let failed attempts at a task no longer count, because a person let it begin again."""
+        self._tx.execute(
+            "UPDATE attempts SET exhausted = 1 WHERE task_id = :id AND ended_at IS NOT NULL", id=task_id
+        )
+
     def find_limit_end(self, vendor: str, profile: str, host: str) -> int | None:
         """Return when the vendor's limit ends that another attempt of this host met, if it has not ended.
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from deepwork.plans.task_tools import TaskTools
     from deepwork.plans.work_gate import WorkGate
     from deepwork.reviews.tools import ReviewTools
+    from deepwork.rewind.actions import RewindActions
     from deepwork.runner.loop import Runner
     from deepwork.server.jobs_assembly import JobsAssembly
     from deepwork.server.landing_assembly import Landings
@@ -84,6 +85,10 @@ class Application:
             # Not as `PlanEvent`: most commands need not import plans.
             ("plan_task:claimed", "plan_task:updated", "plan_task:released"),
             lambda events: self._plan_task_tracker.handle_events(events),  # noqa: PLW0108 - built on first use
+        )
+        database.subscribe(
+            ("checkpoint:created",),
+            lambda events: self._plan_task_tracker.handle_checkpoints(events),  # noqa: PLW0108 - built on first use
         )
         return database
 
@@ -158,7 +163,18 @@ class Application:
         kinds = (EnrollmentActions, BudgetActions, ProofActions, RunActions)
         simple = [kind(self.database) for kind in kinds]
         landings = LandingActions(self.database, lambda: self.landings.service)
-        return index_by_name([self.jobs.gate_actions, self._approval_actions, reviews, landings, *simple])
+        gates = self.jobs.gate_actions, self._approval_actions
+        return index_by_name([*gates, reviews, landings, self.rewind_actions, *simple])
+
+    @cached_property
+    def rewind_actions(self) -> RewindActions:
+        """Undoes tasks for people."""
+        from deepwork.server.rewind_assembly import build_rewind_actions
+
+        folder = self.settings.repository_root / STATE_FOLDER
+        return build_rewind_actions(
+            self.database, self.presence, self.repositories, self._attribution, folder
+        )
 
     @cached_property
     def _approval_actions(self) -> ApprovalActions:

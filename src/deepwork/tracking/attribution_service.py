@@ -13,6 +13,7 @@ from typing import Any
 from deepwork.config import STATE_FOLDER
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import DeepworkError
+from deepwork.git.snapshot import SnapshotStore
 from deepwork.git.snapshot_types import (
     ChangeStatus,
     Commit,
@@ -147,12 +148,22 @@ class AttributionService:
             store.save_end(replace(watch, ended_at=changes.ended.at, ended=ended))
         store.save_files(task_id, workflow_id, changes.changed)
 
-    def _compare(
-        self, watch: Watch, ended: SnapshotResult, last: Snapshot, others: Sequence[Watch]
-    ) -> TaskChanges:
-        snapshots = self.snapshots.open_store(ended.tree)
-        first = Snapshot.from_dict(watch.began)
-        moments = _list_snapshots(watch, ended.at, last, others)
+    def list_changes_between(self, watch: Watch, until: int, last: Snapshot) -> list[AttributedChange]:
+        """Return what a task changed from the beginning of the watch to a later snapshot of its tree.
+
+        Names are as the file system has them. Each change has the trees with its first and last version.
+        """
+        with self._database.reading() as tx:
+            others = WatchStore(tx).list_overlapping(watch, until)
+        snapshots = self.snapshots.open_store(Path(watch.tree_path))
+        pairs, mine = self._attribute(snapshots, watch, until, last, others)
+        trees = _index_trees(pairs)
+        return [_add_trees(change, trees) for change in mine]
+
+    def _attribute(
+        self, snapshots: SnapshotStore, watch: Watch, until: int, last: Snapshot, others: Sequence[Watch]
+    ) -> tuple[list[_SnapshotPair], list[AttributedChange]]:
+        moments = _list_snapshots(watch, until, last, others)
         pairs = [
             _SnapshotPair(
                 before, after, snapshots.diff(before, after), _find_running(watch, others, start, end)
@@ -161,7 +172,15 @@ class AttributionService:
             if before != after
         ]
         candidates = [_to_candidate(each) for each in (watch, *others)]
-        mine = attribute_changes([pair.interval for pair in pairs], candidates).get(watch.task_id, [])
+        found = attribute_changes([pair.interval for pair in pairs], candidates)
+        return pairs, found.get(watch.task_id, [])
+
+    def _compare(
+        self, watch: Watch, ended: SnapshotResult, last: Snapshot, others: Sequence[Watch]
+    ) -> TaskChanges:
+        snapshots = self.snapshots.open_store(ended.tree)
+        first = Snapshot.from_dict(watch.began)
+        pairs, mine = self._attribute(snapshots, watch, ended.at, last, others)
         whole = snapshots.diff(first, last, counted=True) if mine else SnapshotDiff()
         progress = snapshots.get_progress(first, last)
         changed = {attributed.path for attributed in mine}
@@ -253,11 +272,17 @@ def _index_trees(pairs: Sequence[_SnapshotPair]) -> _VersionTrees:
 def _add_details(change: AttributedChange, counted: FileChange, trees: _VersionTrees) -> AttributedChange:
     """Add line counts, and the first and last snapshot between which the change can be shown as a diff."""
     return replace(
-        change,
+        _add_trees(change, trees),
         path=_to_text(change.path),
         added=counted.added,
         removed=counted.removed,
         is_binary=counted.is_binary,
+    )
+
+
+def _add_trees(change: AttributedChange, trees: _VersionTrees) -> AttributedChange:
+    return replace(
+        change,
         before_tree=trees.first_before[change.path, change.before],
         after_tree=trees.last_after[change.path, change.after],
     )

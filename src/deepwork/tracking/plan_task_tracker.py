@@ -20,7 +20,7 @@ from deepwork.plans.models import PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.attribution_service import AttributionService
-from deepwork.tracking.watch_store import Watch, WatchStore
+from deepwork.tracking.watch_store import CheckpointTree, Watch, WatchStore
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.store import WorkspaceStore
@@ -62,6 +62,16 @@ class PlanTaskTracker:
             )
             if is_taken or is_over:
                 self._update_watch(event.data["id"], has_begun=is_taken)
+
+    def handle_checkpoints(self, events: Sequence[PendingEvent]) -> None:
+        """Take a snapshot at each checkpoint of a task that is watched, so that it can be rewound to it."""
+        for event in events:
+            try:
+                self._record_checkpoint(event.data["task_id"], event.data["id"], event.data["sequence"])
+            except DeepworkError as error:
+                log.warning("Cannot take a snapshot at checkpoint %s: %s", event.data["id"], error)
+            except Exception:
+                log.exception("Cannot take a snapshot at checkpoint %s", event.data["id"])
 
     def localize(self, tx: Transaction, workflow: Workflow) -> Workflow:
         """Return the plan with the path that its repository has on this machine."""
@@ -111,6 +121,19 @@ class PlanTaskTracker:
             log.warning("Cannot track the changes of task %s: %s", task_id, error)
         except Exception:
             log.exception("Cannot track the changes of task %s", task_id)
+
+    def _record_checkpoint(self, task_id: str, checkpoint_id: str, sequence: int) -> None:
+        with self._database.reading() as tx:
+            watch = WatchStore(tx).find_latest(task_id)
+        if watch is None or watch.ended_at is not None or watch.host != self._host:
+            return
+        taken = self._attribution.snapshots.take(Path(watch.tree_path))
+        if taken.snapshot is None or str(taken.tree) != watch.tree_path:
+            return
+        place = watch.attempt, watch.host, watch.tree_path
+        row = CheckpointTree(checkpoint_id, task_id, sequence, *place, taken.snapshot.to_dict(), taken.at)
+        with self._database.transaction() as tx:
+            WatchStore(tx).save_checkpoint_tree(row)
 
     def _start_watch(self, task_id: str, last: Watch | None) -> None:
         with self._database.reading() as tx:

@@ -33,6 +33,20 @@ class Watch:
     ended: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class CheckpointTree:
+    """The snapshot of the working tree at a checkpoint of a task."""
+
+    checkpoint_id: str
+    task_id: str
+    sequence: int
+    attempt: int
+    host: str
+    tree_path: str
+    snapshot: Mapping[str, Any]
+    taken_at: int
+
+
 class WatchStore:
     """Reads and writes watches and changed files."""
 
@@ -48,6 +62,21 @@ class WatchStore:
         sql = f"SELECT {_WATCH_COLUMNS} FROM watches WHERE task_id = :id ORDER BY attempt DESC LIMIT 1"
         row = self._tx.fetch_one(sql, id=task_id)
         return _watch_from_row(row) if row else None
+
+    def list_of_task(self, task_id: str) -> list[Watch]:
+        """Return all watches of a task, by attempt."""
+        sql = f"SELECT {_WATCH_COLUMNS} FROM watches WHERE task_id = :id ORDER BY attempt"
+        return [_watch_from_row(row) for row in self._tx.fetch_all(sql, id=task_id)]
+
+    def save_checkpoint_tree(self, checkpoint: CheckpointTree) -> None:
+        """Store the snapshot that was taken at a checkpoint."""
+        row = vars(checkpoint) | {"snapshot": json.dumps(checkpoint.snapshot)}
+        self._tx.insert("checkpoint_trees", row)
+
+    def list_checkpoint_trees(self, task_id: str) -> list[CheckpointTree]:
+        """Return the snapshots that were taken at the checkpoints of a task, in their order."""
+        sql = f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoint_trees WHERE task_id = :id ORDER BY sequence"
+        return [_checkpoint_from_row(row) for row in self._tx.fetch_all(sql, id=task_id)]
 
     def save_end(self, watch: Watch) -> None:
         """Save the end of a watch and its snapshot."""
@@ -91,7 +120,15 @@ class WatchStore:
         )
         rows = self._tx.fetch_all(sql, host=host, tree=tree_path, moment=moment)
         looks = [json.loads(look) for row in rows for look in (row["began"], row["ended"]) if look]
-        return {look["tree"] for look in looks}
+        return {look["tree"] for look in looks} | self._list_checkpoint_hashes(host, tree_path, moment)
+
+    def _list_checkpoint_hashes(self, host: str, tree_path: str, moment: int) -> set[str]:
+        sql = (
+            "SELECT snapshot FROM checkpoint_trees"
+            " WHERE host = :host AND tree_path = :tree AND taken_at >= :moment"
+        )
+        rows = self._tx.fetch_all(sql, host=host, tree=tree_path, moment=moment)
+        return {json.loads(row["snapshot"])["tree"] for row in rows}
 
     def save_files(self, task_id: str, workflow_id: str, files: Sequence[AttributedChange]) -> None:
         """Replace the list of files that the task changed."""
@@ -119,6 +156,7 @@ class WatchStore:
 
 
 _WATCH_COLUMNS = ", ".join(Watch.__dataclass_fields__)
+_CHECKPOINT_COLUMNS = ", ".join(CheckpointTree.__dataclass_fields__)
 
 
 def _watch_to_row(watch: Watch) -> Row:
@@ -134,6 +172,11 @@ def _watch_from_row(row: Row) -> Watch:
         "ended": None if row["ended"] is None else json.loads(row["ended"]),
     }
     return Watch(**(row | read))
+
+
+@row_parser
+def _checkpoint_from_row(row: Row) -> CheckpointTree:
+    return CheckpointTree(**(row | {"snapshot": json.loads(row["snapshot"])}))
 
 
 def _file_to_row(file: AttributedChange) -> Row:

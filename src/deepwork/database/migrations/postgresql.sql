@@ -869,3 +869,54 @@ CREATE TABLE branch_leases (
     PRIMARY KEY (host, repository_path, branch)
 );
 UPDATE alembic_version SET version_num='0014' WHERE alembic_version.version_num = '0013';
+CREATE TABLE rewinds (
+    id TEXT NOT NULL,
+    workflow_id TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    undoes TEXT,
+    undone_by TEXT,
+    target TEXT NOT NULL,
+    dependents TEXT NOT NULL,
+    stage TEXT NOT NULL,
+    host TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    steps TEXT NOT NULL,
+    results TEXT NOT NULL,
+    created_by TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    ended_at BIGINT,
+    PRIMARY KEY (id),
+    UNIQUE (task_id, number)
+);
+CREATE INDEX rewinds_by_age ON rewinds (created_at, id);
+CREATE UNIQUE INDEX rewinds_open ON rewinds (task_id) WHERE ended_at IS NULL;
+CREATE TABLE rewind_tasks (
+    rewind_id TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    role TEXT NOT NULL,
+    first_attempt BIGINT NOT NULL,
+    last_attempt BIGINT NOT NULL,
+    checkpoint BIGINT,
+    state_before TEXT,
+    state_after TEXT,
+    PRIMARY KEY (rewind_id, task_id),
+    FOREIGN KEY(rewind_id) REFERENCES rewinds (id)
+);
+CREATE INDEX rewind_tasks_by_task ON rewind_tasks (task_id);
+CREATE TABLE checkpoint_trees (
+    checkpoint_id TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    sequence BIGINT NOT NULL,
+    attempt BIGINT NOT NULL,
+    host TEXT NOT NULL,
+    tree_path TEXT NOT NULL,
+    snapshot TEXT NOT NULL,
+    taken_at BIGINT NOT NULL,
+    PRIMARY KEY (checkpoint_id)
+);
+CREATE INDEX checkpoint_trees_by_task ON checkpoint_trees (task_id, sequence);
+CREATE INDEX checkpoint_trees_by_tree ON checkpoint_trees (host, tree_path, taken_at);
+ALTER TABLE plan_tasks ADD COLUMN stale_input TEXT;
+UPDATE alembic_version SET version_num='0015' WHERE alembic_version.version_num = '0014';

@@ -153,7 +153,7 @@ CREATE TABLE plan_tasks (
 	created_at BIGINT NOT NULL, 
 	started_at BIGINT, 
 	finished_at BIGINT, 
-	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, requirements TEXT, waits_for TEXT, active_ms BIGINT DEFAULT '0' NOT NULL, active_since BIGINT, 
+	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, requirements TEXT, waits_for TEXT, active_ms BIGINT DEFAULT '0' NOT NULL, active_since BIGINT, stale_input TEXT, 
 	PRIMARY KEY (id), 
 	CONSTRAINT plan_tasks_by_name UNIQUE (workflow_id, name), 
 	FOREIGN KEY(workflow_id) REFERENCES plans (id)
@@ -747,6 +747,55 @@ CREATE TABLE branch_leases (
 	until BIGINT NOT NULL, 
 	PRIMARY KEY (host, repository_path, branch)
 );
-INSERT INTO "alembic_version" VALUES('0014');
+CREATE TABLE rewinds (
+	id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	task_id TEXT NOT NULL, 
+	number BIGINT NOT NULL, 
+	undoes TEXT, 
+	undone_by TEXT, 
+	target TEXT NOT NULL, 
+	dependents TEXT NOT NULL, 
+	stage TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	digest TEXT NOT NULL, 
+	steps TEXT NOT NULL, 
+	results TEXT NOT NULL, 
+	created_by TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	ended_at BIGINT, 
+	PRIMARY KEY (id), 
+	UNIQUE (task_id, number)
+);
+CREATE INDEX rewinds_by_age ON rewinds (created_at, id);
+CREATE UNIQUE INDEX rewinds_open ON rewinds (task_id) WHERE ended_at IS NULL;
+CREATE TABLE rewind_tasks (
+	rewind_id TEXT NOT NULL, 
+	task_id TEXT NOT NULL, 
+	role TEXT NOT NULL, 
+	first_attempt BIGINT NOT NULL, 
+	last_attempt BIGINT NOT NULL, 
+	checkpoint BIGINT, 
+	state_before TEXT, 
+	state_after TEXT, 
+	PRIMARY KEY (rewind_id, task_id), 
+	FOREIGN KEY(rewind_id) REFERENCES rewinds (id)
+);
+CREATE INDEX rewind_tasks_by_task ON rewind_tasks (task_id);
+CREATE TABLE checkpoint_trees (
+	checkpoint_id TEXT NOT NULL, 
+	task_id TEXT NOT NULL, 
+	sequence BIGINT NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	host TEXT NOT NULL, 
+	tree_path TEXT NOT NULL, 
+	snapshot TEXT NOT NULL, 
+	taken_at BIGINT NOT NULL, 
+	PRIMARY KEY (checkpoint_id)
+);
+CREATE INDEX checkpoint_trees_by_task ON checkpoint_trees (task_id, sequence);
+CREATE INDEX checkpoint_trees_by_tree ON checkpoint_trees (host, tree_path, taken_at);
+INSERT INTO "alembic_version" VALUES('0015');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

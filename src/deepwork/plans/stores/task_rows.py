@@ -25,7 +25,7 @@ LEVEL_BEFORE = (
 )
 """SQL expression: the next lower sequence of a plan."""
 
-_JSON_COLUMNS = ("plan", "context", "outcome_detail")
+_JSON_COLUMNS = ("plan", "context", "outcome_detail", "stale_input")
 _MAX_BATCH_SIZE = 10_000
 """How many ids one statement contains."""
 
@@ -40,6 +40,8 @@ def read_task(row: Row) -> Task:
     row["plan"] = json.loads(plan) if plan else None
     row["outcome_detail"] = json.loads(detail) if detail else None
     row["requirements"] = parse_task_requirements(row["requirements"])
+    stale = row["stale_input"]
+    row["stale_input"] = tuple(json.loads(stale)) if stale else None
     return build_record(Task, row)
 
 
@@ -86,5 +88,5 @@ def build_not_found(id: str) -> NotFound:
     return NotFound("task", id, suggestion="List a plan's tasks with {tool:workflow_get} and include_tasks.")
 
 
-def _serialize(value: Mapping[str, object] | None) -> str | None:
+def _serialize(value: Mapping[str, object] | Sequence[object] | None) -> str | None:
     return None if value is None else json.dumps(value)

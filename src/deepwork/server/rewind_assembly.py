@@ -1,0 +1,38 @@
+"""Builds what rewinds tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepwork.agents.presence import Presence
+from deepwork.database.transaction import Database
+from deepwork.environment import build_child_environment
+from deepwork.git.command import Git
+from deepwork.rewind.actions import RewindActions
+from deepwork.rewind.planner import RewindPlanner
+from deepwork.rewind.service import RewindService
+from deepwork.rewind.tree_plans import TreePlanner
+from deepwork.rewind.undoing import UndoPlanner
+from deepwork.tracking.attribution_service import AttributionService
+from deepwork.workspaces.repositories import RepositoryLocator
+
+
+def build_rewind_actions(
+    database: Database,
+    presence: Presence,
+    repositories: RepositoryLocator,
+    attribution: AttributionService,
+    state_folder: Path,
+) -> RewindActions:
+    """Build the actions of people that undo tasks."""
+    trees = TreePlanner(attribution, _open_git)
+    return RewindActions(
+        database,
+        RewindPlanner(database, repositories, trees),
+        UndoPlanner(database, trees),
+        RewindService(database, presence, trees, state_folder),
+    )
+
+
+def _open_git(folder: Path) -> Git:
+    return Git(folder, environment=build_child_environment())

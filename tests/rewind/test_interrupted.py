@@ -62,20 +62,22 @@ def describe(app: Application, plan: Plan) -> dict[str, Any]:
     }
 
 
-# Each stage, as the method that it ends with, and the steps of git and files between them.
-MOMENTS: list[tuple[Any, str, int, bool]] = [
+STAGES: list[tuple[Any, str, int, bool]] = [
     (service.RewindService, "_rescue", 0, False),
-    (tree_restores.TreeRestorer, "rescue_work", 0, True),
-    (tree_restores.TreeRestorer, "save", 0, True),
     (service.RewindService, "_change_files", 0, False),
-    (file_placing, "_take_away", 0, True),
-    (file_placing, "_put", 0, True),
-    (tree_restores.TreeRestorer, "_move_branch", 0, False),
-    (tree_restores.TreeRestorer, "_move_branch", 0, True),
-    (service, "move_worktree", 0, True),
     (service.RewindService, "_change_state", 0, False),
     (service.RewindService, "_finish", 0, False),
 ]
+"""The beginning of each stage: the one before is complete."""
+MOMENTS = [
+    (tree_restores.TreeRestorer, "rescue_work", 0, True),
+    (tree_restores.TreeRestorer, "save", 0, True),
+    (file_placing, "_take_away", 0, True),
+    (file_placing, "_put", 0, True),
+    (tree_restores.TreeRestorer, "_move_branch", 0, True),
+    (service, "move_worktree", 0, True),
+]
+"""Moments within the stages."""
 
 
 def kill(patch: pytest.MonkeyPatch, place: Any, name: str, calls: int, *, after: bool) -> None:
@@ -97,7 +99,8 @@ def test_a_rewind_killed_at_any_moment_is_completed_by_repeating_it(
     act(app, "undo_rewind", rewind_id=whole["id"])
     assert describe(app, plan) == old
 
-    for place, name, calls, after in MOMENTS:
+    is_small = app.settings.database.startswith("postgresql")  # the moments between stages are about files
+    for place, name, calls, after in STAGES if is_small else [*STAGES, *MOMENTS]:
         with monkeypatch.context() as patch:
             kill(patch, place, name, calls, after=after)
             with pytest.raises(Killed):

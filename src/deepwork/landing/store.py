@@ -88,6 +88,15 @@ class LandingStore:
         )
         return [_from_row(row) for row in self._tx.fetch_all(sql, id=workflow_id)]
 
+    def list_landed_of_tasks(self, task_ids: Sequence[str]) -> list[Landing]:
+        """List the work of these tasks that has landed, the newest first."""
+        sql = f"""
+            SELECT {_COLUMNS} FROM landings
+             WHERE subject_id IN :ids AND kind = 'task' AND status = 'landed' AND merge_commit IS NOT NULL
+             ORDER BY ended_at DESC, created_seq DESC
+        """
+        return [_from_row(row) for row in self._tx.fetch_all(sql, ids=list(task_ids))]
+
     def count_landed_tasks(self, workflow_id: str) -> int:
         """Count the tasks of a plan that have landed."""
         sql = """

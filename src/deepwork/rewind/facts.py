@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from deepwork.agents.leases import LeaseStore
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
+from deepwork.landing.models import Landing, LandingStatus
+from deepwork.landing.store import LandingStore
 from deepwork.messages.store import MessageStore
 from deepwork.plans.models import PlanStatus, Task, Workflow
 from deepwork.plans.rules.graph import Graph
@@ -61,6 +63,8 @@ class RewindFacts:
     workflow: Workflow
     main: TaskFacts
     dependents: tuple[TaskFacts, ...]
+    landed: tuple[Landing, ...] = ()
+    """The landed work of all these tasks that was not undone, the newest first."""
 
 
 def load_facts(database: Database, repositories: RepositoryLocator, task_id: str) -> RewindFacts:
@@ -73,7 +77,27 @@ def load_facts(database: Database, repositories: RepositoryLocator, task_id: str
         others = [node.id for node in list_dependents(plan, task_id)]
         found = TaskStore(tx).find_by_ids(others)
         begun = [found[id] for id in others if has_begun(found[id])]
-        return RewindFacts(workflow, *_split(_load_all(tx, [task, *begun])))
+        _require_not_landing(tx, task)
+        landed = _load_landed(tx, [task.id, *(each.id for each in begun)])
+        return RewindFacts(workflow, *_split(_load_all(tx, [task, *begun])), landed=landed)
+
+
+def _require_not_landing(tx: Transaction, task: Task) -> None:
+    landing = LandingStore(tx).find_open(task.id)
+    if landing is not None and landing.status in (LandingStatus.CHECKING, LandingStatus.MOVING):
+        raise NotAllowed(
+            f"The work of task {task.name!r} is being landed ({landing.id}).",
+            suggestion="Wait until that has ended, then call again.",
+            recoverable=True,
+        )
+
+
+def _load_landed(tx: Transaction, task_ids: Sequence[str]) -> tuple[Landing, ...]:
+    landed = LandingStore(tx).list_landed_of_tasks(task_ids)
+    if not landed:
+        return ()
+    reverted = RewindStore(tx).list_reverted_landings(task_ids)
+    return tuple(each for each in landed if each.id not in reverted)
 
 
 def require_rewindable(workflow: Workflow, task: Task) -> None:

@@ -109,12 +109,25 @@ class SetAside:
     new_status: str = "abandoned"
 
 
+@dataclass(frozen=True, slots=True)
+class Revert:
+    """A commit on a branch that a new commit undoes: landed work, or the undoing of it."""
+
+    landing_id: str
+    task_id: str
+    repository: str
+    branch: str
+    commit: str
+    title: str
+
+
 @dataclass(frozen=True)
 class Steps:
     """What a rewind does to files, trees and branches."""
 
     restores: tuple[TreeRestore, ...] = ()
     asides: tuple[SetAside, ...] = ()
+    reverts: tuple[Revert, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,8 @@ class Results:
     """By tree, the snapshot after its files went back."""
     index_after: Mapping[str, str] = field(default_factory=dict)
     """By tree, the tree of its index after that."""
+    reverted: tuple[Revert, ...] = ()
+    """The commits that undo landed work, as what could be undone again."""
     kept: tuple[str, ...] = ()
     """Files that somebody changed meanwhile, and where their content is kept."""
     plan: Mapping[str, Any] = field(default_factory=dict)

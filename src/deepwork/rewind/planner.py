@@ -9,8 +9,17 @@ from deepwork.approvals.digests import compute_digest
 from deepwork.database.transaction import Database
 from deepwork.errors import NotAllowed
 from deepwork.rewind.facts import RewindFacts, TaskFacts, load_facts
+from deepwork.rewind.landed_work import LandedWork
 from deepwork.rewind.models import Dependents, RewindTask, Role, Steps, Target, TargetKind, TargetMoment
-from deepwork.rewind.responses import DependentTask, FileInTheWay, MovedBranch, MovedFile, RewindPreview, cut
+from deepwork.rewind.responses import (
+    DependentTask,
+    FileInTheWay,
+    MovedBranch,
+    MovedFile,
+    RevertedCommit,
+    RewindPreview,
+    cut,
+)
 from deepwork.rewind.rules import find_target
 from deepwork.rewind.tree_plans import TreePlan, TreePlanner, to_text
 from deepwork.workspaces.repositories import RepositoryLocator
@@ -39,8 +48,11 @@ class RewindPlan:
 class RewindPlanner:
     """Plans rewinds from the store, from snapshots and from git."""
 
-    def __init__(self, database: Database, repositories: RepositoryLocator, trees: TreePlanner) -> None:
+    def __init__(
+        self, database: Database, repositories: RepositoryLocator, trees: TreePlanner, landed: LandedWork
+    ) -> None:
         self._database, self._repositories, self._trees = database, repositories, trees
+        self._landed = landed
 
     def plan(self, task_id: str, target: Target, dependents: Dependents, id: str) -> RewindPlan:
         """Plan a rewind; the names of what is set aside contain the id."""
@@ -49,6 +61,10 @@ class RewindPlanner:
         moment = _find_moment(main, target)
         resets = facts.dependents if dependents is Dependents.RESET else ()
         plan = self._trees.plan(main, moment, resets, id)
+        going_back = {main.task.id, *(each.task.id for each in resets)}
+        landed = [each for each in facts.landed if each.task_id in going_back]
+        plan.reverts = self._landed.list_reverts(landed)
+        plan.refused |= self._landed.find_conflicts(plan.reverts)
         tasks = _list_tasks(facts, moment, dependents)
         digest = _compute_digest(facts, target, dependents, plan, id)
         preview = _build_preview(facts, target, dependents, plan, digest)
@@ -126,6 +142,7 @@ def _compute_digest(
             "tasks": tasks,
             "restores": [asdict(each) for each in plan.restores],
             "asides": asides,
+            "reverts": [asdict(each) for each in plan.reverts],
             "refused": {to_text(path): reason for path, reason in plan.refused.items()},
             "remarks": [remark.replace(id, "") for remark in plan.remarks],
         }
@@ -160,7 +177,9 @@ def _build_preview(
         in_the_way_total=len(refused),
         branches=_list_branches(plan),
         begun_dependents=cut(begun),
-        reverts=[],
+        reverts=[
+            RevertedCommit(commit=each.commit, branch=each.branch, task=each.title) for each in plan.reverts
+        ],
         cannot_undo=_list_remarks(main, plan),
         held_by=main.task.claimed_by,
         targets=_list_targets(main),

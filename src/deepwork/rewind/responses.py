@@ -50,7 +50,7 @@ class RevertedCommit(Answer):
 
     commit: str
     branch: str
-    subject: str | None = None
+    task: str
 
 
 class RewindPreview(Answer):
@@ -101,6 +101,7 @@ class RewindView(Answer):
     files: int
     rescue_branches: list[str]
     reverted: list[str] | None = None
+    """The new commits that undo landed work."""
     kept: list[str] | None = None
     """Files that somebody changed meanwhile, and the folder that has their content."""
     created_by: str
@@ -128,6 +129,7 @@ def describe_rewind(rewind: Rewind, tasks: Iterable[RewindTask] | None = None) -
         undone_by=rewind.undone_by,
         files=sum(len(restore.moves) for restore in rewind.steps.restores),
         rescue_branches=list(rewind.results.rescue_branches),
+        reverted=[each.commit for each in rewind.results.reverted] or None,
         kept=list(rewind.results.kept) or None,
         created_by=rewind.created_by,
         created_at=rewind.created_at,

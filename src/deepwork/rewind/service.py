@@ -22,9 +22,11 @@ from deepwork.git.snapshot_types import Snapshot
 from deepwork.git.tree_restores import TreeRestore, get_working_folder
 from deepwork.git.worktrees import WorktreeMove, move_worktree
 from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.rewind.landed_work import LandedWork
 from deepwork.rewind.models import (
     Dependents,
     Results,
+    Revert,
     Rewind,
     RewindEvent,
     RewindTask,
@@ -63,9 +65,14 @@ class RewindService:
     """Records rewinds and carries them out."""
 
     def __init__(
-        self, database: Database, presence: Presence, trees: TreePlanner, state_folder: Path
+        self,
+        database: Database,
+        presence: Presence,
+        trees: TreePlanner,
+        landed: LandedWork,
+        state_folder: Path,
     ) -> None:
-        self._database, self._presence, self._trees = database, presence, trees
+        self._database, self._presence, self._trees, self._landed = database, presence, trees, landed
         self._state_folder = state_folder
 
     @contextmanager
@@ -144,12 +151,25 @@ class RewindService:
         return self._move(rewind, Stage.RESCUED, results)
 
     def _change_files(self, rewind: Rewind) -> Rewind:
-        results = rewind.results
+        results = self._revert(rewind)
         for restore in rewind.steps.restores:
             results = self._restore(rewind, restore, results)
         for aside in rewind.steps.asides:
             move_worktree(self._trees.git_at(Path(aside.repository)), _to_move(aside))
         return self._move(rewind, Stage.FILES, results)
+
+    def _revert(self, rewind: Rewind) -> Results:
+        """Undo landed work first: later work may conflict, and then nothing was changed yet."""
+        reverted: list[Revert] = []
+        for revert in rewind.steps.reverts:
+            try:
+                found = self._landed.land(rewind, revert)
+            except NotAllowed:
+                if not reverted:
+                    self._move(rewind, Stage.CANCELLED)
+                raise
+            reverted += [found] if found else []
+        return replace(rewind.results, reverted=tuple(reverted))
 
     def _restore(self, rewind: Rewind, restore: TreeRestore, results: Results) -> Results:
         tree = Path(restore.tree)

@@ -8,6 +8,9 @@ from typing import Any
 from deepwork.agents.leases import LeaseStore
 from deepwork.agents.presence import Presence
 from deepwork.database.transaction import Transaction
+from deepwork.landing.models import LandingStatus
+from deepwork.landing.recorder import move_landing
+from deepwork.landing.store import LandingStore
 from deepwork.notices.models import NoticeType
 from deepwork.notices.service import NoticeService
 from deepwork.plans.approval_gate import withdraw_work_request
@@ -117,6 +120,7 @@ class StateChanger:
             stale_input=None,
             workspace_id=None if task.id in set_aside else task.workspace_id,
         )
+        self._cancel_landing(task, reason)
         workflow = self._uncount(workflow, task)
         self._add_checkpoint(task, reason, {"outcome": task.outcome, "error": task.error})
         saved = self._save(self._tasks.get(task.id), fresh, reason, workflow)
@@ -145,6 +149,11 @@ class StateChanger:
             self._notify(task, f"{reason} Stop working on it.")
             ClaimService(self._tx, self._presence).end_claim(task)
         self._leases.revoke(task.id)
+
+    def _cancel_landing(self, task: Task, reason: str) -> None:
+        landing = LandingStore(self._tx).find_open(task.id)
+        if landing is not None and landing.status not in (LandingStatus.CHECKING, LandingStatus.MOVING):
+            move_landing(self._tx, landing, LandingStatus.CANCELLED, reason=reason)
 
     def _mark_stale(self, task: Task, main: Task) -> Task:
         entry = {"rewind": self._rewind.id, "task_id": main.id, "name": main.name}

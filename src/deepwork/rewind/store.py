@@ -12,7 +12,17 @@ from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.git.tree_restores import FileMove, IndexEntry, TreeRestore
-from deepwork.rewind.models import Dependents, Results, Rewind, RewindTask, Role, SetAside, Stage, Steps
+from deepwork.rewind.models import (
+    Dependents,
+    Results,
+    Revert,
+    Rewind,
+    RewindTask,
+    Role,
+    SetAside,
+    Stage,
+    Steps,
+)
 
 
 class RewindStore:
@@ -123,6 +133,16 @@ class RewindStore:
             found.setdefault(row["task_id"], []).append(_read_task(row))
         return found
 
+    def list_reverted_landings(self, task_ids: Sequence[str]) -> set[str]:
+        """List the landings of these tasks that rewinds undid, without what was undone again."""
+        sql = """
+            SELECT DISTINCT rewinds.id, steps FROM rewinds
+              JOIN rewind_tasks ON rewind_tasks.rewind_id = rewinds.id
+             WHERE rewind_tasks.task_id IN :ids AND stage = 'done' AND undoes IS NULL AND undone_by IS NULL
+        """
+        rows = self._tx.fetch_all(sql, ids=list(task_ids))
+        return {each["landing_id"] for row in rows for each in json.loads(row["steps"])["reverts"]}
+
     def find_later_of_tasks(self, rewind: Rewind, task_ids: Sequence[str]) -> str | None:
         """Return a later rewind that changed one of these tasks and was not undone or cancelled."""
         sql = """
@@ -164,6 +184,7 @@ def _read_steps(stored: Mapping[str, Any]) -> Steps:
     return Steps(
         tuple(_read_restore(each) for each in stored["restores"]),
         tuple(SetAside(**each) for each in stored["asides"]),
+        tuple(Revert(**each) for each in stored["reverts"]),
     )
 
 
@@ -175,7 +196,8 @@ def _read_restore(stored: Mapping[str, Any]) -> TreeRestore:
 
 def _read_results(stored: Mapping[str, Any]) -> Results:
     lists = {name: tuple(stored[name]) for name in ("rescue_branches", "kept")}
-    return Results(**{**stored, **lists})
+    reverted = tuple(Revert(**each) for each in stored["reverted"])
+    return Results(**{**stored, **lists, "reverted": reverted})
 
 
 def _task_to_row(task: RewindTask) -> dict[str, Any]:

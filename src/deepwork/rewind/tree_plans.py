@@ -17,7 +17,7 @@ from deepwork.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.git.tree_restores import FileMove, IndexEntry, TreeRestore, TreeRestorer, read_head_versions
 from deepwork.git.worktrees import find_worktree, require_movable
 from deepwork.rewind.facts import TaskFacts
-from deepwork.rewind.models import Segment, SetAside, Steps, TargetMoment
+from deepwork.rewind.models import Revert, Segment, SetAside, Steps, TargetMoment
 from deepwork.rewind.rules import is_restorable, list_segments_to_undo, plan_shared_files
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
@@ -32,6 +32,7 @@ class TreePlan:
 
     restores: list[TreeRestore] = field(default_factory=list)
     asides: list[SetAside] = field(default_factory=list)
+    reverts: list[Revert] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     """Files that are in the way, with the reason; nothing is done if there is one."""
     remarks: list[str] = field(default_factory=list)
@@ -39,7 +40,7 @@ class TreePlan:
 
     @property
     def steps(self) -> Steps:
-        return Steps(tuple(self.restores), tuple(self.asides))
+        return Steps(tuple(self.restores), tuple(self.asides), tuple(self.reverts))
 
 
 class TreePlanner:

@@ -15,6 +15,7 @@ from deepwork.git.refs import resolve_commit
 from deepwork.git.snapshot_types import Snapshot
 from deepwork.git.tree_restores import FileMove, IndexEntry, TreeRestore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.rewind.landed_work import LandedWork
 from deepwork.rewind.models import Rewind, RewindTask, Role, SetAside, Stage, Steps
 from deepwork.rewind.state_changes import find_state_changes
 from deepwork.rewind.store import RewindStore
@@ -36,8 +37,8 @@ class UndoPlan:
 class UndoPlanner:
     """Plans the undoing of rewinds."""
 
-    def __init__(self, database: Database, trees: TreePlanner) -> None:
-        self._database, self._trees = database, trees
+    def __init__(self, database: Database, trees: TreePlanner, landed: LandedWork) -> None:
+        self._database, self._trees, self._landed = database, trees, landed
 
     def plan(self, id: str) -> UndoPlan:
         """Plan the undoing; raises NotAllowed if it was undone, or if something has changed since."""
@@ -47,6 +48,8 @@ class UndoPlanner:
             changed = list(_find_changed_tasks(tx, tasks))
         changed += [each for restore in rewind.steps.restores for each in self._find_in_tree(rewind, restore)]
         changed += [each for aside in rewind.steps.asides for each in self._find_in_aside(aside)]
+        again = list(reversed(rewind.results.reverted))
+        changed += [f"{reason} ({path})" for path, reason in self._landed.find_conflicts(again).items()]
         if changed:
             raise _build_changed_error(rewind, changed)
         steps = self._reverse(rewind)
@@ -78,6 +81,7 @@ class UndoPlanner:
                 self._reverse_restore(each, rewind.results.saved[each.tree]) for each in rewind.steps.restores
             ),
             tuple(_reverse_aside(each) for each in rewind.steps.asides),
+            tuple(reversed(rewind.results.reverted)),
         )
 
     def _reverse_restore(self, restore: TreeRestore, saved: str) -> TreeRestore:

@@ -172,9 +172,8 @@ class Application:
         from deepwork.server.rewind_assembly import build_rewind_actions
 
         folder = self.settings.repository_root / STATE_FOLDER
-        return build_rewind_actions(
-            self.database, self.presence, self.repositories, self._attribution, folder
-        )
+        parts = self.database, self.presence, self.repositories, self._attribution
+        return build_rewind_actions(*parts, lambda: self.landings.prepared, folder)
 
     @cached_property
     def _approval_actions(self) -> ApprovalActions:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from deepwork.agents.presence import Presence
 from deepwork.database.transaction import Database
 from deepwork.environment import build_child_environment
 from deepwork.git.command import Git
+from deepwork.landing.prepared import PreparedLander
 from deepwork.rewind.actions import RewindActions
+from deepwork.rewind.landed_work import LandedWork
 from deepwork.rewind.planner import RewindPlanner
 from deepwork.rewind.service import RewindService
 from deepwork.rewind.tree_plans import TreePlanner
@@ -22,15 +25,17 @@ def build_rewind_actions(
     presence: Presence,
     repositories: RepositoryLocator,
     attribution: AttributionService,
+    get_lander: Callable[[], PreparedLander],
     state_folder: Path,
 ) -> RewindActions:
     """Build the actions of people that undo tasks."""
     trees = TreePlanner(attribution, _open_git)
+    landed = LandedWork(database, _open_git, get_lander)
     return RewindActions(
         database,
-        RewindPlanner(database, repositories, trees),
-        UndoPlanner(database, trees),
-        RewindService(database, presence, trees, state_folder),
+        RewindPlanner(database, repositories, trees, landed),
+        UndoPlanner(database, trees, landed),
+        RewindService(database, presence, trees, landed, state_folder),
     )
 
 

@@ -1,0 +1,105 @@
+"""Rewinding work that has landed: a new commit on its branch undoes it, and history stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from application import Clock, call_tool
+from deepwork.errors import NotAllowed
+from deepwork.rewind.landed_work import LandedWork
+from deepwork.server.application import Application
+from landing.make import LandingProject
+from rewind.make import act, rewind
+from rewind.test_interrupted import Killed, kill
+
+on_both_databases = pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def landings(app: Application, project: Path, clock: Clock) -> LandingProject:
+    return LandingProject(project, app, clock)
+
+
+def list_files(landings: LandingProject, branch: str) -> list[str]:
+    return landings.git("ls-tree", "-r", "--name-only", branch).splitlines()
+
+
+@on_both_databases
+def test_landed_work_is_reverted_by_a_new_commit_and_can_land_again(
+    app: Application, landings: LandingProject
+) -> None:
+    plan = landings.plan_done({"api": {"api_txt": "api\n"}, "ui": {"ui_txt": "ui\n"}})
+    landings.land(workflow_id=plan.id)
+    landed = landings.git("rev-parse", "main")
+
+    preview = act(app, "preview_rewind", task_id=plan.ids["api"])
+    done = rewind(app, plan.ids["api"])
+
+    assert [(each["branch"], each["task"]) for each in preview["reverts"]] == [("main", "api")]
+    assert landings.git("rev-parse", "main^") == landed
+    assert done["reverted"] == [landings.git("rev-parse", "main")]
+    assert "ui.txt" in list_files(landings, "main")
+    assert "api.txt" not in list_files(landings, "main")
+
+    act(app, "undo_rewind", rewind_id=done["id"])
+    assert "api.txt" in list_files(landings, "main")
+    assert call_tool(app, "task_get", id=plan.ids["api"])["status"] == "completed"
+
+    rewind(app, plan.ids["api"])
+    landings.do(plan, "api", api_txt="better\n")
+    landings.land(task_id=plan.ids["api"])
+    assert landings.git("show", "main:api.txt") == "better"
+    assert "ui.txt" in list_files(landings, "main")
+
+
+def test_a_revert_that_conflicts_with_later_work_is_refused_with_the_files(
+    app: Application, landings: LandingProject
+) -> None:
+    plan = landings.plan({"api": None, "ui": ["api"]})
+    landings.do(plan, "api", shop_txt="api\n")
+    landings.do(plan, "ui", shop_txt="ui\n")
+    landings.land(workflow_id=plan.id)
+    tip = landings.git("rev-parse", "main")
+
+    with pytest.raises(NotAllowed, match=r"shop\.txt"):
+        rewind(app, plan.ids["api"], dependents="keep")
+    assert landings.git("rev-parse", "main") == tip
+
+    rewind(app, plan.ids["api"], dependents="reset")
+    assert "shop.txt" not in list_files(landings, "main")
+
+
+def test_a_branch_that_is_checked_out_is_not_moved(app: Application, landings: LandingProject) -> None:
+    plan = landings.plan_done({"api": {"api_txt": "api\n"}})
+    landings.git("checkout", "-q", "main")
+    landings.land(workflow_id=plan.id)
+    tip = landings.git("rev-parse", "main")
+    integration = f"deepwork/integration/{plan.id}"
+    branches = landings.git("branch", "--list", "deepwork/integration/*").split()
+    branch = integration if integration in branches else branches[-1]
+    assert "api.txt" in list_files(landings, branch)
+
+    rewind(app, plan.ids["api"])
+
+    assert landings.git("rev-parse", "main") == tip
+    assert "api.txt" not in list_files(landings, branch)
+
+
+def test_a_revert_lands_once_even_if_the_rewind_is_killed_after_it(
+    app: Application, landings: LandingProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    plan = landings.plan_done({"api": {"api_txt": "api\n"}})
+    landings.land(workflow_id=plan.id)
+    with monkeypatch.context() as patch:
+        kill(patch, LandedWork, "land", 0, after=True)
+        with pytest.raises(Killed):
+            rewind(app, plan.ids["api"])
+    tip = landings.git("rev-parse", "main")
+
+    done = rewind(app, plan.ids["api"])
+
+    assert done["reverted"] == [tip]
+    assert landings.git("rev-parse", "main") == tip

@@ -39,7 +39,7 @@ class RewindActions:
     ) -> None:
         self._database, self._planner, self._undoing, self._service = database, planner, undoing, service
 
-    @tool("read", long_running=True, for_people=True)
+    @tool("work", long_running=True, idempotent=True, for_people=True)
     def preview_rewind(
         self, task_id: Id, to: To = "start", dependents: Dependents = Dependents.ASK
     ) -> RewindPreview:

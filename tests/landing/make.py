@@ -13,6 +13,7 @@ from deepwork.checks.models import CHECKS_FILE
 from deepwork.checks.rules import build_trusted_definitions
 from deepwork.landing.models import Landing
 from deepwork.landing.store import LandingStore
+from deepwork.plans.requirements import ApprovalTime, PlanRequirements, serialize_requirements
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.trust.models import Kind
@@ -28,17 +29,31 @@ class LandingProject:
     def __init__(self, folder: Path, app: Application, clock: Clock | None = None) -> None:
         self.folder, self.app, self.clock = folder, app, clock
 
-    def define_checks(self, text: str) -> None:
+    def define_checks(self, text: str, *, trusted: bool = True) -> None:
         """Commit these checks on the current branch, and trust them."""
-        place = self.folder / CHECKS_FILE
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(text)
+        self.write_checks(text, str(self.folder))
         run_git(self.folder, "add", "-f", CHECKS_FILE)
         run_git(self.folder, "commit", "-qm", "checks")
+        if not trusted:
+            return
         definitions = build_trusted_definitions(parse_checks(text.encode()))
         open_trust_store().pin(
             self.folder, Kind.CHECKS, definitions, proof="token", trusted_at="now", keeps_others=True
         )
+
+    def write_checks(self, text: str, tree: str) -> None:
+        self.write(tree, CHECKS_FILE, text)
+
+    def write(self, tree: str, path: str, text: str) -> None:
+        place = Path(tree) / path
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
+
+    def require_checks(self, plan_id: str, *names: str, approval: tuple[str, ...] = ()) -> None:
+        """Let a plan require this from now on, without proofs of work that is done."""
+        required = PlanRequirements(names, tuple(ApprovalTime(time) for time in approval))
+        with self.app.database.transaction() as tx:
+            tx.update("plans", plan_id, {"requirements": serialize_requirements(required)})
 
     def plan(self, tasks: Mapping[str, list[str] | None], **plan: Any) -> Plan:
         """Create a plan that starts from `main`; afterwards nobody has `main` checked out."""

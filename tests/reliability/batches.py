@@ -8,6 +8,7 @@ from pathlib import Path
 from reliability.claims import claim_together
 from reliability.fuzz import fuzz_tools
 from reliability.kills import kill_http_server, kill_stdio_server, kill_writers
+from reliability.landings import kill_landings
 from reliability.resources import Resources
 from reliability.restarts import restart_often
 from reliability.result import Result
@@ -68,6 +69,15 @@ def _kill_runs_on_postgres(resources: Resources, folder: Path, seed: int) -> Res
         return kill_runs(folder, location, 25, seed)
 
 
+def _kill_landings_on_sqlite(_: Resources, folder: Path, seed: int) -> Result:
+    return kill_landings(folder, str(folder / "deepwork.db"), 50, seed)
+
+
+def _kill_landings_on_postgres(resources: Resources, folder: Path, seed: int) -> Result:
+    with resources.new_database() as location:
+        return kill_landings(folder, location, 50, seed)
+
+
 def _kill_temporal_workers(_: Resources, folder: Path, seed: int) -> Result:
     return kill_temporal_workers(folder, 15, seed)
 
@@ -106,6 +116,8 @@ BATCHES: dict[str, Batch] = {
     "stopped-holders-postgres": _stop_on_postgres,
     "runs-sqlite": _kill_runs_on_sqlite,
     "runs-postgres": _kill_runs_on_postgres,
+    "landings-sqlite": _kill_landings_on_sqlite,
+    "landings-postgres": _kill_landings_on_postgres,
     "temporal": _kill_temporal_workers,
     "restarts": _restart,
     "claims-postgres": _claim_on_postgres,

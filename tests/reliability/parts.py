@@ -107,6 +107,20 @@ PARTS = (
         (*STORED, "internal_errors"),
     ),
     Part(
+        "landings-sqlite",
+        "finished tasks land on one branch; the process is killed around programs of git and commits",
+        "SQLite",
+        {"kills": 300},
+        (*STORED, "internal_errors"),
+    ),
+    Part(
+        "landings-postgres",
+        "finished tasks land on one branch; the process is killed around programs of git and commits",
+        "PostgreSQL",
+        {"kills": 300},
+        (*STORED, "internal_errors"),
+    ),
+    Part(
         "temporal",
         "two workers of a Temporal server work on four tasks; workers, shims and agents are killed",
         "SQLite",

@@ -21,6 +21,7 @@ _COMMANDS = {
     "budget": "deepwork budget set {id} --usd N",
     "parked_attempt": "deepwork runs logs {id}",
     "agent_run": "deepwork runs show {id}",
+    "landing": "deepwork landings show {id}",
     "waiting_plan": "deepwork plans update-status {id} in_progress",
 }
 """What answers a need, by its kind."""

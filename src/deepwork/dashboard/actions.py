@@ -31,6 +31,8 @@ RUN_ACTIONS = {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run"}
 """Paths under /api/v1/runner/runs/{id}, and the actions that they call."""
 REWIND_ACTIONS = {"undo": "undo_rewind"}
 """Paths under /api/v1/rewinds/{id}, and the actions that they call."""
+LANDING_ACTIONS = {"cancel": "cancel_landing"}
+"""Paths under /api/v1/landings/{id}, and the actions that they call."""
 
 
 class ActionExecutor:
@@ -61,6 +63,10 @@ class ActionExecutor:
     async def execute_on_rewind(self, request: Request) -> Any:
         """Undo a rewind."""
         return await self._execute_on(request, "rewind", REWIND_ACTIONS)
+
+    async def execute_on_landing(self, request: Request) -> Any:
+        """Give up a landing."""
+        return await self._execute_on(request, "landing", LANDING_ACTIONS)
 
     async def _execute_on(self, request: Request, thing: str, actions: Mapping[str, str]) -> Any:
         """Call the action that the last word of the path names, on the thing that the path names."""

@@ -87,6 +87,7 @@ class RestApi:
             self._build_action_route("/api/v1/approvals/{id}/{verb}", self._actions.execute_on_approval),
             self._build_action_route("/api/v1/runner/runs/{id}/{verb}", self._actions.execute_on_run),
             self._build_action_route("/api/v1/rewinds/{id}/{verb}", self._actions.execute_on_rewind),
+            self._build_action_route("/api/v1/landings/{id}/{verb}", self._actions.execute_on_landing),
         ]
 
     def build_not_found_route(self) -> BaseRoute:

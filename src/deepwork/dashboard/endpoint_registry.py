@@ -13,6 +13,7 @@ from deepwork.dashboard import (
     evidence,
     home,
     issues_and_decisions,
+    landings,
     person_proof,
     rewinds,
     run_details,
@@ -50,6 +51,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *agent_runs.ENDPOINTS,
     *attempt_output.ENDPOINTS,
     *rewinds.ENDPOINTS,
+    *landings.ENDPOINTS,
     *search.ENDPOINTS,
     *person_proof.ENDPOINTS,
 )

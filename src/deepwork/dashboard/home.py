@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from deepwork.dashboard import offered_actions
@@ -38,6 +38,7 @@ class Need(RestAnswer):
         "budget",
         "parked_attempt",
         "agent_run",
+        "landing",
     ]
     id: str
     title: str
@@ -100,13 +101,17 @@ def _list_actions(need: Mapping[str, Any]) -> list[Act]:
         return offered_actions.list_planned_task_actions(id, "failed", None)
     if kind == "lost_claim":
         return [offered_actions.offer_release(id, need["agent_id"])]
-    if kind == "gate":
-        return offered_actions.list_session_actions(need["session"])
+    if kind in _OFFERED_FOR:
+        return _OFFERED_FOR[kind](need)
     if kind in _OFFERED_LISTS:
         return _OFFERED_LISTS[kind](id)
     return [_OFFERS[kind](id)] if kind in _OFFERS else []
 
 
+_OFFERED_FOR: Mapping[str, Callable[[Mapping[str, Any]], list[Act]]] = {
+    "gate": lambda need: offered_actions.list_session_actions(need["session"]),
+    "landing": lambda need: offered_actions.list_landing_need_actions(need["id"], need["task"]),
+}
 _OFFERED_LISTS = {
     "approval": offered_actions.list_approval_actions,
     "manual_review": offered_actions.list_review_actions,

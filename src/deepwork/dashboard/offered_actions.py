@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deepwork.dashboard.endpoints import RestAnswer
+from deepwork.landing.models import Landing, LandingKind
 from deepwork.overview.session_rows import SessionRow
 from deepwork.plans.models import PlanStatus, TaskStatus
 from deepwork.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
@@ -185,6 +186,20 @@ def list_workspace_actions(id: str) -> list[Act]:
         _build_action("Mark as merged", "workspace_update", id=id, status="merged"),
         _build_action("Abandon", "workspace_update", id=id, status="abandoned"),
     ]
+
+
+def list_landing_actions(landing: Landing) -> list[Act]:
+    """List what a person can do about a landing."""
+    if landing.status.is_final or landing.status.is_pending:
+        return []
+    is_task = landing.kind is LandingKind.TASK
+    return list_landing_need_actions(landing.id, {"id": landing.task_id} if is_task else None)
+
+
+def list_landing_need_actions(id: str, task: Mapping[str, Any] | None) -> list[Act]:
+    """List what a person can do about a landing that waits for them."""
+    again = [_build_action("Land again", "land_work", task_id=task["id"])] if task else []
+    return [*again, _build_action("Give up", "cancel_landing", landing_id=id)]
 
 
 def list_run_actions(id: str, status: RunStatus) -> list[Act]:

@@ -140,6 +140,7 @@ class TreeSnapshotStore:
         return files
 
     def list_files(self, tree: str) -> list[TreeFile]:
+        _create_folder(self._folder)  # a commit can be listed before the first snapshot is taken
         output = self._index.run("ls-tree", "-r", "-z", "--full-tree", check_hash(tree))
         found = []
         for entry in os.fsdecode(output).split("\0")[:-1]:

@@ -10,7 +10,7 @@ from deepwork.landing.models import BranchLease
 from deepwork.landing.store import BranchLeaseStore
 from deepwork.names import new_id
 
-LEASE_SECONDS = 60
+LEASE_SECONDS = 30
 
 
 class LeaseLost(Exception):

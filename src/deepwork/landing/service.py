@@ -144,6 +144,15 @@ class LandingService:
         found = self._origins.find(tx, task_id) if self._origins else None
         return found or WorkOrigin(None, TaskStore(tx).find_last_claimer(task_id))
 
+    def resume(self, id: str) -> Landing:
+        """Go on with a landing that waited for a person who has decided now."""
+        with self._database.transaction() as tx:
+            landing = LandingStore(tx).get_for_update(id)
+            if landing.status is LandingStatus.WAITING and not has_pending_approval(tx, landing):
+                move_landing(tx, landing, LandingStatus.QUEUED, problem=None, reason=None)
+        [resumed] = self.advance([id])
+        return resumed
+
     # Working through the queue
 
     def advance(self, ids: Sequence[str], wait_seconds: float | None = None) -> list[Landing]:

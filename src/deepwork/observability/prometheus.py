@@ -19,12 +19,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from deepwork import __version__
+from deepwork.landing.models import LandingStatus
 from deepwork.observability.counters import BOUNDS, REFUSAL_STATUSES, CounterSnapshot, Histogram
 from deepwork.overview.activity_store import ActivityCounts
 from deepwork.runner.models import FINAL_STAGES, Stage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN_STAGES = [stage.value for stage in Stage if stage not in FINAL_STAGES]
+_OPEN_LANDINGS = [status.value for status in LandingStatus if not status.is_final]
 _BUCKETS = [*map(str, BOUNDS), "+Inf"]
 
 
@@ -129,6 +131,10 @@ def _collect_store(activity: ActivityCounts | None) -> Iterator[Metric]:
     for stage in _OPEN_STAGES:
         attempts.add_metric([stage], activity.attempts.get(stage, 0))
     yield attempts
+    landings = GaugeMetricFamily("deepwork_landings_open", "Landings that have not ended.", labels=["status"])
+    for status in _OPEN_LANDINGS:
+        landings.add_metric([status], activity.landings.get(status, 0))
+    yield landings
     yield GaugeMetricFamily(
         "deepwork_event_last_seq", "Number of the newest event in the log.", activity.last_event
     )

@@ -22,6 +22,8 @@ class ActivityCounts:
     open_runs: int = 0
     attempts: Mapping[str, int] = field(default_factory=dict)
     """Attempts of agents that have not ended, by stage."""
+    landings: Mapping[str, int] = field(default_factory=dict)
+    """Landings that have not ended, by status."""
 
 
 class ActivityStore:
@@ -31,7 +33,7 @@ class ActivityStore:
         self._tx = tx
 
     def count_activity(self, alive_since: int) -> ActivityCounts:
-        """Count everything with two queries that use indexes."""
+        """Count everything with three queries that use indexes."""
         sql = f"""
             SELECT (SELECT count(*) FROM leases WHERE who IS NOT NULL AND {IS_VALID}) AS open_claims,
                    (SELECT count(*) FROM agents
@@ -45,7 +47,9 @@ class ActivityStore:
         row = self._tx.fetch_one(sql, now=self._tx.now, alive_since=alive_since)
         by_stage = "SELECT stage, count(*) AS count FROM attempts WHERE ended_at IS NULL GROUP BY stage"
         attempts = {each["stage"]: each["count"] for each in self._tx.fetch_all(by_stage)}
-        return replace(_parse_counts(row or {}), attempts=attempts)
+        by_status = "SELECT status, count(*) AS count FROM landings WHERE ended_at IS NULL GROUP BY status"
+        landings = {each["status"]: each["count"] for each in self._tx.fetch_all(by_status)}
+        return replace(_parse_counts(row or {}), attempts=attempts, landings=landings)
 
 
 @row_parser

@@ -15,6 +15,7 @@ from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.overview.agent_needs import list_agent_needs
 from deepwork.overview.attention_store import AttentionStore
+from deepwork.overview.landing_needs import list_landing_needs
 from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
 from deepwork.overview.run_store import ACTIVE_STATUSES, KINDS, RunStore
 from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, SessionRow, parse_session_row
@@ -77,6 +78,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     paused, paused_total = store.list_paused_plans(MAX_NEEDS)
     reached, reached_total = _list_budget_needs(tx)
     of_agents, of_agents_total = list_agent_needs(tx, MAX_NEEDS)
+    landings, landings_total = list_landing_needs(tx, MAX_NEEDS)
     gates = [*_list_gate_needs(tx), *_list_rule_needs(store.list_failed_rounds(since, MAX_NEEDS))]
     # A failed task that also asks for a review is listed once.
     to_review = {row["id"] for row in reviews}
@@ -89,6 +91,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
         *(_build_approval_need(row, runs) for row in approvals),
         *gates,
         *reached,
+        *landings,
         *of_agents,
         *(_build_review_need(row, runs) for row in reviews),
         *(_build_failed_tracked_need(row, runs) for row in failed if row["id"] not in to_review),
@@ -110,6 +113,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
         + paused_total
         + reached_total
         + of_agents_total
+        + landings_total
     )
     return found[:MAX_NEEDS], total
 
@@ -150,6 +154,7 @@ _APPROVAL_WORDS = {
     "step": "step ",
     "guarded": "changes to guarded files: ",
     "budget": "the budget of ",
+    "landing": "the landing of ",
     "act": "what you want to do: ",
 }
 

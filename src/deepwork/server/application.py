@@ -187,6 +187,10 @@ class Application:
             from deepwork.plans.decisions import PlanDecisions
 
             return PlanDecisions(self.database, self._complete_approved_task)
+        if kind == "landing":
+            from deepwork.landing.decisions import LandingDecisions
+
+            return LandingDecisions(lambda: self.landings.service)
         return None
 
     def _complete_approved_task(self, task: Task) -> None:

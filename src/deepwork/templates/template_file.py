@@ -45,7 +45,9 @@ class BudgetDefinition(DefinitionModel):
     minutes: float = Field(0, gt=0, description="Write a number above 0.")
 
 
-_ApprovalTime = Annotated[str, Field(pattern="^(before|after)$", description="Write before or after.")]
+_ApprovalTime = Annotated[
+    str, Field(pattern="^(before|after|landing)$", description="Write before, after or landing.")
+]
 
 
 class TaskDefinition(DefinitionModel):

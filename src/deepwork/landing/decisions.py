@@ -1,0 +1,38 @@
+"""What decisions of people about landings lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deepwork.approvals.models import Approval
+from deepwork.approvals.notices import notify_of_decision
+from deepwork.database.transaction import Transaction
+from deepwork.errors import DeepworkError
+from deepwork.landing.models import LandingStatus
+from deepwork.landing.rules import describe_move
+from deepwork.landing.service import LandingService
+
+
+class LandingDecisions:
+    """Lands what a person approved, and sends back what they refused."""
+
+    def __init__(self, get_service: Callable[[], LandingService]) -> None:
+        self._get_service = get_service
+
+    def lock(self, tx: Transaction, approval: Approval) -> None:
+        """Lock nothing: a landing takes its lease first, and no decision waits for that."""
+
+    def apply(self, tx: Transaction, approval: Approval) -> str | None:
+        """Notify the agent whose work it is."""
+        notify_of_decision(tx, approval, "")
+        return None
+
+    def follow(self, approval: Approval) -> str | None:
+        """Go on with the landing, if nothing changed since the person looked at it."""
+        try:
+            landing = self._get_service().resume(approval.subject_id)
+        except DeepworkError as error:
+            return f"It has not landed yet: {error.message}"
+        if landing.status is LandingStatus.LANDED:
+            return describe_move(landing)
+        return f"The landing is {landing.status}. {landing.reason or ''}".strip()

@@ -1,0 +1,59 @@
+"""A plan with `approval: landing` moves no branch before a person approved exactly the merged result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from landing.make import LandingProject, get_statuses
+from landing.many_tasks import ManyTasks
+
+
+def prepare(project: LandingProject, *names: str) -> ManyTasks:
+    project.git("checkout", "-q", "-b", "desk")
+    plan = ManyTasks(project.app, project.folder, {name: {f"{name}.txt": name} for name in names})
+    project.require_checks(plan.id, approval=("landing",))
+    return plan
+
+
+def find_approval(answer: dict[str, Any], title: str) -> str:
+    [landing] = [each for each in answer["landings"] if each["title"] == title]
+    return str(landing["reason"].rpartition(" ")[2].strip("`."))
+
+
+def test_the_branch_moves_when_a_person_approves(project: LandingProject) -> None:
+    plan = prepare(project, "one")
+    main = project.git("rev-parse", "main")
+    asked = project.land(workflow_id=plan.id)
+    again = project.land(workflow_id=plan.id)
+    assert (asked["exit_code"], project.git("rev-parse", "main")) == (3, main)
+    assert again["landings"] == asked["landings"]
+
+    decided = project.act("give_approval", approval_id=find_approval(asked, "one"))
+
+    assert "Landed on main" in decided["effect"]
+    assert project.list_landed() == ["one"]
+
+
+def test_another_state_of_the_branch_is_asked_about_again(project: LandingProject) -> None:
+    plan = prepare(project, "one")
+    asked = project.land(workflow_id=plan.id)
+    project.commit_on("main", b_txt="b\n")
+
+    decided = project.act("give_approval", approval_id=find_approval(asked, "one"))
+
+    assert "A person has to approve it" in decided["effect"]
+    assert project.list_landed() == []
+    asked_again = project.land(workflow_id=plan.id)
+    assert find_approval(asked_again, "one") != find_approval(asked, "one")
+
+
+def test_refused_work_is_not_landed_and_the_next_agent_reads_why(project: LandingProject) -> None:
+    plan = prepare(project, "one", "two")
+    asked = project.land(workflow_id=plan.id)
+
+    project.act("refuse_approval", approval_id=find_approval(asked, "one"), comment="Too risky.")
+
+    assert get_statuses(project.land(workflow_id=plan.id)) == {"two": "waiting"}
+    context = project.call("task_load_context", task_id=plan.ids["one"])
+    assert "Too risky." in str(context)
+    assert project.list_landed() == []

@@ -1,0 +1,105 @@
+"""The merged result passes the checks of its plan, as the target defines them, before the branch moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from landing.make import LandingProject, get_statuses
+from workspaces.make import run_git
+
+CHECKS = """\
+checks:
+  fits:
+    run: [sh, -c, "echo run >> {log}; ls; test ! -e bad.txt && ! {{ test -e b.txt && test -e c.txt; }}"]
+"""
+
+
+def prepare(project: LandingProject, *, trusted: bool = True) -> None:
+    text = CHECKS.format(log=project.folder.parent / f"{project.folder.name}.log")
+    project.define_checks(text, trusted=trusted)
+
+
+def count_runs(project: LandingProject) -> int:
+    log = project.folder.parent / f"{project.folder.name}.log"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def do_all(project: LandingProject, tasks: dict[str, dict[str, str]]) -> tuple[str, dict[str, str]]:
+    """Do tasks that require no check while they are worked on; their plan requires it for landings only."""
+    plan = project.plan_done(tasks)
+    project.require_checks(plan.id, "fits")
+    return plan.id, plan.ids
+
+
+def test_a_batch_is_checked_once(project: LandingProject) -> None:
+    prepare(project)
+    plan, _ = do_all(project, {name: {f"{name}_txt": name} for name in ("w", "x", "y", "z")})
+
+    answer = project.land(workflow_id=plan)
+
+    assert answer["exit_code"] == 0
+    assert project.list_landed() == ["w", "x", "y", "z"]
+    assert count_runs(project) == 1
+
+
+def test_what_is_red_is_found_by_splitting_and_the_rest_lands(project: LandingProject) -> None:
+    prepare(project)
+    tasks = {"w": {"w_txt": "w"}, "x": {"x_txt": "x"}, "broken": {"bad_txt": "bad"}, "z": {"z_txt": "z"}}
+    plan, ids = do_all(project, tasks)
+
+    answer = project.land(workflow_id=plan)
+
+    assert answer["exit_code"] == 3
+    assert get_statuses(answer) == {"w": "landed", "x": "landed", "broken": "needs_person", "z": "landed"}
+    assert project.list_landed() == ["w", "x", "z"]
+    [red] = [each for each in answer["landings"] if each["title"] == "broken"]
+    assert (red["problem"], "bad.txt" in red["reason"]) == ("red", True)
+    assert project.call("task_get", id=ids["broken"])["status"] == "pending"
+
+
+def test_of_two_that_are_red_only_together_the_first_lands(project: LandingProject) -> None:
+    prepare(project)
+    plan, _ = do_all(project, {"one": {"b_txt": "b"}, "two": {"c_txt": "c"}})
+
+    answer = project.land(workflow_id=plan)
+
+    assert get_statuses(answer) == {"one": "landed", "two": "needs_person"}
+
+
+def test_the_definitions_of_the_target_count_whatever_the_work_says(project: LandingProject) -> None:
+    prepare(project)
+    plan = project.plan({"cheat": None})
+    tree = plan.claim("cheat")["workspace_path"]
+    project.write_checks("checks: {fits: {run: ['true']}}\n", tree)
+    project.write(tree, "bad.txt", "bad")
+    run_git(Path(tree), "add", "-fA")
+    run_git(Path(tree), "commit", "-qm", "cheat")
+    plan.complete("cheat")
+    project.require_checks(plan.id, "fits")
+
+    answer = project.land(workflow_id=plan.id)
+
+    assert get_statuses(answer) == {"cheat": "needs_person"}
+    assert count_runs(project) == 2  # on the merged result, then on the branch without it
+
+
+def test_a_red_target_is_nobodys_work(project: LandingProject) -> None:
+    prepare(project)
+    plan, ids = do_all(project, {"fine": {"x_txt": "x"}})
+    project.commit_on("main", bad_txt="bad")
+
+    [landing] = project.land(workflow_id=plan)["landings"]
+
+    assert (landing["status"], landing["problem"]) == ("needs_person", "target_red")
+    assert project.call("task_get", id=ids["fine"])["status"] == "completed"
+
+
+def test_checks_that_nobody_trusted_do_not_run(project: LandingProject) -> None:
+    prepare(project, trusted=False)
+    plan, _ = do_all(project, {"fine": {"x_txt": "x"}})
+
+    [landing] = project.land(workflow_id=plan)["landings"]
+
+    assert (landing["status"], landing["problem"]) == ("needs_person", "checks")
+    assert "deepwork trust" in landing["reason"]
+    assert count_runs(project) == 0

@@ -1,0 +1,27 @@
+"""A process that is killed while it lands leaves the branch old or new; the next one goes on."""
+
+from __future__ import annotations
+
+from landing.kills import start_kills
+from landing.make import LandingProject
+from landing.many_tasks import ManyTasks
+
+STEPS = {"sqlite": "2:5", "postgresql": "4:13"}
+"""At which steps a process is killed: every fifth from the second on. `make chaos` draws 300."""
+
+
+def test_a_landing_can_be_killed_at_any_step(project: LandingProject, location: str) -> None:
+    project.git("checkout", "-q", "-b", "desk")
+    steps = STEPS["postgresql" if "://" in location else "sqlite"]
+    names = [f"t{number}" for number in range(6)]
+    plan = ManyTasks(project.app, project.folder, {name: {f"{name}.txt": name} for name in names})
+
+    found = start_kills(project.folder, location, plan.id, 1, steps)
+
+    assert found["faults"] == []
+    assert found["kills"] >= 4
+    assert sorted(project.list_landed()) == names
+    files = set(project.git("ls-tree", "--name-only", "main").split())
+    assert {f"{name}.txt" for name in names} <= files
+    answer = project.land(workflow_id=plan.id)
+    assert {each["status"] for each in answer["landings"]} == {"landed"}

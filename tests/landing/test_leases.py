@@ -1,0 +1,93 @@
+"""One process at a time moves a branch; one that lost its lease notices, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from deepwork.git.merge_commits import move_branch
+from deepwork.landing import queue as landing_queue
+from deepwork.landing.leases import LEASE_SECONDS, BranchLeases, LeaseLost
+from deepwork.landing.models import PreparedCommit
+from landing.make import LandingProject
+from landing.many_tasks import ManyTasks
+
+
+def prepare(project: LandingProject, *names: str) -> ManyTasks:
+    project.git("checkout", "-q", "-b", "desk")
+    return ManyTasks(project.app, project.folder, {name: {f"{name}.txt": name} for name in names})
+
+
+def test_a_lease_is_for_one_process_until_its_time_is_over(project: LandingProject) -> None:
+    leases = BranchLeases(project.app.database, "local")
+    assert project.clock
+    with leases.hold("/r", "main") as first:
+        assert first
+        with leases.hold("/r", "main") as second, leases.hold("/r", "other") as other:
+            assert (second, other is not None) == (None, True)
+        project.clock.advance(seconds=LEASE_SECONDS + 1)
+
+        with leases.hold("/r", "main") as third:
+            assert third
+            assert third.epoch == first.epoch + 1
+            with pytest.raises(LeaseLost):
+                leases.renew(first)
+
+
+def test_a_process_that_lost_its_lease_leaves_the_landing_to_the_other(
+    project: LandingProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = prepare(project, "one")
+    assert project.clock
+    clock, landed_by_other = project.clock, []
+
+    def move_late(*arguments: object) -> bool:
+        """Be so slow that another process lands everything; only then move the branch."""
+        monkeypatch.setattr(landing_queue, "move_branch", move_branch)
+        clock.advance(seconds=LEASE_SECONDS + 1)
+        landed_by_other.append(project.land(workflow_id=plan.id))
+        return move_branch(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(landing_queue, "move_branch", move_late)
+    answer = project.land(workflow_id=plan.id)
+
+    assert answer["landings"] == landed_by_other[0]["landings"]
+    assert project.list_landed() == ["one"]
+
+
+def test_a_branch_that_somebody_moved_meanwhile_is_merged_again(
+    project: LandingProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = prepare(project, "one")
+
+    def move_second(*arguments: object) -> bool:
+        monkeypatch.setattr(landing_queue, "move_branch", move_branch)
+        project.commit_on("main", b_txt="b\n")
+        return move_branch(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(landing_queue, "move_branch", move_second)
+    answer = project.land(workflow_id=plan.id)
+
+    assert answer["exit_code"] == 0
+    assert (project.read("b.txt"), project.read("one.txt")) == ("b", "one")
+
+
+def test_a_prepared_commit_lands_on_the_tip_of_its_branch(project: LandingProject) -> None:
+    plan = prepare(project, "one")
+    project.land(workflow_id=plan.id)
+    seen = []
+    project.app.landings.recorder.observe(lambda _, landed: seen.append(landed))
+
+    def build(tip: str) -> str:
+        tree = project.git("rev-parse", f"{tip}^1^{{tree}}")
+        return project.git("commit-tree", "-p", tip, "-m", "Revert one", tree)
+
+    tip = project.git("rev-parse", "main")
+    prepared = PreparedCommit(
+        "rw_1", "Revert one", str(project.folder), "main", build, plan.id, plan.ids["one"]
+    )
+    landing = project.app.landings.prepared.land(prepared)
+    again = project.app.landings.prepared.land(prepared)
+
+    assert (landing.status, again) == ("landed", landing)
+    assert "one.txt" not in project.git("ls-tree", "--name-only", "main").split()
+    assert [(each.commit, each.parents) for each in seen] == [(landing.merge_commit, (tip,))]

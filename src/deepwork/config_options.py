@@ -348,7 +348,7 @@ OPTIONS: Final = (
         "run_land",
         _parse_bool,
         "true or false",
-        "Merge finished tasks into the branch that their plan started from.",
+        "Land each task when it is done: merge it into the branch that its plan started from, and test that.",
         ("run", "land"),
     ),
     Option(

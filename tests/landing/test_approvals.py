@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from deepwork.errors import GateClosed, NotAllowed
 from landing.make import LandingProject, get_statuses
 from landing.many_tasks import ManyTasks
+from workspaces.make import commit
 
 
 def prepare(project: LandingProject, *names: str) -> ManyTasks:
@@ -45,6 +50,22 @@ def test_another_state_of_the_branch_is_asked_about_again(project: LandingProjec
     assert project.list_landed() == []
     asked_again = project.land(workflow_id=plan.id)
     assert find_approval(asked_again, "one") != find_approval(asked, "one")
+
+
+def test_work_that_was_changed_after_its_approval_does_not_land(project: LandingProject) -> None:
+    plan = project.plan({"one": None}, approval=["after"])
+    tree = Path(plan.claim("one")["workspace_path"])
+    commit(tree, "work", b_txt="approved\n")
+    with pytest.raises(GateClosed) as closed:
+        plan.complete("one")
+    project.act("give_approval", approval_id=closed.value.evidence["approval"]["id"])
+    commit(tree, "more", b_txt="never seen\n")
+
+    with pytest.raises(NotAllowed, match="was changed after a person approved it"):
+        project.land(task_id=plan.ids["one"])
+    project.git("-C", str(tree), "reset", "-q", "--hard", "HEAD~1")
+
+    assert project.land(task_id=plan.ids["one"])["exit_code"] == 0
 
 
 def test_refused_work_is_not_landed_and_the_next_agent_reads_why(project: LandingProject) -> None:

@@ -206,6 +206,22 @@ def test_an_integration_branch_takes_the_target_in_and_is_never_moved_back(proje
     assert project.list_landed(branch) == ["one", "two", "three"]
 
 
+def test_an_integration_branch_is_for_one_target(project: LandingProject) -> None:
+    plan = project.plan({"one": None, "two": None})
+    project.do(plan, "one", b_txt="b\n")
+    project.do(plan, "two", c_txt="c\n")
+    project.git("branch", "release", "main")
+    project.git("checkout", "-q", "main")
+    project.land(task_id=plan.ids["one"])
+
+    free = project.land(task_id=plan.ids["two"], onto="release")
+    project.git("checkout", "-q", "release")
+    blocked = project.land(task_id=plan.ids["one"], onto="release")
+
+    assert free["landings"][-1]["branch"] == "release"
+    assert "has work for main" in blocked["landings"][0]["reason"]
+
+
 def test_a_target_that_is_being_rebased_is_not_moved(project: LandingProject) -> None:
     plan = project.plan_done({"parse": {"b_txt": "b\n"}})
     folder = project.folder / ".git" / "rebase-merge"

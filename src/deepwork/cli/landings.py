@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -135,14 +136,28 @@ def _render_result(answer: Mapping[str, Any]) -> Iterator[str]:
     if rows:
         yield from render_lines({"landings": rows})
     for row in answer["landings"]:
-        if row.get("reason"):
+        if row["status"] != "landed":
             yield ""
             yield to_printable(f"{row['title']}:")
-            yield from (to_printable(line) for line in str(row["reason"]).splitlines())
+            yield from (to_printable(line) for line in str(row.get("reason") or "").splitlines())
     for row in answer.get("skipped") or ():
         yield to_printable(f"{row['name']}: {row['reason']}")
+    yield from _describe_branches(answer["landings"])
     if not rows and not answer.get("skipped"):
         yield "There is nothing to land."
+
+
+def _describe_branches(landings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Say once for each branch what landed there, and how to take in an integration branch."""
+    landed = Counter(
+        (row["branch"], row["target"]) for row in landings if row["status"] == "landed" and row.get("branch")
+    )
+    for (branch, target), count in landed.items():
+        tasks = "1 task is" if count == 1 else f"{count} tasks are"
+        yield to_printable(f"{tasks} on {branch}.")
+        if branch != target:
+            yield to_printable(f"{target} was checked out, so it stayed where it was. To take the work in:")
+            yield to_printable(f"git merge {branch}  # in the tree of {target}")
 
 
 def _build_row(landing: Mapping[str, Any]) -> dict[str, Any]:

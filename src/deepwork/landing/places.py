@@ -45,19 +45,27 @@ def require_target(git: Git, target: str) -> str:
     return tip
 
 
-def choose_place(git: Git, target: str, workflow_id: str | None) -> Place | Blocked:
+def choose_place(
+    git: Git, target: str, workflow_id: str | None, *, other_target: str | None = None
+) -> Place | Blocked:
     """Choose the branch to move. A checked-out target stays where it is: its tree would differ from it.
 
     Work that has landed on the integration branch goes on there until the target contains it, so that
-    the work of a plan ends as one branch.
+    the work of a plan ends as one branch; unless that branch has work for another target.
     """
     target_tip = require_target(git, target)
     holder = find_checkout(git, target)
     branch = name_integration_branch(workflow_id) if workflow_id else None
     tip = find_own_branch_tip(git, branch) if branch else None
-    is_ahead = tip is not None and not is_ancestor(git, tip, target_tip)
+    is_ahead = tip is not None and other_target is None and not is_ancestor(git, tip, target_tip)
     if holder is None and not is_ahead:
         return Place(target, target_tip, target_tip, target_tip)
+    if other_target is not None:
+        return Blocked(
+            Problem.BRANCH,
+            f"{target} is checked out in {holder}, and {branch} has work for {other_target}. Check out"
+            f" another branch there, or land on {other_target}.",
+        )
     if branch is None:
         return Blocked(
             Problem.BRANCH, f"{target} is checked out in {holder}. Check out another branch there."

@@ -13,7 +13,7 @@ from deepwork.git.merge_commits import CommitFacts, get_commit_facts
 from deepwork.landing.checker import Green, MergeChecker, Red
 from deepwork.landing.leases import BranchLeases, LeaseLost
 from deepwork.landing.models import BranchLease, Landing, LandingKind, LandingStatus, PreparedCommit, Problem
-from deepwork.landing.places import Blocked, Place, choose_place
+from deepwork.landing.places import Blocked, Place
 from deepwork.landing.queue import LandingQueue
 from deepwork.landing.recorder import LandingRecorder, add_landing, move_landing
 from deepwork.landing.store import LandingStore
@@ -84,7 +84,7 @@ class PreparedLander:
             landing = self._find_current(prepared)
             if landing.status is not LandingStatus.QUEUED:
                 return landing
-            place = choose_place(git, prepared.target, prepared.workflow_id)
+            place = self._queue.choose_place(git, landing)
             if isinstance(place, Blocked):
                 return self._stop(lease, landing, place.problem, place.reason)
             ended = self._land_at(lease, git, place, landing, prepared)

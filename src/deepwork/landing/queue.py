@@ -37,6 +37,7 @@ from deepwork.landing.rules import (
     describe_conflict,
     describe_red,
     list_ready,
+    name_integration_branch,
     sort_by_dependencies,
 )
 from deepwork.landing.store import LandingStore
@@ -155,12 +156,9 @@ class LandingQueue:
         """Land a batch; return the landings that are suspected to be red now."""
         first = batch[0].landing
         git = self._open_git(Path(first.repository_path))
-        place = choose_place(git, first.target, first.workflow_id)
+        place = self.choose_place(git, first)
         if isinstance(place, Blocked):
             self._stop(lease, batch, place.problem, place.reason)
-            return suspects
-        if problem := self._find_mixed_targets(place, first):
-            self._stop(lease, batch, Problem.BRANCH, problem)
             return suspects
         merge = merge_batch(git, place.start, batch)
         self._settle_unmerged(lease, git, place, merge)
@@ -169,17 +167,15 @@ class LandingQueue:
         merged = self._store_merged(lease, place, merge.merged)
         return self._check_and_move(lease, git, place, merged, suspects)
 
-    def _find_mixed_targets(self, place: Place, landing: Landing) -> str | None:
-        if place.branch == landing.target:
-            return None
-        with self._database.reading() as tx:
-            other = LandingStore(tx).find_other_target(place.branch, landing.repository_path, landing.target)
-        if other is None:
-            return None
-        return (
-            f"{place.branch} has work of this plan for {other}. Merge it into {other}, check out another"
-            f" branch than {landing.target}, or land on {other}."
-        )
+    def choose_place(self, git: Git, landing: Landing) -> Place | Blocked:
+        """Choose the branch that a landing moves."""
+        plan, other = landing.workflow_id, None
+        if plan is not None:
+            with self._database.reading() as tx:
+                other = LandingStore(tx).find_other_target(
+                    name_integration_branch(plan), landing.repository_path, landing.target
+                )
+        return choose_place(git, landing.target, plan, other_target=other)
 
     def _settle_unmerged(self, lease: BranchLease, git: Git, place: Place, merge: BatchMerge) -> None:
         """End the landings that bring nothing new, and send those back that conflict."""

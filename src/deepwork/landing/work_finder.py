@@ -11,12 +11,15 @@ from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.repositories import find_repository, is_tree_of
 from deepwork.git.branch_merges import find_branch_tips
 from deepwork.git.command import Git
+from deepwork.git.merge_commits import get_tree
 from deepwork.git.uncommitted import commit_uncommitted, list_uncommitted
 from deepwork.landing.models import Skipped, TaskWork
 from deepwork.plans.models import Node, Task, TaskStatus, Workflow
+from deepwork.plans.requirements import ApprovalTime, list_required_approvals
 from deepwork.plans.rules.graph import Graph
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.tracking.watch_store import WatchStore
 from deepwork.workspaces.dependency_branches import walk_dependencies
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
 from deepwork.workspaces.repositories import RepositoryLocator
@@ -56,6 +59,7 @@ class WorkFinder:
             known = WorkspaceStore(tx).find_by_ids(
                 [task.workspace_id for task in chosen if task.workspace_id]
             )
+            approved = _find_approved_trees(tx, workflow, chosen)
         workspaces = {task.id: known.get(task.workspace_id or "") for task in chosen}
         main = self.find_main_tree(workflow)
         git = self._open_git(main)
@@ -66,7 +70,8 @@ class WorkFinder:
             if problem := _find_obstacle(task, workspace, tips, self.repositories.host):
                 found.append(problem)
             elif workspace:
-                found.append(self._look_into_tree(main, task, workspace, tips, commits=commits))
+                work = self._look_into_tree(main, task, workspace, tips, commits=commits)
+                found.append(_refuse_changed(git, task, work, approved.get(task.id)))
         ready = tuple(each for each in found if isinstance(each, TaskWork))
         return PlanWork(workflow, main, ready, tuple(each for each in found if isinstance(each, Skipped)))
 
@@ -125,6 +130,25 @@ class WorkFinder:
         return TaskWork(
             task.id, task.workflow_id, task.name, workspace.branch, tip, task.finished_at or 0, task.outcome
         )
+
+
+def _find_approved_trees(tx: Transaction, workflow: Workflow, tasks: Iterable[Task]) -> dict[str, str]:
+    """Map tasks whose work a person approved to the tree that it had then."""
+    approved = [
+        task.id
+        for task in tasks
+        if ApprovalTime.AFTER in list_required_approvals(workflow.requirements, task.requirements)
+    ]
+    watches = [watch for id in approved if (watch := WatchStore(tx).find_latest(id))]
+    return {watch.task_id: str(watch.ended["tree"]) for watch in watches if watch.ended}
+
+
+def _refuse_changed(git: Git, task: Task, work: TaskWork | Skipped, tree: str | None) -> TaskWork | Skipped:
+    """Refuse a branch that has other files than those that a person approved."""
+    if isinstance(work, Skipped) or tree is None or get_tree(git, work.commit) == tree:
+        return work
+    reason = f"{work.branch} was changed after a person approved it. Complete the task again."
+    return _skip(task, reason, is_refused=True)
 
 
 def choose_target(workflow: Workflow, onto: str | None) -> str:

@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from deepwork.budgets.models import Budget, SubjectKind
+from deepwork.budgets.service import BudgetService
 from deepwork.errors import DeepworkError, InvalidInput, NotFound
-from deepwork.runner.models import RunRequest, RunStatus
+from deepwork.runner import watching
+from deepwork.runner.models import ParkedFor, Run, RunRequest, RunStatus, Stage
+from deepwork.runner.spending_limits import find_step_overrun
+from deepwork.runner.work_kinds import StepBudget
 from jobs.project import make_files_output, make_review, make_step, write_job
 from runner.endings import wait_until
 from runner.job_project import GOAL, JOB, WRITE_A, WRITE_B, JobProject
@@ -300,3 +305,74 @@ def test_a_preview_starts_nothing(make_job: MakeProject) -> None:
     assert row["branch"].startswith("deepwork/job-chain-main-")
     assert "DEEPWORK_OUTPUTS" in row["env"]
     assert not (project.folder / ".deepwork" / "worktrees").exists()
+
+
+# --- budgets of steps
+
+REPORT = '{"type": "result", "usage": {"input_tokens": 200, "output_tokens": 100}, "total_cost_usd": 0.5}'
+
+
+def raise_budget(project: JobProject, run: Run, before: str, after: str) -> None:
+    """Do what the message says: raise the budget in the job.yml of the run's tree."""
+    file = project.find_tree(run) / ".deepwork" / "jobs" / "chain" / "job.yml"
+    assert f"in {file}." in (run.reason or "")
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after))
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [({"tokens": 250}, "250 tokens is used up: 300 tokens"), ({"usd": 0.4}, "$0.40 is used up: $0.50")],
+)
+def test_an_agent_that_used_up_the_budget_of_its_step_is_parked_until_it_is_raised(
+    make_job: MakeProject, budget: dict[str, float], said: str
+) -> None:
+    project = make_job(make_step("a", budget=budget), make_step("b"))
+    spending = f"*/a) if [ $START = 1 ]; then echo '{REPORT}'; exec sleep 600; fi; echo one > a.md ;;"
+    project.set_agent(spending, WRITE_B)
+
+    parked = project.run()
+
+    assert parked.status is RunStatus.NEEDS_PERSON
+    assert f"The step's budget of {said}" in (parked.reason or "")
+    [attempt] = project.list_attempts(parked)
+    assert (attempt.stage, attempt.parked_for) == (Stage.PARKED, ParkedFor.BUDGET)
+    [(unit, amount)] = budget.items()
+    raise_budget(project, parked, f'"{unit}": {amount}', f'"{unit}": 1000')
+    done = project.run()
+    assert (done.id, done.status) == (parked.id, RunStatus.DONE)
+    assert project.list_stages(done) == [("a", "done", 2), ("b", "done", 1)]
+
+
+def test_minutes_of_a_step_pass_while_its_agent_is_silent_and_not_while_it_is_parked(
+    make_job: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_COMPARE_MS", 100)
+    project = make_job(make_step("a", budget={"minutes": 0.02}), make_step("b"))
+    project.set_agent("*/a) if [ $START = 1 ]; then exec sleep 600; fi; echo one > a.md ;;", WRITE_B)
+
+    parked = project.run()
+
+    assert parked.status is RunStatus.NEEDS_PERSON
+    assert "The step's budget of 0.02 minutes is used up" in (parked.reason or "")
+    with project.app.database.reading() as tx:
+        step = project.list_attempts(parked)[0].task_id
+        worked = BudgetService(tx).find_total(SubjectKind.TASK, step).cost.active_ms
+        found = find_step_overrun(tx, step, StepBudget(Budget(minutes=worked / 60_000 + 0.001), ""))
+    assert worked >= 1_200
+    assert found is None
+    raise_budget(project, parked, '"minutes": 0.02', '"minutes": 60')
+    assert project.run().status is RunStatus.DONE
+
+
+@on_one_database
+def test_no_further_agent_begins_a_step_whose_budget_earlier_ones_used_up(make_job: MakeProject) -> None:
+    project = make_job(make_step("a", budget={"tokens": 250}))
+    project.set_agent(f"*/a) echo '{REPORT}'; exit 1 ;;")
+
+    run = project.run()
+
+    assert run.status is RunStatus.NEEDS_PERSON
+    assert "The step's budget of 250 tokens is used up" in (run.reason or "")
+    assert [attempt.stage for attempt in project.list_attempts(run)] in ([Stage.FAILED], [Stage.PARKED])

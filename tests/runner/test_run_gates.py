@@ -13,6 +13,7 @@ import pytest
 from deepwork.call import Call
 from deepwork.checks.definitions import parse_checks
 from deepwork.checks.rules import build_trusted_definitions
+from deepwork.runner import watching
 from deepwork.runner.attempt_files import AttemptFiles
 from deepwork.runner.models import Run, RunRequest, RunStatus
 from deepwork.server.invocation import invoke
@@ -187,6 +188,23 @@ def test_an_agent_that_used_up_a_budget_goes_on_after_a_raise(project: RunProjec
     assert (done.status, list_stages(project)) == (RunStatus.DONE, ["done"])
     [first, second] = project.agents.read_ledger()
     assert first.start["session"] == second.start["session"]
+
+
+def test_minutes_of_a_task_pass_while_its_agent_is_silent(
+    project: RunProject, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watching, "_COMPARE_MS", 100)
+    tasks = [{"name": "alpha", "description": "", "budget": {"minutes": 0.02}}]
+    project.set_plan(tasks, {"alpha": [WAIT, finish("alpha")]})
+
+    waiting = run(project)
+    stages = list_stages(project)
+    act(project, "set_budget", id=project.ids["alpha"], minutes=60)
+    done = run(project)
+
+    assert (waiting.status, stages) == (RunStatus.NEEDS_PERSON, ["parked"])
+    assert "0.02 minutes is used up" in str(waiting.reason)
+    assert (done.status, list_stages(project)) == (RunStatus.DONE, ["done"])
 
 
 def test_what_a_check_said_is_in_the_next_prompt(project: RunProject):

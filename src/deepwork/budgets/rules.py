@@ -32,12 +32,15 @@ class Limit:
     """What a person can do about it; `{option}` stands for the option that sets the limit."""
 
 
-def find_own_refusal(budget: Budget, spent: Cost, raise_hint: str) -> Refusal | None:
-    """Return why a task that used up its own budget is not handed out again."""
+def find_own_refusal(budget: Budget, spent: Cost, raise_hint: str, subject_name: str = "") -> Refusal | None:
+    """Return why a task that used up its own budget is not handed out again.
+
+    `subject_name` is what the message calls it, if it is not a task.
+    """
     for unit in budget.units:
         allowed = budget.limits.get(unit)
         if spent.get(unit) >= allowed:
-            return _refuse_used_up(SubjectKind.TASK, unit, allowed, spent.get(unit), raise_hint)
+            return _refuse_used_up(SubjectKind.TASK, unit, allowed, spent.get(unit), raise_hint, subject_name)
     return None
 
 
@@ -130,8 +133,10 @@ def _find_refusal_in(unit: Unit, limit: Limit, reserved: int, own: int) -> Refus
     return Refusal("budget", message.rstrip(), is_final=is_final, subject=limit.subject)
 
 
-def _refuse_used_up(subject: SubjectKind, unit: Unit, allowed: int, spent: int, hint: str) -> Refusal:
-    used_up = f"The {subject}'s budget of {format_amount(unit, allowed)} is used up"
+def _refuse_used_up(
+    subject: SubjectKind, unit: Unit, allowed: int, spent: int, hint: str, name: str = ""
+) -> Refusal:
+    used_up = f"The {name or subject}'s budget of {format_amount(unit, allowed)} is used up"
     message = f"{used_up}: {format_amount(unit, spent)} spent. {_complete_hint(hint, unit)}"
     return Refusal("budget", message.rstrip(), is_final=True, subject=subject)
 

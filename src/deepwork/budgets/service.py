@@ -47,6 +47,10 @@ class BudgetService:
         """Add the time that a task was active to its plan."""
         self._store.add_to_total(SubjectKind.PLAN, workflow_id, Cost(active_ms=max(0, ended - began)))
 
+    def add_active_time_of_step(self, step_id: str, began: int, ended: int) -> None:
+        """Add the time that an agent worked on a step of a job to the step."""
+        self._store.add_to_total(SubjectKind.TASK, step_id, Cost(active_ms=max(0, ended - began)))
+
     def add_active_time_of_days(self, began: int, ended: int) -> None:
         """Add the time that a task was active to the days on which it was."""
         for day, ms in split_by_day(began, ended):

@@ -187,7 +187,7 @@ class AttemptEngine:
     def _save_progress(self, view: _View, now: int) -> bool:
         spending = self._watcher.save_progress(now)
         runs = {run.id: run for run, _ in view.runs.values()}
-        return self._watcher.park_those_over_budget(runs, spending)
+        return self._watcher.park_those_over_budget(runs, spending, now)
 
     # Work that takes long
 

@@ -13,7 +13,9 @@ from deepwork.runner.job_steps import JobStep, JobSteps, build_step_id, is_curre
 from deepwork.runner.models import Attempt, Run, RunStatus
 from deepwork.runner.profiles import Profile
 from deepwork.runner.service import RunService
+from deepwork.runner.spending_limits import find_step_overrun
 from deepwork.runner.store import AttemptStore
+from deepwork.runner.work_kinds import WorkPlace
 
 
 class JobScheduler:
@@ -82,4 +84,16 @@ class JobScheduler:
             reason = f"Every agent of the chain has tried step {step.name!r}."
             self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, reason)
             return True
-        return self._claimer.begin_step(run, step.id, profile, locate_place(run)) is not None
+        place = locate_place(run)
+        if overrun := self._find_overrun(place, session, step.id):
+            self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, overrun)
+            return True
+        return self._claimer.begin_step(run, step.id, profile, place) is not None
+
+    def _find_overrun(self, place: WorkPlace, session: Session, step_id: str) -> str | None:
+        """Return why no further agent may begin a step: earlier ones have used up its budget."""
+        limit = self._steps.find_step_budget(place.tree, session, step_id)
+        if limit is None:
+            return None
+        with self._database.reading() as tx:
+            return find_step_overrun(tx, step_id, limit)

@@ -33,7 +33,7 @@ from deepwork.runner.models import Attempt, Run, Stage
 from deepwork.runner.run_settings import WorkspaceSettings
 from deepwork.runner.service import RunService
 from deepwork.runner.store import AttemptStore
-from deepwork.runner.work_kinds import WorkPlace
+from deepwork.runner.work_kinds import StepBudget, WorkPlace
 from deepwork.timestamps import parse_timestamp
 from deepwork.workspaces.paths import WORKTREES
 from deepwork.workspaces.rules import build_slug
@@ -161,6 +161,19 @@ class JobSteps:
             return JobStep(attempt.task_id, step_id, TaskStatus.COMPLETED, None, finished_at=at)
         waits_for = _find_wait(tx, attempt, session) if attempt.stage is Stage.REVIEWING else None
         return JobStep(attempt.task_id, step_id, TaskStatus.IN_PROGRESS, attempt.agent_id, waits_for)
+
+    def find_budget(self, attempt: Attempt) -> StepBudget | None:
+        """Return what may be spent on the step of an attempt; None: there is no limit."""
+        return self.find_step_budget(Path(attempt.tree or ""), self.load_session(attempt), attempt.task_id)
+
+    def find_step_budget(self, tree: Path, session: Session, task_id: str) -> StepBudget | None:
+        """Return what may be spent on a step, by the job.yml of this tree; None: there is no limit."""
+        job = self.open_jobs(tree).catalog.get(session.job_name)
+        step = job.find_step(split_step_id(task_id)[1])
+        if step is None or step.budget is None:
+            return None
+        file = job.folder / "job.yml"
+        return StepBudget(step.budget, f"A person raises `budget` of step {step.id!r} in {file}.")
 
     def preview(self, run: Run, task_id: str) -> tuple[str, WorkPlace]:
         """Return a step, and where it would be worked on."""

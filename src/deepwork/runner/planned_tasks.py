@@ -20,7 +20,7 @@ from deepwork.runner.models import Attempt, Run
 from deepwork.runner.prompts import PromptContent, build_prompt
 from deepwork.runner.run_settings import WorkspaceSettings
 from deepwork.runner.store import AttemptStore
-from deepwork.runner.work_kinds import WorkPlace
+from deepwork.runner.work_kinds import StepBudget, WorkPlace
 from deepwork.workspaces.paths import WORKTREES
 from deepwork.workspaces.rules import build_slug
 from deepwork.workspaces.service import WorkspaceService
@@ -99,6 +99,10 @@ class PlannedTasks:
 
     def find_server_folder(self, attempt: Attempt) -> Path | None:  # noqa: ARG002
         """Return None: plans are in the store, whatever project is served."""
+        return None
+
+    def find_budget(self, attempt: Attempt) -> StepBudget | None:  # noqa: ARG002
+        """Return None: plans know the budgets of their tasks."""
         return None
 
     def _load_task(self, attempt: Attempt) -> tuple[Workflow, Task]:

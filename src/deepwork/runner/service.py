@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from deepwork.budgets.service import BudgetService
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed, StorageError
 from deepwork.names import new_id
@@ -222,6 +223,8 @@ def move_attempt(tx: Transaction, attempt: Attempt, stage: Stage, **changes: Any
     after: Attempt = copy_with(attempt, stage=stage, updated_at=tx.now, **changes)
     if not AttemptStore(tx).save(attempt, after):
         return None
+    if attempt.stage is Stage.RUNNING and attempt.workflow_id is None and attempt.started_at is not None:
+        BudgetService(tx).add_active_time_of_step(attempt.task_id, attempt.started_at, tx.now)
     event = RunEvent.ATTEMPT_ENDED if stage.is_final else RunEvent.ATTEMPT_UPDATED
     tx.emit(event, build_payload(describe_attempt(after)), after.workflow_id)
     return after

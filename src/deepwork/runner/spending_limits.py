@@ -1,24 +1,28 @@
-"""Finds agents at work that have used up a budget: of their run, task, plan or day."""
+"""Finds agents at work that have used up a budget: of their run, task, plan, day or step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from deepwork.budgets.models import MICROS_PER_USD
+from deepwork.budgets.models import MICROS_PER_USD, Cost, SubjectKind
+from deepwork.budgets.rules import find_own_refusal
+from deepwork.budgets.service import BudgetService
 from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import DeepworkError, StorageError
 from deepwork.plans.admission import Admission
 from deepwork.plans.models import Task
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
-from deepwork.runner.models import Attempt, Run
+from deepwork.runner.models import Attempt, Run, Stage
 from deepwork.runner.store import AttemptStore
+from deepwork.runner.work_kinds import StepBudget, WorkSources
 
 
 class SpendingLimits:
     """Compares what attempts have spent with what they may."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, sources: WorkSources) -> None:
+        self._database, self._sources = database, sources
 
     def find_overruns(self, runs: Mapping[str, Run], attempts: Sequence[Attempt]) -> dict[str, str]:
         """Return which budget is used up, by the id of the attempt; announces it if it is that of a plan."""
@@ -30,7 +34,23 @@ class SpendingLimits:
             rest = [each for each in attempts if each.id not in found]
             over = set(_list_overrun_tasks(tx, rest))
         announced = {each.id: self._announce(each) for each in rest if each.task_id in over}
+        announced |= {each.id: self._find_step_overrun(each) for each in rest if each.workflow_id is None}
         return found | {id: message for id, message in announced.items() if message}
+
+    def _find_step_overrun(self, attempt: Attempt) -> str | None:
+        try:
+            limit = self._sources.find(attempt).find_budget(attempt)
+        except StorageError:
+            raise
+        except DeepworkError:  # job.yml is being edited; what was allowed before is not known any more
+            return None
+        if limit is None:
+            return None
+        with self._database.transaction() as tx:
+            message = find_step_overrun(tx, attempt.task_id, limit, _find_running_since(attempt))
+            if message:
+                BudgetService(tx).mark_reached(SubjectKind.TASK, attempt.task_id, None, message)
+            return message
 
     def _announce(self, attempt: Attempt) -> str | None:
         with self._database.transaction() as tx:
@@ -38,6 +58,21 @@ class SpendingLimits:
             workflow = PlanStore(tx).get_for_update(task.workflow_id)
             overrun = Admission(tx, workflow, is_claim=True).find_overrun(task)
             return overrun.message if overrun else None
+
+
+def find_step_overrun(
+    tx: Transaction, task_id: str, limit: StepBudget, running_since: int | None = None
+) -> str | None:
+    """Return why nothing more may be spent on a step; its minutes are those in which an agent worked."""
+    tokens, usd_micros = AttemptStore(tx).sum_of_task(task_id)
+    worked = BudgetService(tx).find_total(SubjectKind.TASK, task_id).cost.active_ms
+    worked += max(0, tx.now - running_since) if running_since is not None else 0
+    refusal = find_own_refusal(limit.budget, Cost(usd_micros, tokens, worked), limit.hint, "step")
+    return refusal.message if refusal else None
+
+
+def _find_running_since(attempt: Attempt) -> int | None:
+    return attempt.started_at if attempt.stage is Stage.RUNNING else None
 
 
 def _list_overrun_runs(

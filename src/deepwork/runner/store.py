@@ -57,6 +57,13 @@ class RunStore:
         """
         return _read_optional_run(self._tx.fetch_one(sql, job=job, goal=goal, host=host))
 
+    def find_of_session(self, session_id: str) -> Run | None:
+        """Return the run that works on this session of a job."""
+        sql = """
+            SELECT * FROM runner_runs WHERE session_id = :id ORDER BY created_at DESC, id DESC LIMIT 1
+        """
+        return _read_optional_run(self._tx.fetch_one(sql, id=session_id))
+
     def list_newest(self, limit: int, *, is_open: bool = False) -> list[Run]:
         """List runs, the newest first."""
         condition = "WHERE ended_at IS NULL " if is_open else ""
@@ -259,6 +266,15 @@ class AttemptStore:
                AND (stage <> 'parked' OR parked_for = 'limit')
         """
         return int(self._tx.fetch_value(sql, run=run_id, host=host))
+
+    def sum_of_task(self, task_id: str) -> tuple[int, int]:
+        """Return the tokens and the millionths of a dollar that all attempts at a task used."""
+        sql = """
+            SELECT coalesce(sum(input_tokens + cached_tokens + output_tokens), 0) AS tokens,
+                   coalesce(sum(usd_micros), 0) AS usd_micros FROM attempts WHERE task_id = :id
+        """
+        row = self._tx.fetch_one(sql, id=task_id)
+        return (int(row["tokens"]), int(row["usd_micros"])) if row else (0, 0)
 
     def sum_usd_micros(self, run_id: str) -> int:
         """Return what the run has cost."""

@@ -41,6 +41,8 @@ _CLOSER_LOOK_MS = 20_000
 """How often it is looked what agents do that write nothing: whether they use the processor, or wait."""
 _MAX_LIMIT_ERRORS = 3
 """At how many closer looks a silent agent may have met a limit once more, before it is parked."""
+_COMPARE_MS = 10_000
+"""How often all agents are compared with their budgets."""
 _LINGER_MS = 120_000
 """How long an agent that has completed its task may go on."""
 _MAX_ANSWER_MS = 30_000
@@ -75,7 +77,8 @@ class AgentWatcher:
         self._sources = sources
         self._attempts = AttemptService(database)
         self._progress = ProgressRecorder(database)
-        self._limits = SpendingLimits(database)
+        self._limits = SpendingLimits(database, sources)
+        self._compared_at = 0
         self._followed: dict[str, Followed] = {}
         self._identities: dict[tuple[str, int], ProcessIdentity] = {}
         self._measured: dict[str, tuple[int, int]] = {}
@@ -123,10 +126,17 @@ class AgentWatcher:
                 spending.append(followed.attempt)
         return spending
 
-    def park_those_over_budget(self, runs: Mapping[str, Run], attempts: Sequence[Attempt]) -> bool:
-        """End those of these agents that have used up a budget; return whether there are any."""
-        overruns = self._limits.find_overruns(runs, attempts)
-        for attempt in attempts:
+    def park_those_over_budget(self, runs: Mapping[str, Run], spending: Sequence[Attempt], now: int) -> bool:
+        """End the agents that have used up a budget; return whether there are any.
+
+        Those that spent more are looked at now, all others from time to time: minutes pass in silence.
+        """
+        attempts = {each.id: each for each in spending}
+        if now - self._compared_at >= _COMPARE_MS:
+            self._compared_at = now
+            attempts |= {each.id: each for each in self.list_followed() if each.run_id in runs}
+        overruns = self._limits.find_overruns(runs, list(attempts.values()))
+        for attempt in attempts.values():
             if attempt.id in overruns:
                 self._forget(attempt)
                 self._later(attempt, partial(self._park_at_budget, attempt, overruns[attempt.id]))

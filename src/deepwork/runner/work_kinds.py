@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from deepwork.budgets.models import Budget
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import TaskStatus
 from deepwork.runner.models import Attempt, Run, Stage
@@ -41,6 +42,14 @@ class WorkPlace:
     branch: str
 
 
+@dataclass(frozen=True)
+class StepBudget:
+    """What may be spent on a step of a job, and how a person raises it."""
+
+    budget: Budget
+    hint: str
+
+
 class WorkSource(Protocol):
     """Where the work of attempts comes from, and what its agents are told."""
 
@@ -61,6 +70,9 @@ class WorkSource(Protocol):
 
     def find_server_folder(self, attempt: Attempt) -> Path | None:
         """Return the project that our MCP server serves to the agent; None: that of the runner."""
+
+    def find_budget(self, attempt: Attempt) -> StepBudget | None:
+        """Return what may be spent, where plans do not say it; None: no limit."""
 
 
 class Finisher(Protocol):

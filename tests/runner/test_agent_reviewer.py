@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from application import make_app
+from cli.run import run_deepwork
 from deepwork.config import load_settings
 from deepwork.errors import DefinitionError, GateClosed, ReviewerError
 from deepwork.jobs.quality_gate import VERDICT
@@ -172,12 +173,16 @@ def test_another_agent_reviews_an_unattended_job(
     project.set_agent('*/a) echo "draft $START" > a.md ;;')
 
     first = project.run()
-    project.decide("grant_round", first, session_id=first.session_id)
+    session, store = first.session_id or "", {"DEEPWORK_DATABASE_URL": location}
+    shown = run_deepwork(project.folder, "sessions", "show", session, "--json", environment=store)
+    granted = run_deepwork(project.folder, "sessions", "grant-round", session[:5], environment=store)
     project.set_agent("*/a) echo final > a.md ;;")
     last = project.run()
 
     assert first.status is RunStatus.NEEDS_PERSON
-    assert "sessions pass" in (first.reason or "")
+    assert f"deepwork sessions pass {first.session_id}" in (first.reason or "")
+    assert shown.json["session_id"] == first.session_id, "the session is in the worktree of the run"
+    assert "Step a may be reviewed" in granted.out, granted.err
     assert project.list_stages(first)[0][1:] == ("done", 3)
     assert "Too short." in project.prompts[1]
     assert "once more" in project.prompts[2]

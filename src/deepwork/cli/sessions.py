@@ -10,7 +10,6 @@ import click
 from deepwork.call import Call
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import OutputParam, TextParam, merge_outputs
-from deepwork.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.cli.framework.options import (
     Function,
     json_option,
@@ -22,6 +21,7 @@ from deepwork.cli.framework.output import print_answer, render_json, to_printabl
 from deepwork.cli.framework.proofs import build_act_call
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.cli.framework.who_acts import is_typed, print_unnotified
+from deepwork.cli.session_places import open_with_session
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
 from deepwork.reviews.round_text import format_finding
@@ -105,8 +105,8 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
 @options
 def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
-    with _open_to_read(place, as_json=as_json) as app:
-        session = app.sessions.load(resolve_id(app.database, "session", session_id))
+    with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
+        session = app.sessions.load(known)
     print_answer(session_to_dict(session) if as_json else _build_details(session), as_json=as_json)
 
 
@@ -115,10 +115,9 @@ def show_session(session_id: str, as_json: bool, **place: Any) -> None:
 @options
 def resume(session_id: str, as_json: bool, **place: Any) -> None:
     """Print what an agent needs to resume a session: its current step and how to report it."""
-    with _open_to_read(place, as_json=as_json) as app:
+    with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
         spec = app.registry["get_session"]
-        given = {"session_id": resolve_id(app.database, "session", session_id)}
-        answer = invoke(app.database, spec, given, Call("local", spec.name))
+        answer = invoke(app.database, spec, {"session_id": known}, Call("local", spec.name))
     if as_json:
         print_answer(answer, as_json=True)
     else:
@@ -133,8 +132,7 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
 def abort(session_id: str, explanation: str, as_person: bool, as_json: bool, **place: Any) -> None:
     """Abort a session."""
     as_person = as_person or is_typed()
-    with _open_application(place) as app:
-        known = resolve_id(app.database, "session", session_id)
+    with open_with_session(place, session_id) as (app, known):
         given = {"session_id": known, "explanation": explanation}
         answer = call_tool(app, app.registry["abort_workflow"], given, as_person=as_person)
     print_answer(answer, as_json=as_json)
@@ -174,12 +172,12 @@ def grant_round(session_id: str, step_id: str | None, **how: Any) -> None:
     _decide("grant_round", how, session_id=session_id, step_id=step_id)
 
 
-def _decide(action: str, how: dict[str, Any], **given: str | None) -> None:
+def _decide(action: str, how: dict[str, Any], *, session_id: str, **given: str | None) -> None:
     """Decide about the step at its quality gate, in the name of the person at this shell."""
     as_json, call = how.pop("as_json"), build_act_call(action, passphrase_stdin=how.pop("passphrase_stdin"))
-    known = {name: value for name, value in given.items() if value is not None}
-    with _open_application(how) as app:
-        arguments = resolve_arguments(app.database, "sessions", known)
+    with open_with_session(how, session_id) as (app, known):
+        arguments = {name: value for name, value in given.items() if value is not None}
+        arguments |= {"session_id": known}
         answer = invoke(app.database, app.person_actions[action], arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
@@ -198,10 +196,6 @@ def _render_decision(answer: dict[str, Any]) -> str:
         return f"Step {step} was sent back. The agent's next call is answered with your text."
     left = answer["attempts_left"]
     return f"Step {step} may be reviewed {left} more time{'' if left == 1 else 's'}."
-
-
-def _open_application(place: dict[str, Any]) -> AbstractContextManager[Application]:
-    return open_application(place.pop("path"), place, needs_session=True)
 
 
 def _open_to_read(place: dict[str, Any], *, as_json: bool) -> AbstractContextManager[Application]:

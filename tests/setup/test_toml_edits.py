@@ -21,7 +21,9 @@ _PIECES = [
 ]  # fmt: skip
 
 
-def draw_files() -> list[str]:
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    """Files that can be edited, drawn from all kinds of lines."""
     chance = random.Random(4)
     made = ["", "\n", "# only a remark", 'model = "x"', "[a]"]
     while len(made) < 400:
@@ -36,11 +38,8 @@ def draw_files() -> list[str]:
     return made
 
 
-FILES = draw_files()
-
-
-def test_inserting_and_removing_a_table_leaves_other_text_unchanged():
-    for text in FILES:
+def test_inserting_and_removing_a_table_leaves_other_text_unchanged(files: list[str]):
+    for text in files:
         new = insert(text, PATH, ENTRY)
 
         assert new.startswith(text)
@@ -48,8 +47,8 @@ def test_inserting_and_removing_a_table_leaves_other_text_unchanged():
         assert remove(new, PATH).rstrip() == text.rstrip(), repr(text)
 
 
-def test_updating_and_removing_a_table_leaves_the_following_text_unchanged():
-    for text in FILES:
+def test_updating_and_removing_a_table_leaves_the_following_text_unchanged(files: list[str]):
+    for text in files:
         middle = insert(text if text.endswith("\n") or not text else text + "\n", PATH, ENTRY)
         whole = middle + "\n# about the next\n[zzz]\nlast = true\n"
 

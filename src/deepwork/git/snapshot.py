@@ -70,6 +70,10 @@ class SnapshotStore:
             return HeadProgress()
         return self._require_trees().get_progress(before, after)
 
+    def run_with_objects(self, *args: str, input: bytes | None = None) -> bytes:
+        """Run git with the objects of the snapshots beside those of the repository."""
+        return self._require_trees().run(*args, input=input)
+
     def list_commit(self, commit: str) -> list[TreeFile]:
         """List the files of a commit; raises GitError if they are not those that its hash stands for."""
         return self._require_trees().list_commit(commit)

@@ -126,6 +126,9 @@ class TreeSnapshotStore:
         commits = tuple(Commit(*line.split(" ", 1)) for line in reversed(listed) if line)
         return HeadProgress(commits, is_switched, is_rewritten)
 
+    def run(self, *args: str, input: bytes | None = None) -> bytes:
+        return self._index.run(*args, input=input)
+
     def list_commit(self, commit: str) -> list[TreeFile]:
         content = self._index.run("cat-file", "commit", check_hash(commit))
         algorithm = find_algorithm(commit)

@@ -16,6 +16,8 @@ from deepwork.plans.requirements import list_required_checks
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_proofs import TaskProver
+from deepwork.provenance.recorder import LinkRecorder
+from deepwork.runner.attempt_links import prepare_links
 from deepwork.runner.claiming import find_next_profile
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.models import Attempt, ParkedFor, Stage
@@ -32,9 +34,15 @@ class AttemptFinisher:
     """Ends attempts: completes their tasks, or releases them."""
 
     def __init__(
-        self, database: Database, call: ToolCaller, prover: TaskProver, open_git: Callable[[Path], Git]
+        self,
+        database: Database,
+        call: ToolCaller,
+        prover: TaskProver,
+        open_git: Callable[[Path], Git],
+        recorder: LinkRecorder,
     ) -> None:
         self._database, self._call, self._prover, self._open_git = database, call, prover, open_git
+        self._recorder = recorder
         self._attempts = AttemptService(database)
 
     def finish(self, attempt: Attempt) -> Attempt | None:
@@ -135,8 +143,13 @@ class AttemptFinisher:
     # The end
 
     def _end_or_land(self, attempt: Attempt) -> Attempt | None:
-        """End an attempt whose task is completed, unless its work is to land first."""
+        """End an attempt whose task is completed, unless its work is to land first; link its commits."""
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(attempt.task_id)
+            workspace = WorkspaceStore(tx).find_active(task.workspace_id)
+        links = prepare_links(self._recorder, attempt, workspace.base_commit if workspace else None)
         with self._database.transaction() as tx, join_transaction(tx):
+            links.store(tx)
             run = RunStore(tx).find(attempt.run_id)
             if run is not None and run.options.land and attempt.branch:
                 return move_attempt(tx, attempt, Stage.LANDING, reason=None)

@@ -11,6 +11,8 @@ from deepwork.errors import Code, GateClosed, InvalidInput
 from deepwork.git.command import Git
 from deepwork.git.uncommitted import commit_uncommitted
 from deepwork.jobs.sessions.state import GateDecision, Session, SessionStatus
+from deepwork.provenance.recorder import NO_LINKS, LinkRecorder, PreparedLinks
+from deepwork.runner.attempt_links import prepare_links
 from deepwork.runner.claiming import find_next_profile
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.job_outputs import collect_report, list_outputs, locate_report
@@ -28,9 +30,15 @@ class JobStepFinisher:
     """Ends attempts at steps. The session decides what is done; the runner only reports."""
 
     def __init__(
-        self, database: Database, call: ToolCaller, steps: JobSteps, open_git: Callable[[Path], Git]
+        self,
+        database: Database,
+        call: ToolCaller,
+        steps: JobSteps,
+        open_git: Callable[[Path], Git],
+        recorder: LinkRecorder,
     ) -> None:
         self._database, self._call, self._steps, self._open_git = database, call, steps, open_git
+        self._recorder = recorder
         self._attempts, self._runs = AttemptService(database), RunService(database)
 
     def finish(self, attempt: Attempt) -> Attempt | None:
@@ -137,12 +145,15 @@ class JobStepFinisher:
         if attempt.branch and Path(attempt.tree or "").is_dir():
             message = build_step_message(attempt, session)
             commit_uncommitted(self._open_git(Path(attempt.tree or "")), attempt.branch, message)
-        return self._end(attempt, Stage.DONE, None)
+        return self._end(attempt, Stage.DONE, None, prepare_links(self._recorder, attempt, None))
 
-    def _end(self, attempt: Attempt, stage: Stage, reason: str | None) -> Attempt | None:
+    def _end(
+        self, attempt: Attempt, stage: Stage, reason: str | None, links: PreparedLinks = NO_LINKS
+    ) -> Attempt | None:
         with self._database.transaction() as tx, join_transaction(tx):
             ended = move_attempt(tx, attempt, stage, reason=reason)
             if ended is not None:
+                links.store(tx)
                 self._call("agent_unregister", {"id": attempt.agent_id})
             return ended
 

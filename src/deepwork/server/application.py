@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from deepwork.plans.task_proofs import TaskProver
     from deepwork.plans.task_tools import TaskTools
     from deepwork.plans.work_gate import WorkGate
+    from deepwork.provenance.recorder import LinkRecorder
+    from deepwork.provenance.verification import ProvenanceVerifier
     from deepwork.reviews.tools import ReviewTools
     from deepwork.rewind.actions import RewindActions
     from deepwork.runner.loop import Runner
@@ -368,7 +370,24 @@ class Application:
 
         root = self.settings.repository_root
         snapshots = SnapshotService(self.database, self._host, root, self._open_snapshot_store)
-        return AttributionService(self.database, snapshots)
+        return AttributionService(self.database, snapshots, self._link_recorder)
+
+    @cached_property
+    def _link_recorder(self) -> LinkRecorder:
+        from deepwork.git.command import Git
+        from deepwork.provenance.recorder import LinkRecorder
+
+        return LinkRecorder(lambda tree: Git(tree, environment=build_child_environment()))
+
+    @cached_property
+    def verifier(self) -> ProvenanceVerifier:
+        """Verifies which tasks made the commits of this repository."""
+        from deepwork.git.command import Git
+        from deepwork.overview.work_directory import StoredWork
+        from deepwork.provenance.verification import ProvenanceVerifier
+
+        git = Git(self.settings.repository_root, environment=build_child_environment())
+        return ProvenanceVerifier(self.database, git, StoredWork())
 
     @property
     def checks(self) -> CheckService:

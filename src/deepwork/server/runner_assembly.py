@@ -13,6 +13,7 @@ from deepwork.environment import build_child_environment
 from deepwork.git.command import Git
 from deepwork.plans.requirements import list_required_checks
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.provenance.recorder import LinkRecorder
 from deepwork.runner.attempt_locks import AttemptLocks
 from deepwork.runner.claiming import TaskClaimer
 from deepwork.runner.engine import AttemptEngine
@@ -95,8 +96,8 @@ def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> A
     tasks = PlannedTasks(database, call, parts.workspaces, partial(build_workspace_settings, settings))
     sources = WorkSources(tasks, steps)
     finishers = Finishers(
-        AttemptFinisher(database, call, parts.prover, _open_git),
-        JobStepFinisher(database, call, steps, _open_git),
+        AttemptFinisher(database, call, parts.prover, _open_git, LinkRecorder(_open_git)),
+        JobStepFinisher(database, call, steps, _open_git, LinkRecorder(_open_git)),
     )
     jobs = JobScheduler(database, claimer, steps, get_profile, host)
     return AttemptEngine(

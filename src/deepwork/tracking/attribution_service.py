@@ -27,7 +27,8 @@ from deepwork.git.snapshot_types import (
 from deepwork.text_budget.list_cutting import ListCutter
 from deepwork.tracking.areas import evaluate_scope
 from deepwork.tracking.attribution import CandidateTask, Interval, attribute_changes
-from deepwork.tracking.models import AttributedChange
+from deepwork.tracking.interfaces import CommitRecorder, PreparedLinks, WatchedWork
+from deepwork.tracking.models import AttributedChange, Attribution
 from deepwork.tracking.snapshots import NO_START, SnapshotResult, SnapshotService
 from deepwork.tracking.watch_store import Watch, WatchStore
 
@@ -45,6 +46,8 @@ class TaskChanges:
     commits: tuple[Commit, ...] = ()
     preexisting: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    links: PreparedLinks | None = None
+    """The commits that it made, to be stored with its end."""
 
     def to_result(self, areas: Sequence[str]) -> dict[str, Any]:
         """Convert to the `result` of the completed task; long lists are cut, counts are not."""
@@ -86,9 +89,13 @@ class TaskChanges:
 class AttributionService:
     """Records when tasks run in which working tree, and attributes changed files to them."""
 
-    def __init__(self, database: Database, snapshots: SnapshotService) -> None:
+    def __init__(
+        self, database: Database, snapshots: SnapshotService, recorder: CommitRecorder | None = None
+    ) -> None:
+        """`recorder` links the commits that a task made with it, when the task ends."""
         self._database = database
         self.snapshots = snapshots
+        self._recorder = recorder
 
     def record_start(
         self,
@@ -99,16 +106,18 @@ class AttributionService:
         parent_task_id: str | None = None,
         areas: Sequence[str] = (),
         attempt: int = 1,
+        agent_id: str | None = None,
     ) -> None:
         """Record that a task starts in the tree of this snapshot."""
         if start.snapshot is None:
             return
         host, began = self.snapshots.host, start.snapshot.to_dict() | {"ms": start.took_ms}
         place = host, str(start.tree), start.at, began
-        WatchStore(tx).add(Watch(task_id, attempt, workflow_id, parent_task_id, tuple(areas), *place))
+        watch = Watch(task_id, attempt, workflow_id, parent_task_id, tuple(areas), *place, agent_id=agent_id)
+        WatchStore(tx).add(watch)
 
-    def find_changes(self, task_id: str) -> TaskChanges:
-        """Find what a task has changed until now."""
+    def find_changes(self, task_id: str, *, is_end: bool = False) -> TaskChanges:
+        """Find what a task has changed until now; at its end, also which commits it made."""
         with self._database.reading() as tx:
             watch = WatchStore(tx).find_latest(task_id)
         if watch is None or watch.ended_at is not None:
@@ -127,9 +136,38 @@ class AttributionService:
         with self._database.reading() as tx:
             others = WatchStore(tx).list_overlapping(watch, ended.at)
         try:
-            return self._compare(watch, ended, ended.snapshot, others)
+            changes = self._compare(watch, ended, ended.snapshot, others)
         except (DeepworkError, OSError) as error:
             return TaskChanges(ended, warnings=(f"Its changes are unknown: {error}",))
+        is_linked = is_end and self._recorder and ended.snapshot.kind is SnapshotKind.GIT
+        return self._add_links(changes, watch, ended.snapshot, others) if is_linked else changes
+
+    def _add_links(
+        self, changes: TaskChanges, watch: Watch, last: Snapshot, others: Sequence[Watch]
+    ) -> TaskChanges:
+        """Add the commits that the task made. A failure becomes a warning: it must not stop the work."""
+        tree = Path(watch.tree_path)
+        with self._database.reading() as tx:
+            starts = WatchStore(tx).list_start_heads(watch.task_id, watch.host, watch.tree_path)
+        own = (Attribution.EXCLUSIVE, Attribution.AREA)
+        work = WatchedWork(
+            task_id=watch.task_id,
+            workflow_id=watch.workflow_id,
+            agent_id=watch.agent_id,
+            tree=tree,
+            snapshots=self.snapshots.open_store(tree),
+            began=Snapshot.from_dict(watch.began),
+            began_at=watch.began_at,
+            ended=last,
+            starts=tuple(starts),
+            changed={change.path: change.attribution in own for change in changes.changed},
+            is_alone=not others,
+        )
+        try:
+            return replace(changes, links=self._recorder.prepare_watched(work) if self._recorder else None)
+        except (DeepworkError, OSError) as error:
+            unseen = f"Its commits cannot be linked with it: {error}"
+            return replace(changes, warnings=(*changes.warnings, unseen))
 
     def list_changed_paths(self, task_id: str) -> tuple[str, ...] | None:
         """Return the files that a task changed since it was claimed; None if that is unknown."""
@@ -146,6 +184,8 @@ class AttributionService:
             seen = changes.ended.snapshot
             ended = None if seen is None else seen.to_dict()
             store.save_end(replace(watch, ended_at=changes.ended.at, ended=ended))
+        if changes.links is not None:
+            changes.links.store(tx)
         store.save_files(task_id, workflow_id, changes.changed)
 
     def list_changes_between(self, watch: Watch, until: int, last: Snapshot) -> list[AttributedChange]:

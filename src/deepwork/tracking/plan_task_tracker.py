@@ -147,11 +147,17 @@ class PlanTaskTracker:
         with self._database.transaction() as tx:
             attempt = last.attempt + 1 if last else 1
             self._attribution.record_start(
-                tx, task_id, task.workflow_id, snapshot, areas=task.files, attempt=attempt
+                tx,
+                task_id,
+                task.workflow_id,
+                snapshot,
+                areas=task.files,
+                attempt=attempt,
+                agent_id=task.claimed_by,
             )
 
     def _end_watch(self, task_id: str) -> None:
-        changes = self._attribution.find_changes(task_id)
+        changes = self._attribution.find_changes(task_id, is_end=True)
         with self._database.transaction() as tx:
             workflow_id = TaskStore(tx).get(task_id).workflow_id
             self._attribution.record_end(tx, task_id, workflow_id, changes)

@@ -291,7 +291,7 @@ class TrackTools:
             if task.is_running:
                 rules.require_children_done(task, store.list_running_children(task_id))
         proofs = self._prover.prove(task, ending.status)
-        changes = self._attribution.find_changes(task_id) if task.is_running else None
+        changes = self._attribution.find_changes(task_id, is_end=True) if task.is_running else None
         return InTransaction(partial(self._save_completed_task, task, ending, proofs, changes))
 
     def _save_completed_task(

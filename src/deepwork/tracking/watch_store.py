@@ -31,6 +31,8 @@ class Watch:
     began: Mapping[str, Any]
     ended_at: int | None = None
     ended: Mapping[str, Any] | None = None
+    agent_id: str | None = None
+    """The agent that held a planned task when the watch began."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,16 @@ class WatchStore:
         """Return the snapshots that were taken at the checkpoints of a task, in their order."""
         sql = f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoint_trees WHERE task_id = :id ORDER BY sequence"
         return [_checkpoint_from_row(row) for row in self._tx.fetch_all(sql, id=task_id)]
+
+    def list_start_heads(self, task_id: str, host: str, tree_path: str) -> list[str]:
+        """Return the commits at which the watches of a task in a tree began, oldest first."""
+        sql = (
+            "SELECT began FROM watches WHERE task_id = :id AND host = :host AND tree_path = :tree"
+            " ORDER BY attempt LIMIT 100"
+        )
+        rows = self._tx.fetch_all(sql, id=task_id, host=host, tree=tree_path)
+        heads = (json.loads(row["began"]).get("head") for row in rows)
+        return list(dict.fromkeys(head for head in heads if head))
 
     def save_end(self, watch: Watch) -> None:
         """Save the end of a watch and its snapshot."""

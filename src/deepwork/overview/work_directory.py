@@ -1,0 +1,46 @@
+"""Finds attempts, and tasks of all kinds, by their ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from deepwork.database.transaction import Transaction
+from deepwork.provenance.models import AttemptIdentity
+
+_BATCH_SIZE = 5_000
+
+
+class StoredWork:
+    """Looks up attempts and tasks for `provenance`, which does not know their tables."""
+
+    def find_attempts(self, tx: Transaction, ids: Collection[str]) -> dict[str, AttemptIdentity]:
+        """Return the attempts with these ids, by id."""
+        rows = _fetch(tx, "SELECT id, task_id, agent_id FROM attempts WHERE id IN :ids", ids)
+        return {row["id"]: AttemptIdentity(row["id"], row["task_id"], row["agent_id"]) for row in rows}
+
+    def find_tasks(self, tx: Transaction, ids: Collection[str]) -> set[str]:
+        """Return which of these ids are planned tasks, tracked tasks or steps of jobs."""
+        steps = {id for id in ids if "/" in id}
+        plain = set(ids) - steps
+        planned = _fetch(tx, "SELECT id FROM plan_tasks WHERE id IN :ids", plain)
+        tracked = _fetch(tx, "SELECT id FROM tracked_tasks WHERE id IN :ids", plain)
+        return {row["id"] for row in (*planned, *tracked)} | _find_steps(tx, steps)
+
+
+def _find_steps(tx: Transaction, ids: Collection[str]) -> set[str]:
+    sessions = {id.partition("/")[0] for id in ids}
+    rows = _fetch(tx, "SELECT id, data FROM job_sessions WHERE id IN :ids", sessions)
+    steps = {
+        f"{row['id']}/{step}"
+        for row in rows
+        for entry in json.loads(row["data"]).get("entries", ())
+        for step in entry["steps"]
+    }
+    return steps & set(ids)
+
+
+def _fetch(tx: Transaction, sql: str, ids: Collection[str]) -> list[dict[str, str]]:
+    wanted = sorted(ids)
+    starts = range(0, len(wanted), _BATCH_SIZE)
+    return [row for start in starts for row in tx.fetch_all(sql, ids=wanted[start : start + _BATCH_SIZE])]

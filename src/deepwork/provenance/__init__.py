@@ -1,0 +1,1 @@
+"""Provenance: which task, attempt and agent made a commit, and how that is known."""

@@ -1,0 +1,19 @@
+"""What provenance needs from packages above it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from deepwork.database.transaction import Transaction
+from deepwork.provenance.models import AttemptIdentity
+
+
+class WorkDirectory(Protocol):
+    """Finds attempts, and tasks of all kinds."""
+
+    def find_attempts(self, tx: Transaction, ids: Collection[str]) -> dict[str, AttemptIdentity]:
+        """Return the attempts with these ids, by id."""
+
+    def find_tasks(self, tx: Transaction, ids: Collection[str]) -> set[str]:
+        """Return which of these ids are planned tasks, tracked tasks or steps of jobs."""

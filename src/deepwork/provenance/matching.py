@@ -1,0 +1,91 @@
+"""Finds the recorded work that commits contain: by hash, then by trees, then by patch id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from deepwork.database.transaction import Database, Transaction
+from deepwork.git.command import MAX_LISTING_BYTES, Git
+from deepwork.git.history import HistoryCommit
+from deepwork.git.patches import compute_patch_ids, list_merges_with_own_changes
+from deepwork.provenance.models import CommitLink, KnownBy
+from deepwork.provenance.rules import group_by_task
+from deepwork.provenance.store import LinkStore
+
+Evidence = dict[str, list[tuple[CommitLink, KnownBy]]]
+"""Recorded links by the hash of the commit that they fit, with how they fit."""
+IsSettled = Callable[[HistoryCommit, Collection[CommitLink]], bool]
+"""Tells whether links are enough to know who made a commit, so that nothing else is compared."""
+
+
+class EvidenceFinder:
+    """Compares commits of one repository with what is recorded. Git runs between the transactions."""
+
+    def __init__(self, database: Database, git: Git) -> None:
+        self._database = database
+        self._git = git.at(git.root, max_output=MAX_LISTING_BYTES)
+
+    def find(self, commits: Sequence[HistoryCommit], is_settled: IsSettled) -> Evidence:
+        """Find evidence for commits. Patch ids take longest: only unsettled commits are compared by them."""
+        evidence: Evidence = {commit.hash: [] for commit in commits}
+
+        def list_open() -> list[HistoryCommit]:
+            known = {hash: [link for link, _ in found] for hash, found in evidence.items()}
+            return [commit for commit in commits if not is_settled(commit, known[commit.hash])]
+
+        with self._database.reading() as tx:
+            _add_by_hash(tx, commits, evidence)
+            unknown = [commit for commit in commits if not evidence[commit.hash]]
+            _add_by_trees(tx, {each.hash: each for each in (*unknown, *list_open())}.values(), evidence)
+        self._add_by_patch_ids(list_open(), evidence)
+        self._add_by_parents([commit for commit in list_open() if len(commit.parents) > 1], evidence)
+        return evidence
+
+    def _add_by_patch_ids(self, commits: Collection[HistoryCommit], evidence: Evidence) -> None:
+        pairs = {commit.hash: commit.change for commit in commits if commit.change}
+        if not pairs:
+            return
+        computed = compute_patch_ids(self._git.run, pairs.values())
+        ids = {hash: found for hash, pair in pairs.items() if (found := computed.get(pair))}
+        with self._database.reading() as tx:
+            links = LinkStore(tx).list_by_patch_ids(set(ids.values()))
+        by_id: dict[str | None, list[CommitLink]] = {}
+        for link in links:
+            by_id.setdefault(link.patch_id, []).append(link)
+        for hash, id in ids.items():
+            evidence[hash] += [(link, KnownBy.PATCH_ID) for link in by_id.get(id, ())]
+
+    def _add_by_parents(self, merges: Sequence[HistoryCommit], evidence: Evidence) -> None:
+        """Link merges with the work that they merge, unless they have content of their own."""
+        merged = {parent for merge in merges for parent in merge.parents[1:]}
+        if not merged:
+            return
+        with self._database.reading() as tx:
+            links = LinkStore(tx).list_by_commits(merged)
+        by_commit: dict[str, list[CommitLink]] = {}
+        for link in links:
+            by_commit.setdefault(link.commit_hash, []).append(link)
+        wanted = [merge for merge in merges if any(parent in by_commit for parent in merge.parents[1:])]
+        changed = list_merges_with_own_changes(self._git.run, [merge.hash for merge in wanted])
+        for merge in wanted:
+            if merge.hash not in changed:
+                found = [link for parent in merge.parents[1:] for link in by_commit.get(parent, ())]
+                evidence[merge.hash] += [(link, KnownBy.PARENTS) for link in found]
+
+
+def _add_by_hash(tx: Transaction, commits: Iterable[HistoryCommit], evidence: Evidence) -> None:
+    for link in LinkStore(tx).list_by_commits([commit.hash for commit in commits]):
+        evidence[link.commit_hash].append((link, link.known_by))
+
+
+def _add_by_trees(tx: Transaction, commits: Collection[HistoryCommit], evidence: Evidence) -> None:
+    store = LinkStore(tx)
+    ending = store.list_by_trees({commit.tree for commit in commits})
+    trees = {link.tree for link in ending}
+    fitting = [commit for commit in commits if commit.tree in trees and commit.before is not None]
+    if not fitting:
+        return
+    changes = group_by_task(store.list_by_tasks({link.task_id for link in ending}))
+    for commit in fitting:
+        found = [link for own in changes.values() for link in own.find(commit.before or "", commit.tree)]
+        evidence[commit.hash] += [(link, KnownBy.TREE) for link in found]

@@ -1,0 +1,158 @@
+"""Reading trailers, matching commits with recorded links, and judging what trailers claim. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, KnownBy, Match
+
+_TRAILER_PATTERN = re.compile(r"Deepwork-(Task|Attempt|Agent|Session|Step|Landing):[ \t]*(.*)", re.IGNORECASE)
+_MAX_ID = 200
+_MAX_CLAIMS = 50
+_STRENGTH = {known_by: number for number, known_by in enumerate(KnownBy)}
+
+
+# Trailers
+
+
+def parse_claims(message: str) -> tuple[Claim, ...]:
+    """Return what the trailers in the last paragraph of a message claim.
+
+    A squashed commit can have the trailers of several commits: each repeated name begins the next claim.
+    """
+    if "eepwork-" not in message and "EEPWORK-" not in message:
+        return ()
+    groups: list[dict[str, str]] = []
+    for name, value in _list_trailers(message):
+        if not groups or name in groups[-1]:
+            groups.append({})
+        groups[-1][name] = value
+    return tuple(dict.fromkeys(_build_claim(group) for group in groups[:_MAX_CLAIMS]))
+
+
+def _list_trailers(message: str) -> list[tuple[str, str]]:
+    last = message.rstrip().replace("\r\n", "\n").rpartition("\n\n")[2]
+    found = (_TRAILER_PATTERN.fullmatch(line.rstrip()) for line in last.split("\n"))
+    return [(match[1].lower(), match[2].strip()[:_MAX_ID]) for match in found if match]
+
+
+def _build_claim(group: Mapping[str, str]) -> Claim:
+    step = f"{group['session']}/{group['step']}" if "session" in group and "step" in group else None
+    return Claim(group.get("task") or step, group.get("attempt"), group.get("agent"), group.get("landing"))
+
+
+# Matching
+
+
+class TaskChanges:
+    """The recorded changes of one task, to find those that lead from one tree to another.
+
+    One change, or several in a row: a squash of them. The trees before and after must both fit. With the tree
+    after alone, a commit could undo the work of others and claim to be the work of the task.
+    """
+
+    def __init__(self, links: Iterable[CommitLink]) -> None:
+        self._links = list(links)
+        self._by_start: dict[str, list[CommitLink]] = {}
+        for link in self._links:
+            if link.tree_before:
+                self._by_start.setdefault(link.tree_before, []).append(link)
+
+    def find(self, before: str, after: str) -> list[CommitLink]:
+        """Return the links that end a chain of changes between two trees."""
+        exact = [link for link in self._links if (link.tree_before, link.tree) == (before, after)]
+        if exact or before == after:
+            return exact
+        reached = self._reach(before)
+        return [link for tree in reached for link in self._by_start.get(tree, ()) if link.tree == after]
+
+    def _reach(self, start: str) -> set[str]:
+        """Return the trees that changes in a row lead to."""
+        reached, unseen = {start}, [start]
+        while unseen:
+            for link in self._by_start.get(unseen.pop(), ()):
+                if link.tree not in reached:
+                    reached.add(link.tree)
+                    unseen.append(link.tree)
+        return reached
+
+
+def group_by_task(links: Iterable[CommitLink]) -> dict[str, TaskChanges]:
+    """Index links by their task."""
+    by_task: dict[str, list[CommitLink]] = {}
+    for link in links:
+        by_task.setdefault(link.task_id, []).append(link)
+    return {task: TaskChanges(own) for task, own in by_task.items()}
+
+
+def build_matches(found: Iterable[tuple[CommitLink, KnownBy]]) -> tuple[Match, ...]:
+    """Return one match for each task and agent, by its strongest link, the strongest first.
+
+    The same change to other content is only likely to be the work of the task: others may have made it.
+    """
+    best: dict[tuple[str, str | None], Match] = {}
+    for link, known_by in sorted(found, key=lambda each: (_STRENGTH[each[1]], each[0].attempt_id is None)):
+        is_likely = link.is_likely or known_by is KnownBy.PATCH_ID
+        match = Match(link.task_id, known_by, link.workflow_id, link.attempt_id, link.agent_id, is_likely)
+        best.setdefault((link.task_id, link.agent_id), match)
+    certain = {match.task_id for match in best.values() if not match.is_likely}
+    return tuple(match for match in best.values() if not match.is_likely or match.task_id not in certain)
+
+
+def is_made_by_watched(paths: Collection[str], changed: Mapping[str, bool]) -> bool | None:
+    """Return whether one of several tasks in a tree made a commit with these files; None if it did not.
+
+    `changed` has the files that the task changed, and whether no other task may have changed them. False:
+    some of the files may be those of others, so it is only likely.
+    """
+    if not any(path in changed for path in paths):
+        return None
+    return all(changed.get(path, False) for path in paths)
+
+
+# Claims
+
+
+def find_identity_problem(
+    claim: Claim, attempts: Mapping[str, AttemptIdentity], tasks: Collection[str]
+) -> str | None:
+    """Return why a claim cannot be true whatever the commit contains: it names something else than exists."""
+    if claim.attempt_id is not None:
+        return _find_attempt_problem(claim, attempts.get(claim.attempt_id))
+    if claim.task_id is None:
+        return "Its trailers name no task and no attempt."
+    return None if claim.task_id in tasks else f"There is no task {claim.task_id!r} in this store."
+
+
+def _find_attempt_problem(claim: Claim, attempt: AttemptIdentity | None) -> str | None:
+    if attempt is None:
+        return f"There is no attempt {claim.attempt_id!r} in this store."
+    if claim.task_id is not None and claim.task_id != attempt.task_id:
+        return f"Attempt {attempt.id} was made at task {attempt.task_id}, not at {claim.task_id!r}."
+    if claim.agent_id is not None and claim.agent_id != attempt.agent_id:
+        return f"Attempt {attempt.id} was made by agent {attempt.agent_id}, not by {claim.agent_id!r}."
+    return None
+
+
+def find_claimed_task(claim: Claim, attempts: Mapping[str, AttemptIdentity]) -> str | None:
+    """Return the task that a claim is about, directly or by its attempt."""
+    attempt = attempts.get(claim.attempt_id or "")
+    return attempt.task_id if attempt else claim.task_id
+
+
+def supports(link: CommitLink, claim: Claim, attempts: Mapping[str, AttemptIdentity]) -> bool:
+    """Return whether a link shows that the claim is true."""
+    attempt = attempts.get(claim.attempt_id or "")
+    if attempt is None:
+        return link.task_id == claim.task_id and claim.agent_id in (None, link.agent_id)
+    if link.task_id != attempt.task_id:
+        return False
+    return attempt.id == link.attempt_id if link.attempt_id else attempt.agent_id == link.agent_id
+
+
+def describe_other_content(claim: Claim, others: Collection[str]) -> str:
+    """Say that a commit contains something else than the work that its trailers name."""
+    who = f"attempt {claim.attempt_id}" if claim.attempt_id else f"task {claim.task_id}"
+    made = f" It is the work of {', '.join(sorted(others))}." if others else ""
+    return f"It has neither the tree nor the patch id of anything that {who} made.{made}"

@@ -1,0 +1,73 @@
+"""Storage of commit links. Each query is about many commits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from deepwork.database.engine import Row, row_parser
+from deepwork.database.transaction import Transaction
+from deepwork.provenance.models import CommitLink, KnownBy
+
+_BATCH_SIZE = 5_000
+_COLUMNS = ", ".join(CommitLink.__dataclass_fields__)
+
+
+class LinkStore:
+    """Reads and writes commit links."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, links: Sequence[CommitLink]) -> None:
+        """Insert links; one that is there already stays as it is."""
+        names = tuple(CommitLink.__dataclass_fields__)
+        values = ", ".join(f":{name}" for name in names)
+        sql = f"INSERT INTO commit_links ({_COLUMNS}) VALUES ({values}) ON CONFLICT DO NOTHING"
+        self._tx.execute_many(sql, [self._to_row(link) for link in links])
+
+    def list_by_commits(self, hashes: Collection[str]) -> list[CommitLink]:
+        """List the links of these commits."""
+        return self._list("commit_hash", hashes)
+
+    def list_by_trees(self, trees: Collection[str]) -> list[CommitLink]:
+        """List the links whose change ends with one of these trees."""
+        return self._list("tree", trees)
+
+    def list_by_patch_ids(self, patch_ids: Collection[str]) -> list[CommitLink]:
+        """List the links that make one of these changes."""
+        return self._list("patch_id", patch_ids)
+
+    def list_by_tasks(self, task_ids: Collection[str]) -> list[CommitLink]:
+        """List everything that these tasks made."""
+        return self._list("task_id", task_ids)
+
+    def _list(self, column: str, values: Collection[str]) -> list[CommitLink]:
+        return [
+            _from_row(row)
+            for batch in _split(sorted(values))
+            for row in self._tx.fetch_all(
+                f"SELECT {_COLUMNS} FROM commit_links WHERE {column} IN :values"
+                " ORDER BY recorded_at, task_id, commit_hash, tree",
+                values=batch,
+            )
+        ]
+
+    def _to_row(self, link: CommitLink) -> Row:
+        return vars(link) | {
+            "known_by": link.known_by.value,
+            "is_likely": int(link.is_likely),
+            "recorded_at": self._tx.now,
+        }
+
+
+def _split(values: Sequence[str]) -> Iterator[list[str]]:
+    """Split values so that no statement has more than a database accepts; its text is then prepared once."""
+    for start in range(0, len(values), _BATCH_SIZE):
+        batch = list(values[start : start + _BATCH_SIZE])
+        size = 1 << (len(batch) - 1).bit_length()
+        yield batch + batch[-1:] * (min(size, _BATCH_SIZE) - len(batch))
+
+
+@row_parser
+def _from_row(row: Row) -> CommitLink:
+    return CommitLink(**(row | {"known_by": KnownBy(row["known_by"]), "is_likely": bool(row["is_likely"])}))

@@ -13,7 +13,12 @@ from application import Clock, call_tool
 from dashboard.make import World, create_client, read
 from dashboard.make_agent_runs import add_attempt, start_run
 from deepwork.dashboard.api import TAG_PERIOD_MS
-from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
+from deepwork.dashboard.endpoint_registry import (
+    ENDPOINTS,
+    REPOSITORY_ENDPOINTS,
+    SERVER_ENDPOINTS,
+    TOOL_ENDPOINTS,
+)
 from deepwork.database.transaction import Transaction
 from deepwork.server.application import Application
 from tracking import make as track
@@ -160,7 +165,8 @@ def test_an_unknown_path_has_the_usual_error_format(page: TestClient):
 def test_openapi_describes_every_path(page: TestClient):
     told = read(page, "/openapi.json")["paths"]
 
-    paths = {each.path for each in ENDPOINTS} | {each.path for each in TOOL_ENDPOINTS} | set(SERVER_ENDPOINTS)
+    declared = (*ENDPOINTS, *TOOL_ENDPOINTS, *REPOSITORY_ENDPOINTS)
+    paths = {each.path for each in declared} | set(SERVER_ENDPOINTS)
     assert paths < set(told)
     assert {"/api/v1/events", "/api/v1/actions/{tool}"} < set(told)
     names = {each["name"] for each in told["/api/v1/runs"]["get"]["parameters"]}

@@ -59,6 +59,7 @@ COMMANDS = {
     "track": ("deepwork.cli.track:track", "Record work as it happens, and show the record."),
     "check": ("deepwork.cli.checks:check", "Run the checks of this tree, or those that a task needs."),
     "proofs": ("deepwork.cli.checks:proofs", "Proofs: what checks said about which files."),
+    "why": ("deepwork.cli.why:why", "Show why a line or a commit exists: task, goal, checks, agent."),
     "provenance": ("deepwork.cli.provenance:provenance", "Verify and export which tasks made which commits."),
     "diff": ("deepwork.cli.track:diff", "Show what a task changed."),
     "templates": ("deepwork.cli.templates:templates", "Reusable plan templates."),
@@ -79,7 +80,7 @@ COMMANDS_BY_PURPOSE = {
     "You": "status show approvals answer tell dashboard",
     "Run": "run runs land landings work rewind rewinds",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
-    "Look": "diff check proofs provenance events spend",
+    "Look": "why diff check proofs provenance events spend",
     "Operate": "serve db doctor tokens audit",
     "Set up": "init setup trust hook completion",
 }

@@ -20,14 +20,15 @@ from starlette.routing import BaseRoute, Route
 from deepwork.agents.presence import Presence
 from deepwork.answers import Answer
 from deepwork.dashboard.actions import ActionExecutor, InvokeTool, ListActions, build_call
-from deepwork.dashboard.endpoint_registry import ENDPOINTS, TOOL_ENDPOINTS, Me
-from deepwork.dashboard.endpoints import Endpoint, ReadContext, ToolEndpoint
+from deepwork.dashboard.endpoint_registry import ENDPOINTS, REPOSITORY_ENDPOINTS, TOOL_ENDPOINTS, Me
+from deepwork.dashboard.endpoints import Endpoint, ReadContext, RepositoryEndpoint, ToolEndpoint
 from deepwork.dashboard.health import read_server_status
 from deepwork.dashboard.http_errors import HttpError, error_to_response, require_method
 from deepwork.dashboard.openapi import build_openapi
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput
 from deepwork.events.log import EventStore
+from deepwork.overview.why import WhyService
 from deepwork.tool_types import check_input
 
 ErrorToDict = Callable[[Exception, str], dict[str, Any]]
@@ -64,9 +65,10 @@ class RestApi:
         *,
         is_read_only: bool = False,
         state_folder: Path | None = None,
+        get_why: Callable[[], WhyService] | None = None,
     ) -> None:
         """`error_to_dict` formats an error as every client sees it; `invoke` calls a tool."""
-        self._state_folder = state_folder
+        self._state_folder, self._get_why = state_folder, get_why
         self._database, self._presence, self._error_to_dict = database, presence, error_to_dict
         self._invoke, self._list_actions = invoke, list_actions
         self._actions = ActionExecutor(database, invoke, list_actions, is_read_only=is_read_only)
@@ -82,6 +84,10 @@ class RestApi:
             *(self._build_route(path, answering) for path, answering in own.items()),
             *(self._build_route(each.pattern, self._create_tool_handler(each)) for each in TOOL_ENDPOINTS),
             *(self._build_route(each.pattern, self._create_read_handler(each)) for each in ENDPOINTS),
+            *(
+                self._build_route(each.path, self._create_repository_handler(each))
+                for each in REPOSITORY_ENDPOINTS
+            ),
             self._build_action_route("/api/v1/actions/{tool}", self._actions.execute),
             self._build_action_route("/api/v1/sessions/{id}/{verb}", self._actions.execute_on_session),
             self._build_action_route("/api/v1/approvals/{id}/{verb}", self._actions.execute_on_approval),
@@ -153,6 +159,17 @@ class RestApi:
             answer = await self._invoke(endpoint.tool, given, build_call(request, endpoint.tool))
             # The answer depends on files, which events do not cover, so the ETag never matches.
             return _to_response(_TaggedBody(_to_json(answer), f'W/"{seq}-{time.time_ns()}"'))
+
+        return read
+
+    def _create_repository_handler(self, endpoint: RepositoryEndpoint) -> Handler:
+        async def read(request: Request) -> Response:
+            query = _parse_query(endpoint.query, request)
+            if self._get_why is None:
+                raise HttpError(404, "This server has no repository.", "See /api/v1/openapi.json.")
+            answer = await anyio.to_thread.run_sync(endpoint.read, self._get_why(), query)
+            # As for tools, the answer depends on files.
+            return _to_response(_TaggedBody(_to_json(answer), f'W/"{time.time_ns()}"'))
 
         return read
 

@@ -22,8 +22,9 @@ from deepwork.dashboard import (
     search,
     task_details,
     tasks,
+    why,
 )
-from deepwork.dashboard.endpoints import Endpoint, RestAnswer, ToolEndpoint
+from deepwork.dashboard.endpoints import Endpoint, RepositoryEndpoint, RestAnswer, ToolEndpoint
 from deepwork.dashboard.health import Status
 
 
@@ -56,6 +57,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *person_proof.ENDPOINTS,
 )
 TOOL_ENDPOINTS: tuple[ToolEndpoint, ...] = (task_details.DIFF, task_details.JOBS)
+REPOSITORY_ENDPOINTS: tuple[RepositoryEndpoint, ...] = why.ENDPOINTS
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
     "/api/v1/status": ("State of the server.", Status),
     "/api/v1/me": ("Your name, scope and actions.", Me),

@@ -19,6 +19,7 @@ from deepwork.agents.presence import Presence
 from deepwork.answers import Answer
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
+from deepwork.overview.why import WhyService
 
 
 class NoParameters(BaseModel):
@@ -108,6 +109,17 @@ class ToolEndpoint:
     @property
     def pattern(self) -> str:
         return self.path.replace("tasks/{id}", "tasks/{id:task}")
+
+
+@dataclass(frozen=True)
+class RepositoryEndpoint:
+    """A GET endpoint that asks git about the repository, so no transaction is open around it."""
+
+    path: str
+    summary: str
+    query: type[BaseModel]
+    answer: type[BaseModel | Answer]
+    read: Callable[[WhyService, Any], BaseModel | Answer]
 
 
 class _TaskIdConvertor(Convertor[str]):

@@ -9,7 +9,12 @@ from pydantic import BaseModel
 from deepwork import __version__
 from deepwork.answers import Answer, build_model
 from deepwork.dashboard.actions import RUN_ACTIONS, SESSION_ACTIONS
-from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
+from deepwork.dashboard.endpoint_registry import (
+    ENDPOINTS,
+    REPOSITORY_ENDPOINTS,
+    SERVER_ENDPOINTS,
+    TOOL_ENDPOINTS,
+)
 from deepwork.dashboard.endpoints import NoParameters
 
 _ERROR_RESPONSES = {
@@ -45,7 +50,7 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
     operations: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer] | None]] = [
-        *((each.path, each.summary, each.query, each.answer) for each in ENDPOINTS),
+        *((each.path, each.summary, each.query, each.answer) for each in (*ENDPOINTS, *REPOSITORY_ENDPOINTS)),
         *((each.path, each.summary, each.query, None) for each in TOOL_ENDPOINTS),
         *((path, summary, NoParameters, answer) for path, (summary, answer) in SERVER_ENDPOINTS.items()),
     ]

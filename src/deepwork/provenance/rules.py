@@ -86,14 +86,18 @@ def group_by_task(links: Iterable[CommitLink]) -> dict[str, TaskChanges]:
     return {task: TaskChanges(own) for task, own in by_task.items()}
 
 
-def build_matches(found: Iterable[tuple[CommitLink, KnownBy]]) -> tuple[Match, ...]:
+def build_matches(
+    found: Iterable[tuple[CommitLink, KnownBy]], confirmed: Collection[str] = ()
+) -> tuple[Match, ...]:
     """Return one match for each task and agent, by its strongest link, the strongest first.
 
-    The same change to other content is only likely to be the work of the task: others may have made it.
+    The same change to other content is only likely to be the work of the task, unless trailers confirm it:
+    others may have made the same change.
     """
     best: dict[tuple[str, str | None], Match] = {}
     for link, known_by in sorted(found, key=lambda each: (_STRENGTH[each[1]], each[0].attempt_id is None)):
-        is_likely = link.is_likely or known_by is KnownBy.PATCH_ID
+        is_weak = known_by is KnownBy.PATCH_ID and link.task_id not in confirmed
+        is_likely = link.is_likely or is_weak
         match = Match(link.task_id, known_by, link.workflow_id, link.attempt_id, link.agent_id, is_likely)
         best.setdefault((link.task_id, link.agent_id), match)
     certain = {match.task_id for match in best.values() if not match.is_likely}
@@ -149,6 +153,32 @@ def supports(link: CommitLink, claim: Claim, attempts: Mapping[str, AttemptIdent
     if link.task_id != attempt.task_id:
         return False
     return attempt.id == link.attempt_id if link.attempt_id else attempt.agent_id == link.agent_id
+
+
+def find_supported(
+    claims: Iterable[Claim], links: Collection[CommitLink], attempts: Mapping[str, AttemptIdentity]
+) -> set[str]:
+    """Return the tasks that trailers name and that links show to have made the commit."""
+    true = [claim for claim in claims if any(supports(link, claim, attempts) for link in links)]
+    return {task for claim in true if (task := find_claimed_task(claim, attempts))}
+
+
+def list_claimed_matches(
+    claims: Iterable[Claim],
+    matches: Collection[Match],
+    attempts: Mapping[str, AttemptIdentity],
+    tasks: Collection[str],
+) -> tuple[Match, ...]:
+    """Return the tasks that only trailers name: they exist, but it is not known that they made the commit."""
+    known = {match.task_id for match in matches}
+    found = []
+    for claim in claims:
+        task = find_claimed_task(claim, attempts)
+        if task and task not in known and find_identity_problem(claim, attempts, tasks) is None:
+            attempt = attempts.get(claim.attempt_id or "")
+            agent_id = attempt.agent_id if attempt else None
+            found.append(Match(task, KnownBy.TRAILER, None, claim.attempt_id, agent_id, is_likely=True))
+    return tuple(found)
 
 
 def describe_other_content(claim: Claim, others: Collection[str]) -> str:

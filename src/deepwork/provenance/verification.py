@@ -15,6 +15,8 @@ from deepwork.provenance.rules import (
     describe_other_content,
     find_claimed_task,
     find_identity_problem,
+    find_supported,
+    list_claimed_matches,
     parse_claims,
     supports,
 )
@@ -37,6 +39,12 @@ class ProvenanceVerifier:
         `is_required`: compare also commits without trailers by their patch ids, which takes longer.
         """
         commits = list_commits(self._git, resolve_range(self._git, range_text), MAX_COMMITS)
+        return self.verify_commits(commits, is_required=is_required)
+
+    def verify_commits(
+        self, commits: Sequence[HistoryCommit], *, is_required: bool = False
+    ) -> list[VerifiedCommit]:
+        """Verify these commits, in their order."""
         claims = {commit.hash: parse_claims(commit.message) for commit in commits}
         attempts, tasks = self._find_claimed(claims.values())
 
@@ -74,7 +82,7 @@ def _judge(
     attempts: Mapping[str, AttemptIdentity],
     tasks: Collection[str],
 ) -> VerifiedCommit:
-    matches = build_matches(found)
+    matches = build_matches(found, find_supported(claims, [link for link, _ in found], attempts))
     if not claims:
         verdict = Verdict.LINKED if matches else Verdict.UNLINKED
         return VerifiedCommit(commit.hash, commit.subject, verdict, (), matches)
@@ -83,6 +91,7 @@ def _judge(
     verdict = Verdict.FORGED if wrong else Verdict.VERIFIED
     if wrong and commit.change is None and not _is_impossible(claims, attempts, tasks):
         verdict, wrong = Verdict.UNVERIFIABLE, (_CUT_OFF,)
+    matches += list_claimed_matches(claims, matches, attempts, tasks)
     return VerifiedCommit(commit.hash, commit.subject, verdict, tuple(claims), matches, wrong)
 
 

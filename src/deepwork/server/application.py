@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deepwork.jobs.quality_gate import QualityGate
     from deepwork.jobs.sessions.state_manager import StateManager
     from deepwork.messages.tools import MessageTools
+    from deepwork.overview.why import WhyService
     from deepwork.plans.models import Task
     from deepwork.plans.plan_tools import PlanTools
     from deepwork.plans.task_directory import PlanTaskDirectory
@@ -388,6 +389,15 @@ class Application:
 
         git = Git(self.settings.repository_root, environment=build_child_environment())
         return ProvenanceVerifier(self.database, git, StoredWork())
+
+    @cached_property
+    def why(self) -> WhyService:
+        """Explains why code of this repository exists."""
+        from deepwork.git.command import Git
+        from deepwork.overview.why import WhyService
+
+        git = Git(self.settings.repository_root, environment=build_child_environment())
+        return WhyService(self.database, git, self.verifier, self.settings.state_folder, self._host)
 
     @property
     def checks(self) -> CheckService:

@@ -85,6 +85,7 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
         lambda: list_actions(app),
         is_read_only=read_only,
         state_folder=app.settings.state_folder,
+        get_why=lambda: app.why,
     )
     pages = StaticPages()
     routes: list[BaseRoute] = [

@@ -1,0 +1,161 @@
+"""Answers why code exists: a line, a file, a commit or a range → commits → tasks → the chain behind them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from deepwork.database.transaction import Database
+from deepwork.errors import Code, InvalidInput
+from deepwork.files.paths import confine
+from deepwork.git.command import Git
+from deepwork.git.history import (
+    HistoryCommit,
+    find_commits,
+    list_commits,
+    read_shallow_boundary,
+    resolve_range,
+)
+from deepwork.git.line_origins import LineOrigin, find_line_origins
+from deepwork.git.refs import get_commit
+from deepwork.overview.provenance_store import list_running_tasks
+from deepwork.overview.task_chains import build_chains
+from deepwork.overview.why_answers import CommitOrigin, LinkView, Why
+from deepwork.provenance.models import Match, Verdict, VerifiedCommit
+from deepwork.provenance.verification import ProvenanceVerifier
+from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.timestamps import format_timestamp
+
+MAX_COMMITS = 200
+MAX_LINES = 20_000
+MAX_FILE_BYTES = 10 * 2**20
+_MAX_RUNNING = 20
+_NOTHING_KNOWN = "No task of this store is known to have made this commit."
+_MAY_BE_OLDER = "The history is cut off at this commit (a shallow clone), so its lines may be older."
+
+
+class WhyService:
+    """Explains code of one repository. Git runs between the transactions."""
+
+    def __init__(
+        self, database: Database, git: Git, verifier: ProvenanceVerifier, state_folder: Path, host: str
+    ) -> None:
+        self._database, self._git, self._verifier = database, git, verifier
+        self._state_folder, self._host = state_folder, host
+
+    def explain_lines(
+        self, path: str, first: int = 1, last: int = MAX_LINES, commit: str | None = None
+    ) -> Why:
+        """Explain lines of a file: as it is in the working tree, or in a commit."""
+        at = get_commit(self._git, commit) if commit else None
+        name = _check_name(path) if at else self._locate(path)
+        origins = find_line_origins(self._git, name, first, min(last, first + MAX_LINES - 1), at)
+        lines = _group_lines(origins)
+        hashes = [hash for hash in lines if hash is not None]
+        found = find_commits(self._git, hashes[:MAX_COMMITS])
+        answer = self._explain([found[hash] for hash in hashes[:MAX_COMMITS]], name, lines)
+        where = name if (first, last) == (1, MAX_LINES) else f"{name}:{first}"
+        more = {"question": where, "commits_total": len(hashes)}
+        return answer.model_copy(more | self._describe_uncommitted(lines.get(None)))
+
+    def explain_commits(self, range_text: str) -> Why:
+        """Explain one commit, or each commit of a range A..B, the newest first."""
+        commits = list_commits(self._git, resolve_range(self._git, range_text), MAX_COMMITS)
+        return self._explain(commits, None, {}).model_copy({"question": range_text})
+
+    def _locate(self, path: str) -> str:
+        """Return the name of a file of the working tree, relative to its root."""
+        file = confine(self._git.root, path, kind="file")
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise InvalidInput(
+                f"The file {path[:200]!r} is larger than {MAX_FILE_BYTES >> 20} MiB.",
+                code=Code.TOO_LARGE,
+                suggestion="Ask about the commit that changed it.",
+            )
+        return os.fspath(file.relative_to(os.path.realpath(self._git.root)))
+
+    def _explain(
+        self, commits: Sequence[HistoryCommit], name: str | None, lines: Mapping[str | None, list[LineOrigin]]
+    ) -> Why:
+        verified = self._verifier.verify_commits(commits, is_required=True)
+        cut_off = read_shallow_boundary(self._git) if lines else frozenset()
+        origins = [
+            _build_origin(commit, found, name, lines.get(commit.hash), is_cut_off=commit.hash in cut_off)
+            for commit, found in zip(commits, verified, strict=True)
+        ]
+        matches = [match for found in verified for match in found.matches]
+        makers = {(match.task_id, match.agent_id) for match in matches}
+        with self._database.reading() as tx:
+            tasks = build_chains(tx, {match.task_id for match in matches}, makers, self._find_transcript)
+        return Why(question="", commits=origins, commits_total=len(origins), tasks=tasks)
+
+    def _describe_uncommitted(self, lines: Sequence[LineOrigin] | None) -> dict[str, object]:
+        if not lines:
+            return {}
+        with self._database.reading() as tx:
+            running = list_running_tasks(tx, self._host, str(self._git.root), _MAX_RUNNING)
+        return {"uncommitted": _to_ranges(lines), "running_tasks": running or None}
+
+    def _find_transcript(self, attempt_id: str, start: int, host: str) -> str | None:
+        """Return the file with what an attempt wrote, if it is on this machine."""
+        path = AttemptFiles.locate(self._state_folder, attempt_id, start).stdout
+        return os.fspath(path) if host == self._host and path.is_file() else None
+
+
+def _build_origin(
+    commit: HistoryCommit,
+    found: VerifiedCommit,
+    name: str | None,
+    lines: Sequence[LineOrigin] | None,
+    *,
+    is_cut_off: bool,
+) -> CommitOrigin:
+    earlier = lines[0].path if lines and lines[0].path != name else None
+    notes = [_MAY_BE_OLDER] if is_cut_off else []
+    notes += [] if found.matches else [_NOTHING_KNOWN]
+    problems = list(found.problems) if found.verdict is Verdict.FORGED else []
+    return CommitOrigin(
+        commit=commit.hash,
+        subject=commit.subject[:200],
+        author=commit.author[:200],
+        committed_at=format_timestamp(commit.committed_at * 1000),
+        lines=_to_ranges(lines) if lines else None,
+        path=earlier,
+        links=[_build_link(match) for match in found.matches],
+        problems=problems or None,
+        note=" ".join(notes) or None,
+    )
+
+
+def _build_link(match: Match) -> LinkView:
+    return LinkView(
+        task_id=match.task_id,
+        known_by=match.known_by.value,
+        certainty="likely" if match.is_likely else "certain",
+        attempt_id=match.attempt_id,
+        agent_id=match.agent_id,
+    )
+
+
+def _group_lines(origins: Iterable[LineOrigin]) -> dict[str | None, list[LineOrigin]]:
+    found: dict[str | None, list[LineOrigin]] = {}
+    for origin in sorted(origins, key=lambda each: each.first):
+        found.setdefault(origin.commit, []).append(origin)
+    return found
+
+
+def _to_ranges(lines: Sequence[LineOrigin]) -> list[list[int]]:
+    return [[each.first, each.last] for each in lines]
+
+
+def _check_name(path: str) -> str:
+    """Return the name of a file in a commit: relative, and inside the repository."""
+    parts = path.split("/")
+    if not path or "\0" in path or path.startswith("/") or ".." in parts or len(path) > 4096:
+        raise InvalidInput(
+            f"The path {path[:200]!r} is not the name of a file in this repository.",
+            code=Code.PATH_OUTSIDE_PROJECT,
+            suggestion="Name the file relative to the root of the repository.",
+        )
+    return path

@@ -1,27 +1,34 @@
-"""`deepwork provenance`: verify what trailers of commits claim."""
+"""`deepwork provenance`: verify what trailers of commits claim, and export who made commits."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepwork import __version__
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, to_printable
+from deepwork.provenance.exports import ExportedCommit, build_note, build_statement, build_trace
 
 if TYPE_CHECKING:
     from deepwork.provenance.models import VerifiedCommit
 
 _MAX_UNLINKED = 20
+_FORMATS = ("agent-trace", "in-toto", "git-notes")
+_NOTES_REF = "refs/notes/deepwork"
 
 
 @click.group(cls=CommandGroup)
 def provenance() -> None:
-    """Provenance: verify which tasks made commits."""
+    """Provenance: verify and export which tasks made commits."""
 
 
 @provenance.command("verify")
@@ -44,6 +51,69 @@ def verify_provenance(range_text: str, is_required: bool, as_json: bool, path: s
     else:
         _print_summary(found, bad, is_required=is_required)
     sys.exit(1 if bad else 0)
+
+
+@provenance.command("export")
+@click.argument("range_text", metavar="RANGE")
+@click.option(
+    "--format", "format_name", type=click.Choice(_FORMATS), required=True, help="What other programs read."
+)
+@click.option("--write", is_flag=True, help="With git-notes: write them to refs/notes/deepwork.")
+@click.option(
+    "--include-prompts", is_flag=True, help="Also prompts, outcomes, comments, and where transcripts are."
+)
+@place_options
+@json_option
+def export_provenance(
+    range_text: str,
+    format_name: str,
+    write: bool,
+    include_prompts: bool,
+    as_json: bool,
+    path: str,
+    **place: Any,
+) -> None:
+    """Print who made the commits of RANGE, one JSON document per line; nobody has signed them.
+
+    Commits that no task is known of are left out.
+    """
+    if write and format_name != "git-notes":
+        raise click.UsageError("--write is only for --format git-notes.")
+    with open_application(path, place, reads=True, quiet=True) as app:
+        commits = app.why.export_commits(range_text, includes_prompts=include_prompts)
+        if write:
+            _write_notes(app.settings.repository_root, commits)
+    documents = [_BUILDERS[format_name](commit) for commit in commits]
+    if as_json:
+        print_answer({"format": format_name, "written": write, "documents": documents}, as_json=True)
+        return
+    if write:
+        print(f"Wrote {len(commits)} notes to {_NOTES_REF}; show them with `git log --notes=deepwork`.")
+        return
+    for document in documents:
+        print_answer(document, as_json=True)
+
+
+def _write_notes(root: Path, commits: Sequence[ExportedCommit]) -> None:
+    from deepwork.environment import build_child_environment
+    from deepwork.git.command import Git
+    from deepwork.git.notes import write_notes
+
+    notes = {commit.hash: build_note(commit) for commit in commits}
+    if notes:
+        git = Git(root, environment=build_child_environment())
+        write_notes(git, _NOTES_REF, notes, "Add notes of deepwork", int(time.time()))
+
+
+def _describe_note(commit: ExportedCommit) -> dict[str, Any]:
+    return {"commit": commit.hash, "note": build_note(commit)}
+
+
+_BUILDERS: dict[str, Callable[[ExportedCommit], dict[str, Any]]] = {
+    "agent-trace": lambda commit: build_trace(commit, __version__),
+    "in-toto": build_statement,
+    "git-notes": _describe_note,
+}
 
 
 def _is_bad(commit: VerifiedCommit, *, is_required: bool) -> bool:

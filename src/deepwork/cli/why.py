@@ -111,6 +111,9 @@ def _render_task(task: Mapping[str, Any]) -> Iterator[str]:
         yield f"    check       {check['check']}: {check['verdict']}{waived} ({check['proof_id']})"
     for approval in task["approvals"]:
         yield f"    approval    {approval['kind']}: {approval['status']} by {approval['decided_by']}"
+    for landing in task["landings"]:
+        where = landing.get("branch") or landing["target"]
+        yield f"    landing     {landing['id']}: {landing['status']}, {where}"
     yield from _render_makers(task)
 
 

@@ -37,6 +37,11 @@ _MERGE_COMMAND = (
     "--full-index",
 )
 _COMMIT_PATTERN = re.compile(rb"[0-9a-f]{40,64}")
+_LINES_COMMAND = (
+    *("diff-tree", "--stdin", "-r", "-p", "-U0", "--inter-hunk-context=0", "--no-renames", "--no-color"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--line-prefix="),
+)
+_HUNK_PATTERN = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _HEADER_PATTERN = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64}")
 _IGNORED_LINES = (b"index ", b"similarity index ", b"dissimilarity index ")
 _FILE_START = b"diff --git "
@@ -74,6 +79,52 @@ def list_changed_paths(run: GitRun, pairs: Sequence[TreePair]) -> dict[TreePair,
     question = "".join(f"{check_hash(before)} {check_hash(after)}\n" for before, after in pairs)
     output = run("diff-tree", "--stdin", "-r", "--name-only", "--no-renames", input=question.encode())
     return {pair: {os.fsdecode(line) for line in lines if line} for pair, lines in _split_by_pair(output)}
+
+
+LineRange = tuple[int, int]
+
+
+def list_added_lines(run: GitRun, pairs: Sequence[TreePair]) -> dict[TreePair, dict[str, list[LineRange]]]:
+    """List the lines that the second tree of each pair adds, by file, as ranges of first and last line."""
+    unique = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
+    found: dict[TreePair, dict[str, list[LineRange]]] = {}
+    for start in range(0, len(unique), _BATCH_SIZE):
+        batch = unique[start : start + _BATCH_SIZE]
+        question = "".join(f"{check_hash(before)} {check_hash(after)}\n" for before, after in batch)
+        output = run(*_LINES_COMMAND, input=question.encode())
+        found |= {pair: _parse_added_lines(lines) for pair, lines in _split_by_pair(output)}
+    return found
+
+
+def _parse_added_lines(lines: Iterable[bytes]) -> dict[str, list[LineRange]]:
+    """Read the names of files and the headers of hunks, by counting the lines of each hunk.
+
+    A changed line can look like the name of a file: `++ b/x` is `+++ b/x` if it is added.
+    """
+    found: dict[str, list[LineRange]] = {}
+    name, left = "", 0
+    for line in lines:
+        if left > 0:
+            left -= line[:1] in (b"+", b"-")
+        elif line.startswith(b"+++ "):
+            name = _parse_name(line[4:])
+        elif hunk := _HUNK_PATTERN.match(line):
+            removed, first, added = (
+                int(number or 1) if number != b"0" else 0 for number in hunk.groups(b"1")
+            )
+            left = removed + added
+            if added and name:
+                found.setdefault(name, []).append((first, first + added - 1))
+    return found
+
+
+def _parse_name(written: bytes) -> str:
+    text = written.rstrip(b"\t\r")
+    if text == b"/dev/null":
+        return ""
+    if text.startswith(b'"'):  # quoted as in C
+        text = text[1:-1].decode("unicode_escape").encode("latin-1")
+    return os.fsdecode(text.removeprefix(b"b/"))
 
 
 def list_merges_with_own_changes(run: GitRun, merges: Sequence[str]) -> set[str]:

@@ -112,6 +112,15 @@ class ProvenanceStore:
             """
         )
 
+    def list_landings(self) -> list[Row]:
+        """List the landings of the tasks."""
+        return self._fetch(
+            """
+            SELECT id, task_id, status, target, branch, merge_commit, ended_at FROM landings
+             WHERE task_id IN :ids ORDER BY created_at, created_seq LIMIT :limit
+            """
+        )
+
     def _fetch(self, sql: str) -> list[Row]:
         return self._tx.fetch_all(sql, ids=self._ids, limit=_MAX_ROWS) if self._ids else []
 

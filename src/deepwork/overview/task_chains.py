@@ -18,6 +18,7 @@ from deepwork.overview.why_answers import (
     AttemptLine,
     DecisionLine,
     GoalView,
+    LandingLine,
     ProofLine,
     TaskChain,
 )
@@ -38,6 +39,7 @@ class _Facts:
     """Also by the id of a plan."""
     attempts: Mapping[str, list[AttemptLine]]
     agents: Mapping[str, list[AgentLine]]
+    landings: Mapping[str, list[LandingLine]]
     spending: Mapping[str, list[Row]]
 
 
@@ -126,6 +128,7 @@ def _load_facts(
         approvals=_group(store.list_approvals(goals), "subject_id", _build_approval),
         attempts=_group(store.list_attempts(), "task_id", build_attempt),
         agents=_group(store.list_holders(), "task_id", lambda row: AgentLine(**row)),
+        landings=_group(store.list_landings(), "task_id", _build_landing),
         spending=spending,
     )
 
@@ -142,6 +145,7 @@ def _build_chain(head: Mapping[str, Any], facts: _Facts) -> TaskChain:
         checks=facts.checks.get(id, []),
         approvals=[*facts.approvals.get(id, []), *(facts.approvals.get(goal.id, []) if goal else [])],
         attempts=facts.attempts.get(id, []),
+        landings=facts.landings.get(id, []),
         agents=list(agents.values()) or ([AgentLine(id=named, name=named)] if named else []),
         models=sorted({row["model"] for row in spent if row["model"]}),
         tokens=tokens or None,
@@ -157,6 +161,10 @@ def _build_decision(row: Row) -> DecisionLine:
 def _build_proof(row: Row) -> ProofLine:
     created_at = format_timestamp(row["created_at"])
     return ProofLine(**{**row, "check": row["check_name"], "proof_id": row["id"], "created_at": created_at})
+
+
+def _build_landing(row: Row) -> LandingLine:
+    return LandingLine(**{**row, "ended_at": format_optional_timestamp(row["ended_at"])})
 
 
 def _build_approval(row: Row) -> ApprovalLine:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, InvalidInput
 from deepwork.files.paths import confine
-from deepwork.git.command import Git
+from deepwork.git.command import MAX_LISTING_BYTES, Git
 from deepwork.git.history import (
     HistoryCommit,
     find_commits,
@@ -18,19 +19,23 @@ from deepwork.git.history import (
     resolve_range,
 )
 from deepwork.git.line_origins import LineOrigin, find_line_origins
+from deepwork.git.patches import list_added_lines
 from deepwork.git.refs import get_commit
 from deepwork.overview.provenance_store import list_running_tasks
 from deepwork.overview.task_chains import build_chains
 from deepwork.overview.why_answers import CommitOrigin, LinkView, Why
+from deepwork.provenance.exports import ExportedCommit, remove_private
 from deepwork.provenance.models import Match, Verdict, VerifiedCommit
 from deepwork.provenance.verification import ProvenanceVerifier
 from deepwork.runner.attempt_files import AttemptFiles
 from deepwork.timestamps import format_timestamp
 
 MAX_COMMITS = 200
+MAX_EXPORTED = 10_000
 MAX_LINES = 20_000
 MAX_FILE_BYTES = 10 * 2**20
 _MAX_RUNNING = 20
+_MAX_PROMPT = 2**20
 _NOTHING_KNOWN = "No task of this store is known to have made this commit."
 _MAY_BE_OLDER = "The history is cut off at this commit (a shallow clone), so its lines may be older."
 
@@ -63,6 +68,52 @@ class WhyService:
         """Explain one commit, or each commit of a range A..B, the newest first."""
         commits = list_commits(self._git, resolve_range(self._git, range_text), MAX_COMMITS)
         return self._explain(commits, None, {}).model_copy({"question": range_text})
+
+    def export_commits(self, range_text: str, *, includes_prompts: bool = False) -> list[ExportedCommit]:
+        """Describe the commits of a range that tasks made, for other programs, the newest first.
+
+        What people and agents wrote to each other is left out, unless prompts are included.
+        """
+        commits = list_commits(self._git, resolve_range(self._git, range_text), MAX_EXPORTED)
+        answer = self._explain(commits, None, {}).model_dump()
+        origins = {origin["commit"]: origin["links"] for origin in answer["commits"] if origin["links"]}
+        tasks = {task["id"]: task for task in answer["tasks"]}
+        made = [commit for commit in commits if commit.hash in origins]
+        large = self._git.at(self._git.root, max_output=MAX_LISTING_BYTES)
+        added = list_added_lines(large.run, [commit.change for commit in made if commit.change])
+        return [
+            self._export(
+                commit,
+                origins[commit.hash],
+                tasks,
+                added.get(commit.change or ("", ""), {}),
+                includes_prompts,
+            )
+            for commit in made
+        ]
+
+    def _export(
+        self,
+        commit: HistoryCommit,
+        links: Sequence[Mapping[str, Any]],
+        tasks: Mapping[str, Mapping[str, Any]],
+        added: Mapping[str, Sequence[tuple[int, int]]],
+        includes_prompts: bool,
+    ) -> ExportedCommit:
+        chains = [tasks[id] for id in dict.fromkeys(link["task_id"] for link in links)]
+        shown = chains if includes_prompts else [remove_private(chain) for chain in chains]
+        prompts = self._read_prompts(chains) if includes_prompts else []
+        return ExportedCommit(commit.hash, commit.tree, commit.committed_at, links, shown, added, prompts)
+
+    def _read_prompts(self, chains: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Read what the attempts that made a commit were given, as far as it is on this machine."""
+        files = [
+            Path(attempt["transcript"]).with_name("prompt")
+            for chain in chains
+            for attempt in chain["attempts"]
+            if attempt["made_it"] and "transcript" in attempt
+        ]
+        return [file.read_text(errors="replace")[:_MAX_PROMPT] for file in files if file.is_file()]
 
     def _locate(self, path: str) -> str:
         """Return the name of a file of the working tree, relative to its root."""

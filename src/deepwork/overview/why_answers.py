@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from deepwork.answers import Answer
 
 
@@ -105,6 +103,17 @@ class AgentLine(Answer):
     role: str | None = None
 
 
+class LandingLine(Answer):
+    """A landing of the task."""
+
+    id: str
+    status: str
+    target: str
+    branch: str | None = None
+    merge_commit: str | None = None
+    ended_at: str | None = None
+
+
 class TaskChain(Answer):
     """A task, and everything that is known about why it was done and how."""
 
@@ -123,7 +132,7 @@ class TaskChain(Answer):
     models: list[str]
     tokens: int | None = None
     usd: float | None = None
-    landings: list[dict[str, Any]] | None = None
+    landings: list[LandingLine]
 
 
 class Why(Answer):

@@ -1,4 +1,4 @@
-"""Finds attempts, and tasks of all kinds, by their ids."""
+"""Finds attempts, tasks of all kinds, and landings by their ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BATCH_SIZE = 5_000
 
 
 class StoredWork:
-    """Looks up attempts and tasks for `provenance`, which does not know their tables."""
+    """Looks up attempts, tasks and landings for `provenance`, which does not know their tables."""
 
     def find_attempts(self, tx: Transaction, ids: Collection[str]) -> dict[str, AttemptIdentity]:
         """Return the attempts with these ids, by id."""
@@ -26,6 +26,10 @@ class StoredWork:
         planned = _fetch(tx, "SELECT id FROM plan_tasks WHERE id IN :ids", plain)
         tracked = _fetch(tx, "SELECT id FROM tracked_tasks WHERE id IN :ids", plain)
         return {row["id"] for row in (*planned, *tracked)} | _find_steps(tx, steps)
+
+    def find_landings(self, tx: Transaction, ids: Collection[str]) -> set[str]:
+        """Return which of these ids are landings."""
+        return {row["id"] for row in _fetch(tx, "SELECT id FROM landings WHERE id IN :ids", ids)}
 
 
 def _find_steps(tx: Transaction, ids: Collection[str]) -> set[str]:

@@ -10,10 +10,13 @@ from deepwork.provenance.models import AttemptIdentity
 
 
 class WorkDirectory(Protocol):
-    """Finds attempts, and tasks of all kinds."""
+    """Finds attempts, tasks of all kinds, and landings."""
 
     def find_attempts(self, tx: Transaction, ids: Collection[str]) -> dict[str, AttemptIdentity]:
         """Return the attempts with these ids, by id."""
 
     def find_tasks(self, tx: Transaction, ids: Collection[str]) -> set[str]:
         """Return which of these ids are planned tasks, tracked tasks or steps of jobs."""
+
+    def find_landings(self, tx: Transaction, ids: Collection[str]) -> set[str]:
+        """Return which of these ids are landings."""

@@ -119,14 +119,19 @@ def is_made_by_watched(paths: Collection[str], changed: Mapping[str, bool]) -> b
 
 
 def find_identity_problem(
-    claim: Claim, attempts: Mapping[str, AttemptIdentity], tasks: Collection[str]
+    claim: Claim, attempts: Mapping[str, AttemptIdentity], others: Collection[str]
 ) -> str | None:
-    """Return why a claim cannot be true whatever the commit contains: it names something else than exists."""
+    """Return why a claim cannot be true whatever the commit contains: it names something that does not exist.
+
+    `others` are the tasks and landings that exist.
+    """
+    if claim.landing_id is not None and claim.landing_id not in others:
+        return f"There is no landing {claim.landing_id!r} in this store."
     if claim.attempt_id is not None:
         return _find_attempt_problem(claim, attempts.get(claim.attempt_id))
     if claim.task_id is None:
         return "Its trailers name no task and no attempt."
-    return None if claim.task_id in tasks else f"There is no task {claim.task_id!r} in this store."
+    return None if claim.task_id in others else f"There is no task {claim.task_id!r} in this store."
 
 
 def _find_attempt_problem(claim: Claim, attempt: AttemptIdentity | None) -> str | None:
@@ -167,14 +172,14 @@ def list_claimed_matches(
     claims: Iterable[Claim],
     matches: Collection[Match],
     attempts: Mapping[str, AttemptIdentity],
-    tasks: Collection[str],
+    others: Collection[str],
 ) -> tuple[Match, ...]:
     """Return the tasks that only trailers name: they exist, but it is not known that they made the commit."""
     known = {match.task_id for match in matches}
     found = []
     for claim in claims:
         task = find_claimed_task(claim, attempts)
-        if task and task not in known and find_identity_problem(claim, attempts, tasks) is None:
+        if task and task not in known and find_identity_problem(claim, attempts, others) is None:
             attempt = attempts.get(claim.attempt_id or "")
             agent_id = attempt.agent_id if attempt else None
             found.append(Match(task, KnownBy.TRAILER, None, claim.attempt_id, agent_id, is_likely=True))

@@ -46,7 +46,7 @@ class ProvenanceVerifier:
     ) -> list[VerifiedCommit]:
         """Verify these commits, in their order."""
         claims = {commit.hash: parse_claims(commit.message) for commit in commits}
-        attempts, tasks = self._find_claimed(claims.values())
+        attempts, others = self._find_claimed(claims.values())
 
         def is_settled(commit: HistoryCommit, links: Collection[CommitLink]) -> bool:
             if not claims[commit.hash]:
@@ -57,13 +57,13 @@ class ProvenanceVerifier:
 
         evidence = EvidenceFinder(self._database, self._git).find(commits, is_settled)
         return [
-            _judge(commit, claims[commit.hash], evidence[commit.hash], attempts, tasks) for commit in commits
+            _judge(commit, claims[commit.hash], evidence[commit.hash], attempts, others) for commit in commits
         ]
 
     def _find_claimed(
         self, claims: Collection[tuple[Claim, ...]]
     ) -> tuple[dict[str, AttemptIdentity], set[str]]:
-        """Find the attempts and tasks that trailers name, with two queries for all of them."""
+        """Find the attempts, and the tasks and landings, that trailers name: one query for each kind."""
         every = {claim for own in claims for claim in own}
         if not every:
             return {}, set()
@@ -72,7 +72,9 @@ class ProvenanceVerifier:
                 tx, {each.attempt_id for each in every if each.attempt_id}
             )
             named = {each.task_id for each in every if each.task_id and not each.attempt_id}
-            return attempts, self._directory.find_tasks(tx, named)
+            landings = {each.landing_id for each in every if each.landing_id}
+            others = self._directory.find_tasks(tx, named) | self._directory.find_landings(tx, landings)
+            return attempts, others
 
 
 def _judge(
@@ -80,25 +82,28 @@ def _judge(
     claims: Sequence[Claim],
     found: Sequence[tuple[CommitLink, KnownBy]],
     attempts: Mapping[str, AttemptIdentity],
-    tasks: Collection[str],
+    others: Collection[str],
 ) -> VerifiedCommit:
     matches = build_matches(found, find_supported(claims, [link for link, _ in found], attempts))
     if not claims:
         verdict = Verdict.LINKED if matches else Verdict.UNLINKED
         return VerifiedCommit(commit.hash, commit.subject, verdict, (), matches)
-    problems = [_find_problem(claim, [link for link, _ in found], attempts, tasks) for claim in claims]
+    problems = [_find_problem(claim, [link for link, _ in found], attempts, others) for claim in claims]
     wrong = tuple(problem for problem in problems if problem)
     verdict = Verdict.FORGED if wrong else Verdict.VERIFIED
-    if wrong and commit.change is None and not _is_impossible(claims, attempts, tasks):
+    if wrong and commit.change is None and not _is_impossible(claims, attempts, others):
         verdict, wrong = Verdict.UNVERIFIABLE, (_CUT_OFF,)
-    matches += list_claimed_matches(claims, matches, attempts, tasks)
+    matches += list_claimed_matches(claims, matches, attempts, others)
     return VerifiedCommit(commit.hash, commit.subject, verdict, tuple(claims), matches, wrong)
 
 
 def _find_problem(
-    claim: Claim, links: Sequence[CommitLink], attempts: Mapping[str, AttemptIdentity], tasks: Collection[str]
+    claim: Claim,
+    links: Sequence[CommitLink],
+    attempts: Mapping[str, AttemptIdentity],
+    others: Collection[str],
 ) -> str | None:
-    if problem := find_identity_problem(claim, attempts, tasks):
+    if problem := find_identity_problem(claim, attempts, others):
         return problem
     if any(supports(link, claim, attempts) for link in links):
         return None
@@ -107,6 +112,6 @@ def _find_problem(
 
 
 def _is_impossible(
-    claims: Sequence[Claim], attempts: Mapping[str, AttemptIdentity], tasks: Collection[str]
+    claims: Sequence[Claim], attempts: Mapping[str, AttemptIdentity], others: Collection[str]
 ) -> bool:
-    return any(find_identity_problem(claim, attempts, tasks) for claim in claims)
+    return any(find_identity_problem(claim, attempts, others) for claim in claims)

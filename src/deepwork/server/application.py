@@ -446,11 +446,13 @@ class Application:
     @cached_property
     def landings(self) -> Landings:
         """The services that land work."""
+        from deepwork.landing.commit_links import link_landed_commit
         from deepwork.runner.landing import AttemptOrigins
         from deepwork.server.landing_assembly import LandingParts, build_landings
 
+        origins, observers = AttemptOrigins(), (link_landed_commit,)
         return build_landings(
-            LandingParts(self.database, self.repositories, self.get_checks, AttemptOrigins())
+            LandingParts(self.database, self.repositories, self.get_checks, origins, observers)
         )
 
     @cached_property

@@ -919,4 +919,22 @@ CREATE TABLE checkpoint_trees (
 CREATE INDEX checkpoint_trees_by_task ON checkpoint_trees (task_id, sequence);
 CREATE INDEX checkpoint_trees_by_tree ON checkpoint_trees (host, tree_path, taken_at);
 ALTER TABLE plan_tasks ADD COLUMN stale_input TEXT;
+ALTER TABLE watches ADD COLUMN agent_id TEXT;
+CREATE TABLE commit_links (
+    task_id TEXT NOT NULL,
+    commit_hash TEXT NOT NULL,
+    tree_before TEXT NOT NULL,
+    tree TEXT NOT NULL,
+    known_by TEXT NOT NULL,
+    patch_id TEXT,
+    workflow_id TEXT,
+    attempt_id TEXT,
+    agent_id TEXT,
+    is_likely BIGINT DEFAULT '0' NOT NULL,
+    recorded_at BIGINT NOT NULL,
+    PRIMARY KEY (task_id, commit_hash, tree_before, tree, known_by)
+);
+CREATE INDEX commit_links_by_commit ON commit_links (commit_hash);
+CREATE INDEX commit_links_by_tree ON commit_links (tree);
+CREATE INDEX commit_links_by_patch ON commit_links (patch_id);
 UPDATE alembic_version SET version_num='0015' WHERE alembic_version.version_num = '0014';

@@ -404,7 +404,7 @@ CREATE TABLE watches (
 	began_at BIGINT NOT NULL, 
 	began TEXT NOT NULL, 
 	ended_at BIGINT, 
-	ended TEXT, 
+	ended TEXT, agent_id TEXT, 
 	PRIMARY KEY (task_id, attempt)
 );
 CREATE INDEX watches_by_tree ON watches (host, tree_path, ended_at, began_at);
@@ -796,6 +796,23 @@ CREATE TABLE checkpoint_trees (
 );
 CREATE INDEX checkpoint_trees_by_task ON checkpoint_trees (task_id, sequence);
 CREATE INDEX checkpoint_trees_by_tree ON checkpoint_trees (host, tree_path, taken_at);
+CREATE TABLE commit_links (
+	task_id TEXT NOT NULL, 
+	commit_hash TEXT NOT NULL, 
+	tree_before TEXT NOT NULL, 
+	tree TEXT NOT NULL, 
+	known_by TEXT NOT NULL, 
+	patch_id TEXT, 
+	workflow_id TEXT, 
+	attempt_id TEXT, 
+	agent_id TEXT, 
+	is_likely BIGINT DEFAULT '0' NOT NULL, 
+	recorded_at BIGINT NOT NULL, 
+	PRIMARY KEY (task_id, commit_hash, tree_before, tree, known_by)
+);
+CREATE INDEX commit_links_by_commit ON commit_links (commit_hash);
+CREATE INDEX commit_links_by_tree ON commit_links (tree);
+CREATE INDEX commit_links_by_patch ON commit_links (patch_id);
 INSERT INTO "alembic_version" VALUES('0015');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

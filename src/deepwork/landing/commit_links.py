@@ -1,0 +1,15 @@
+"""Links the commits of landings with the work that landed."""
+
+from __future__ import annotations
+
+from deepwork.database.transaction import Transaction
+from deepwork.landing.models import LandedCommit
+from deepwork.provenance.recorder import Maker, PreparedLinks, build_landing_link
+
+
+def link_landed_commit(tx: Transaction, landed: LandedCommit) -> None:
+    """Store which task a merge commit brought to a branch, in the transaction that ends its landing."""
+    landing = landed.landing
+    if landing.task_id is not None:
+        maker = Maker(landing.task_id, landing.workflow_id, landing.attempt_id, landing.agent_id)
+        PreparedLinks((build_landing_link(maker, landed.commit, landed.tree),)).store(tx)

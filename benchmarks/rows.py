@@ -17,6 +17,7 @@ from benchmarks import (
     jobs,
     large_plans,
     memory,
+    provenance,
     reviews,
     running,
     starts,
@@ -268,6 +269,12 @@ SECTIONS = (
         "Whether two checks have to run, on 10,000 files of which none changed.",
         checks.measure_decisions,
         compare(checks.SNAPSHOT, {checks.DECISION: 2}),
+    ),
+    Section(
+        "provenance",
+        "Whether the trailers of 10,000 commits are true, in the server.",
+        provenance.measure_verification,
+        compare(provenance.LOG, {provenance.VERIFIED: 3, provenance.REBASED: 3}),
     ),
     Section(
         "context",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,9 +133,9 @@ def _to_row(commit: VerifiedCommit) -> dict[str, Any]:
         "commit": commit.hash,
         "subject": commit.subject,
         "verdict": commit.verdict.value,
-        "claims": [_drop_nulls(asdict(claim)) for claim in commit.claims],
+        "claims": [_drop_nulls(claim._asdict()) for claim in commit.claims],
         "links": [
-            _drop_nulls({**asdict(match), "known_by": match.known_by.value}) for match in commit.matches
+            _drop_nulls({**match._asdict(), "known_by": match.known_by.value}) for match in commit.matches
         ],
         "problems": list(commit.problems),
     }

@@ -50,7 +50,8 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
     operations: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer] | None]] = [
-        *((each.path, each.summary, each.query, each.answer) for each in (*ENDPOINTS, *REPOSITORY_ENDPOINTS)),
+        *((each.path, each.summary, each.query, each.answer) for each in ENDPOINTS),
+        *((each.path, each.summary, each.query, each.answer) for each in REPOSITORY_ENDPOINTS),
         *((each.path, each.summary, each.query, None) for each in TOOL_ENDPOINTS),
         *((path, summary, NoParameters, answer) for path, (summary, answer) in SERVER_ENDPOINTS.items()),
     ]

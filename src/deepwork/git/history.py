@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from deepwork.errors import MAX_ECHOED, Code, InvalidInput
 from deepwork.git.command import MAX_LISTING_BYTES, Git
@@ -17,8 +18,7 @@ _FIELDS = 6
 _MAX_MESSAGE = 65_536
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryCommit:
+class HistoryCommit(NamedTuple):
     """A commit; `before` is the tree of its first parent, None if that is not in this repository."""
 
     hash: str
@@ -141,17 +141,13 @@ def _add_trees_before(git: Git, commits: Sequence[HistoryCommit]) -> list[Histor
     missing = {commit.parents[0] for commit in commits if commit.parents} - trees.keys()
     trees |= find_trees(git, missing)
     cut_off = read_shallow_boundary(git) if any(not commit.parents for commit in commits) else frozenset()
-    return [_add_before(commit, trees, cut_off) for commit in commits]
+    return [commit._replace(before=_find_before(commit, trees, cut_off)) for commit in commits]
 
 
-def _add_before(commit: HistoryCommit, trees: dict[str, str], cut_off: Collection[str]) -> HistoryCommit:
+def _find_before(commit: HistoryCommit, trees: dict[str, str], cut_off: Collection[str]) -> str | None:
     if commit.parents:
-        before = trees.get(commit.parents[0])
-    else:
-        before = None if commit.hash in cut_off else EMPTY_TREES[len(commit.hash)]
-    return HistoryCommit(
-        commit.hash, commit.tree, commit.parents, commit.committed_at, commit.author, commit.message, before
-    )
+        return trees.get(commit.parents[0])
+    return None if commit.hash in cut_off else EMPTY_TREES[len(commit.hash)]
 
 
 def find_trees(git: Git, commits: Iterable[str]) -> dict[str, str]:

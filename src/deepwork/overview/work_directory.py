@@ -22,9 +22,9 @@ class StoredWork:
     def find_tasks(self, tx: Transaction, ids: Collection[str]) -> set[str]:
         """Return which of these ids are planned tasks, tracked tasks or steps of jobs."""
         steps = {id for id in ids if "/" in id}
-        plain = set(ids) - steps
-        planned = _fetch(tx, "SELECT id FROM plan_tasks WHERE id IN :ids", plain)
-        tracked = _fetch(tx, "SELECT id FROM tracked_tasks WHERE id IN :ids", plain)
+        tracked_ids = {id for id in ids if id.startswith("tt_")}
+        planned = _fetch(tx, "SELECT id FROM plan_tasks WHERE id IN :ids", set(ids) - steps - tracked_ids)
+        tracked = _fetch(tx, "SELECT id FROM tracked_tasks WHERE id IN :ids", tracked_ids)
         return {row["id"] for row in (*planned, *tracked)} | _find_steps(tx, steps)
 
     def find_landings(self, tx: Transaction, ids: Collection[str]) -> set[str]:

@@ -15,7 +15,7 @@ from deepwork.timestamps import format_timestamp
 
 _TRACE_VERSION = "0.1.0"
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-_PREDICATE_TYPE = "https://deepwork.dev/attestations/origin/v1"
+_PREDICATE_TYPE = "urn:deepwork:attestation:origin:v1"
 _NAMESPACE = uuid.UUID("6f9e1c1e-6a52-4d0c-9a54-3a5b8f0d2c11")
 _PRIVATE_KEYS = frozenset({"description", "outcome", "text", "reasoning", "comment", "transcript"})
 """Keys of a chain whose values people or agents wrote to each other."""
@@ -61,7 +61,7 @@ def build_trace(commit: ExportedCommit, version: str) -> dict[str, Any]:
         "vcs": {"type": "git", "revision": commit.hash},
         "tool": {"name": "deepwork", "version": version},
         "files": files,
-        "metadata": {"dev.deepwork": _build_origin(commit)},
+        "metadata": {"deepwork": _build_origin(commit)},
     }
 
 

@@ -12,9 +12,11 @@ from deepwork.provenance.models import CommitLink, KnownBy
 from deepwork.provenance.rules import group_by_task
 from deepwork.provenance.store import LinkStore
 
-Evidence = dict[str, list[tuple[CommitLink, KnownBy]]]
+Found = tuple[CommitLink, KnownBy]
+"""A recorded link that fits a commit, and how it fits."""
+Evidence = dict[str, list[Found]]
 """Recorded links by the hash of the commit that they fit, with how they fit."""
-IsSettled = Callable[[HistoryCommit, Collection[CommitLink]], bool]
+IsSettled = Callable[[HistoryCommit, Collection[Found]], bool]
 """Tells whether links are enough to know who made a commit, so that nothing else is compared."""
 
 
@@ -25,21 +27,26 @@ class EvidenceFinder:
         self._database = database
         self._git = git.at(git.root, max_output=MAX_LISTING_BYTES)
 
-    def find(self, commits: Sequence[HistoryCommit], is_settled: IsSettled) -> Evidence:
-        """Find evidence for commits. Patch ids take longest: only unsettled commits are compared by them."""
-        evidence: Evidence = {commit.hash: [] for commit in commits}
+    def find(self, commits: Sequence[HistoryCommit], is_settled: IsSettled) -> tuple[Evidence, set[str]]:
+        """Find evidence for commits; return it, and the hashes of commits that it does not settle.
 
-        def list_open() -> list[HistoryCommit]:
-            known = {hash: [link for link, _ in found] for hash, found in evidence.items()}
-            return [commit for commit in commits if not is_settled(commit, known[commit.hash])]
+        Patch ids take longest: only unsettled commits are compared by them.
+        """
+        evidence: Evidence = {}
+
+        def keep_open(candidates: Iterable[HistoryCommit]) -> list[HistoryCommit]:
+            return [each for each in candidates if not is_settled(each, evidence.get(each.hash, ()))]
 
         with self._database.reading() as tx:
             _add_by_hash(tx, commits, evidence)
-            unknown = [commit for commit in commits if not evidence[commit.hash]]
-            _add_by_trees(tx, {each.hash: each for each in (*unknown, *list_open())}.values(), evidence)
-        self._add_by_patch_ids(list_open(), evidence)
-        self._add_by_parents([commit for commit in list_open() if len(commit.parents) > 1], evidence)
-        return evidence
+            opened = keep_open(commits)
+            unknown = [commit for commit in commits if commit.hash not in evidence]
+            _add_by_trees(tx, list(dict.fromkeys((*unknown, *opened))), evidence)
+        opened = keep_open(opened)
+        self._add_by_patch_ids(opened, evidence)
+        opened = keep_open(opened)
+        self._add_by_parents([commit for commit in opened if len(commit.parents) > 1], evidence)
+        return evidence, {commit.hash for commit in keep_open(opened)}
 
     def _add_by_patch_ids(self, commits: Collection[HistoryCommit], evidence: Evidence) -> None:
         pairs = {commit.hash: commit.change for commit in commits if commit.change}
@@ -53,7 +60,7 @@ class EvidenceFinder:
         for link in links:
             by_id.setdefault(link.patch_id, []).append(link)
         for hash, id in ids.items():
-            evidence[hash] += [(link, KnownBy.PATCH_ID) for link in by_id.get(id, ())]
+            _add(evidence, hash, by_id.get(id, ()), KnownBy.PATCH_ID)
 
     def _add_by_parents(self, merges: Sequence[HistoryCommit], evidence: Evidence) -> None:
         """Link merges with the work that they merge, unless they have content of their own."""
@@ -70,12 +77,12 @@ class EvidenceFinder:
         for merge in wanted:
             if merge.hash not in changed:
                 found = [link for parent in merge.parents[1:] for link in by_commit.get(parent, ())]
-                evidence[merge.hash] += [(link, KnownBy.PARENTS) for link in found]
+                _add(evidence, merge.hash, found, KnownBy.PARENTS)
 
 
 def _add_by_hash(tx: Transaction, commits: Iterable[HistoryCommit], evidence: Evidence) -> None:
     for link in LinkStore(tx).list_by_commits([commit.hash for commit in commits]):
-        evidence[link.commit_hash].append((link, link.known_by))
+        evidence.setdefault(link.commit_hash, []).append((link, link.known_by))
 
 
 def _add_by_trees(tx: Transaction, commits: Collection[HistoryCommit], evidence: Evidence) -> None:
@@ -88,4 +95,9 @@ def _add_by_trees(tx: Transaction, commits: Collection[HistoryCommit], evidence:
     changes = group_by_task(store.list_by_tasks({link.task_id for link in ending}))
     for commit in fitting:
         found = [link for own in changes.values() for link in own.find(commit.before or "", commit.tree)]
-        evidence[commit.hash] += [(link, KnownBy.TREE) for link in found]
+        _add(evidence, commit.hash, found, KnownBy.TREE)
+
+
+def _add(evidence: Evidence, hash: str, links: Iterable[CommitLink], known_by: KnownBy) -> None:
+    for link in links:
+        evidence.setdefault(hash, []).append((link, known_by))

@@ -17,7 +17,6 @@ from deepwork.git.refs import get_commit, resolve_commit
 from deepwork.provenance.models import CommitLink, KnownBy
 from deepwork.provenance.rules import is_made_by_watched, parse_claims
 from deepwork.provenance.store import LinkStore
-from deepwork.records import copy_with
 from deepwork.tracking.interfaces import WatchedWork
 
 _MAX_COMMITS = 200
@@ -139,7 +138,7 @@ def _keep_own(git: Git, work: WatchedWork, links: Sequence[CommitLink]) -> list[
     for link in links:
         is_own = is_made_by_watched(paths.get((link.tree_before, link.tree), set()), work.changed)
         if is_own is not None:
-            kept.append(copy_with(link, is_likely=link.is_likely or not is_own))
+            kept.append(link._replace(is_likely=link.is_likely or not is_own))
     return kept
 
 
@@ -162,7 +161,7 @@ def _list_whole_work(git: Git, work: WatchedWork, maker: Maker) -> list[CommitLi
 
 def _add_patch_ids(run: GitRun, links: Sequence[CommitLink]) -> tuple[CommitLink, ...]:
     ids = compute_patch_ids(run, [(link.tree_before, link.tree) for link in links if link.tree_before])
-    return tuple(copy_with(link, patch_id=ids.get((link.tree_before, link.tree))) for link in links)
+    return tuple(link._replace(patch_id=ids.get((link.tree_before, link.tree))) for link in links)
 
 
 def _build_link(

@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, KnownBy, Match
 
-_TRAILER_PATTERN = re.compile(r"Deepwork-(Task|Attempt|Agent|Session|Step|Landing):[ \t]*(.*)", re.IGNORECASE)
+_TRAILER_PATTERN = re.compile(
+    r"^Deepwork-(Task|Attempt|Agent|Session|Step|Landing):[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE
+)
+_HINT = "eepwork-"
 _MAX_ID = 200
 _MAX_CLAIMS = 50
 _STRENGTH = {known_by: number for number, known_by in enumerate(KnownBy)}
@@ -21,20 +24,22 @@ def parse_claims(message: str) -> tuple[Claim, ...]:
 
     A squashed commit can have the trailers of several commits: each repeated name begins the next claim.
     """
-    if "eepwork-" not in message and "EEPWORK-" not in message:
+    if _HINT not in message and _HINT.upper() not in message:
         return ()
     groups: list[dict[str, str]] = []
     for name, value in _list_trailers(message):
         if not groups or name in groups[-1]:
             groups.append({})
         groups[-1][name] = value
+    if len(groups) == 1:
+        return (_build_claim(groups[0]),)
     return tuple(dict.fromkeys(_build_claim(group) for group in groups[:_MAX_CLAIMS]))
 
 
 def _list_trailers(message: str) -> list[tuple[str, str]]:
-    last = message.rstrip().replace("\r\n", "\n").rpartition("\n\n")[2]
-    found = (_TRAILER_PATTERN.fullmatch(line.rstrip()) for line in last.split("\n"))
-    return [(match[1].lower(), match[2].strip()[:_MAX_ID]) for match in found if match]
+    last = message.replace("\r\n", "\n").rstrip().rpartition("\n\n")[2]
+    found = _TRAILER_PATTERN.findall(last)
+    return [(name.lower(), value.rstrip()[:_MAX_ID]) for name, value in found]
 
 
 def _build_claim(group: Mapping[str, str]) -> Claim:
@@ -87,7 +92,7 @@ def group_by_task(links: Iterable[CommitLink]) -> dict[str, TaskChanges]:
 
 
 def build_matches(
-    found: Iterable[tuple[CommitLink, KnownBy]], confirmed: Collection[str] = ()
+    found: Collection[tuple[CommitLink, KnownBy]], confirmed: Collection[str] = ()
 ) -> tuple[Match, ...]:
     """Return one match for each task and agent, by its strongest link, the strongest first.
 
@@ -95,13 +100,27 @@ def build_matches(
     others may have made the same change.
     """
     best: dict[tuple[str, str | None], Match] = {}
-    for link, known_by in sorted(found, key=lambda each: (_STRENGTH[each[1]], each[0].attempt_id is None)):
+    for link, known_by in sorted(found, key=_rank) if len(found) > 1 else found:
         is_weak = known_by is KnownBy.PATCH_ID and link.task_id not in confirmed
-        is_likely = link.is_likely or is_weak
-        match = Match(link.task_id, known_by, link.workflow_id, link.attempt_id, link.agent_id, is_likely)
+        match = Match(
+            link.task_id,
+            known_by,
+            link.workflow_id,
+            link.attempt_id,
+            link.agent_id,
+            link.is_likely or is_weak,
+        )
         best.setdefault((link.task_id, link.agent_id), match)
+    if len(best) < 2:
+        return tuple(best.values())
     certain = {match.task_id for match in best.values() if not match.is_likely}
     return tuple(match for match in best.values() if not match.is_likely or match.task_id not in certain)
+
+
+def _rank(found: tuple[CommitLink, KnownBy]) -> tuple[int, bool, str, str]:
+    """Sort by how certain a link is; those of attempts first, then in an order that is always the same."""
+    link, known_by = found
+    return _STRENGTH[known_by], link.attempt_id is None, link.task_id, link.agent_id or ""
 
 
 def is_made_by_watched(paths: Collection[str], changed: Mapping[str, bool]) -> bool | None:

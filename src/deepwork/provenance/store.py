@@ -9,19 +9,18 @@ from deepwork.database.transaction import Transaction
 from deepwork.provenance.models import CommitLink, KnownBy
 
 _BATCH_SIZE = 5_000
-_COLUMNS = ", ".join(CommitLink.__dataclass_fields__)
+_COLUMNS = ", ".join(CommitLink._fields)
 
 
 class LinkStore:
-    """Reads and writes commit links."""
+    """Reads and writes commit links; lists have no order."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def add(self, links: Sequence[CommitLink]) -> None:
         """Insert links; one that is there already stays as it is."""
-        names = tuple(CommitLink.__dataclass_fields__)
-        values = ", ".join(f":{name}" for name in names)
+        values = ", ".join(f":{name}" for name in CommitLink._fields)
         sql = f"INSERT INTO commit_links ({_COLUMNS}) VALUES ({values}) ON CONFLICT DO NOTHING"
         self._tx.execute_many(sql, [self._to_row(link) for link in links])
 
@@ -46,14 +45,12 @@ class LinkStore:
             _from_row(row)
             for batch in _split(sorted(values))
             for row in self._tx.fetch_all(
-                f"SELECT {_COLUMNS} FROM commit_links WHERE {column} IN :values"
-                " ORDER BY recorded_at, task_id, commit_hash, tree",
-                values=batch,
+                f"SELECT {_COLUMNS} FROM commit_links WHERE {column} IN :values", values=batch
             )
         ]
 
     def _to_row(self, link: CommitLink) -> Row:
-        return vars(link) | {
+        return link._asdict() | {
             "known_by": link.known_by.value,
             "is_likely": int(link.is_likely),
             "recorded_at": self._tx.now,
@@ -70,4 +67,5 @@ def _split(values: Sequence[str]) -> Iterator[list[str]]:
 
 @row_parser
 def _from_row(row: Row) -> CommitLink:
-    return CommitLink(**(row | {"known_by": KnownBy(row["known_by"]), "is_likely": bool(row["is_likely"])}))
+    row["known_by"], row["is_likely"] = KnownBy(row["known_by"]), bool(row["is_likely"])
+    return CommitLink(**row)

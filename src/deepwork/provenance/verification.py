@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from deepwork.database.transaction import Database
 from deepwork.git.command import Git
 from deepwork.git.history import HistoryCommit, list_commits, resolve_range
 from deepwork.provenance.interfaces import WorkDirectory
-from deepwork.provenance.matching import EvidenceFinder
-from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, KnownBy, Verdict, VerifiedCommit
+from deepwork.provenance.matching import EvidenceFinder, Found
+from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, Verdict, VerifiedCommit
 from deepwork.provenance.rules import (
     build_matches,
     describe_other_content,
@@ -48,16 +49,23 @@ class ProvenanceVerifier:
         claims = {commit.hash: parse_claims(commit.message) for commit in commits}
         attempts, others = self._find_claimed(claims.values())
 
-        def is_settled(commit: HistoryCommit, links: Collection[CommitLink]) -> bool:
-            if not claims[commit.hash]:
-                return bool(links) or not is_required
-            return all(
-                any(supports(link, claim, attempts) for link in links) for claim in claims[commit.hash]
-            )
+        def is_settled(commit: HistoryCommit, found: Collection[Found]) -> bool:
+            own = claims[commit.hash]
+            if not own:
+                return bool(found) or not is_required
+            return all(any(supports(link, claim, attempts) for link, _ in found) for claim in own)
 
-        evidence = EvidenceFinder(self._database, self._git).find(commits, is_settled)
+        evidence, opened = EvidenceFinder(self._database, self._git).find(commits, is_settled)
+        known = _Known(attempts, others)
         return [
-            _judge(commit, claims[commit.hash], evidence[commit.hash], attempts, others) for commit in commits
+            _judge(
+                commit,
+                claims[commit.hash],
+                evidence.get(commit.hash, ()),
+                known,
+                is_settled=commit.hash not in opened,
+            )
+            for commit in commits
         ]
 
     def _find_claimed(
@@ -77,41 +85,54 @@ class ProvenanceVerifier:
             return attempts, others
 
 
+class _Known(NamedTuple):
+    """What trailers name and what exists: attempts by id, and the ids of tasks and landings."""
+
+    attempts: Mapping[str, AttemptIdentity]
+    others: Collection[str]
+
+
 def _judge(
     commit: HistoryCommit,
     claims: Sequence[Claim],
-    found: Sequence[tuple[CommitLink, KnownBy]],
-    attempts: Mapping[str, AttemptIdentity],
-    others: Collection[str],
+    found: Collection[Found],
+    known: _Known,
+    *,
+    is_settled: bool,
 ) -> VerifiedCommit:
-    matches = build_matches(found, find_supported(claims, [link for link, _ in found], attempts))
     if not claims:
+        matches = build_matches(found)
         verdict = Verdict.LINKED if matches else Verdict.UNLINKED
         return VerifiedCommit(commit.hash, commit.subject, verdict, (), matches)
-    problems = [_find_problem(claim, [link for link, _ in found], attempts, others) for claim in claims]
-    wrong = tuple(problem for problem in problems if problem)
-    verdict = Verdict.FORGED if wrong else Verdict.VERIFIED
-    if wrong and commit.change is None and not _is_impossible(claims, attempts, others):
+    wrong = _list_problems(claims, found, known, is_settled=is_settled)
+    links = [link for link, _ in found]
+    confirmed = find_supported(claims, links, known.attempts)
+    matches = build_matches(found, confirmed)
+    if not wrong:
+        return VerifiedCommit(commit.hash, commit.subject, Verdict.VERIFIED, tuple(claims), matches)
+    verdict = Verdict.FORGED
+    if commit.change is None and not any(find_identity_problem(claim, *known) for claim in claims):
         verdict, wrong = Verdict.UNVERIFIABLE, (_CUT_OFF,)
-    matches += list_claimed_matches(claims, matches, attempts, others)
+    matches += list_claimed_matches(claims, matches, *known)
     return VerifiedCommit(commit.hash, commit.subject, verdict, tuple(claims), matches, wrong)
 
 
-def _find_problem(
-    claim: Claim,
-    links: Sequence[CommitLink],
-    attempts: Mapping[str, AttemptIdentity],
-    others: Collection[str],
-) -> str | None:
-    if problem := find_identity_problem(claim, attempts, others):
-        return problem
-    if any(supports(link, claim, attempts) for link in links):
+def _list_problems(
+    claims: Sequence[Claim], found: Collection[Found], known: _Known, *, is_settled: bool
+) -> tuple[str, ...]:
+    """List what is wrong with claims; of a settled commit only what they name has to exist."""
+    problems = []
+    for claim in claims:
+        problem = find_identity_problem(claim, *known)
+        if problem is None and not is_settled:
+            problem = _find_content_problem(claim, [link for link, _ in found], known)
+        if problem is not None:
+            problems.append(problem)
+    return tuple(problems)
+
+
+def _find_content_problem(claim: Claim, links: Sequence[CommitLink], known: _Known) -> str | None:
+    if any(supports(link, claim, known.attempts) for link in links):
         return None
-    claimed = find_claimed_task(claim, attempts)
+    claimed = find_claimed_task(claim, known.attempts)
     return describe_other_content(claim, {link.task_id for link in links} - {claimed or ""})
-
-
-def _is_impossible(
-    claims: Sequence[Claim], attempts: Mapping[str, AttemptIdentity], others: Collection[str]
-) -> bool:
-    return any(find_identity_problem(claim, attempts, others) for claim in claims)

@@ -102,7 +102,7 @@ def test_rest_explains_lines_and_commits_and_refuses_the_rest(work: Made):
 
     assert [each["commit"] for each in line.json()["commits"]] == [work.commits[0]]
     assert [each["commit"] for each in commits.json()["commits"]] == list(reversed(work.commits))
-    bad = (
+    bad: tuple[dict[str, str], ...] = (
         {},
         {"path": "../x"},
         {"path": "book.txt", "line": "0"},

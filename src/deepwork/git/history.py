@@ -12,10 +12,13 @@ from deepwork.git.command import MAX_LISTING_BYTES, Git
 from deepwork.git.patches import EMPTY_TREES, TreePair
 from deepwork.git.refs import resolve_commit
 
-_FORMAT = "--format=%H%n%T%n%P%n%ct%n%an%n%B"
+_FORMAT = "--format=%m%n%H%n%T%n%P%n%ct%n%an%n%B"
 _NO_REPLACEMENTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
-_FIELDS = 6
+_FIELDS = 7
+_BOUNDARY = "-"
+"""The mark of a commit that is not in the range, but a parent of one that is."""
 _MAX_MESSAGE = 65_536
+_Entry = list[str]
 
 
 class HistoryCommit(NamedTuple):
@@ -64,25 +67,25 @@ def resolve_range(git: Git, text: str) -> CommitRange:
 def list_commits(git: Git, wanted: CommitRange, limit: int) -> list[HistoryCommit]:
     """List the commits of a range, newest first; raises InvalidInput if there are more."""
     known = [f"^{wanted.start}"] if wanted.start else ["--no-walk"]
-    found = _read_log(git, f"--max-count={limit + 1}", wanted.end, *known)
-    if len(found) > limit:
+    found = _read_log(git, f"--max-count={limit + 1}", "--boundary", wanted.end, *known)
+    if sum(entry[0] != _BOUNDARY for entry in found) > limit:
         raise InvalidInput(
             f"The range has more than {limit:,} commits.",
             code=Code.TOO_LARGE,
             suggestion="Name a shorter one, as A..B.",
         )
-    return _add_trees_before(git, found)
+    return _build_commits(git, found)
 
 
 def list_new_commits(git: Git, start: str | None, end: str, limit: int) -> list[HistoryCommit]:
     """List up to `limit` commits that the end contains and the start does not, newest first."""
     known = [f"^{start}"] if start else []
-    return _add_trees_before(git, _read_log(git, f"--max-count={limit}", end, *known))
+    return _build_commits(git, _read_log(git, f"--max-count={limit}", end, *known))
 
 
 def find_commits(git: Git, hashes: Collection[str]) -> dict[str, HistoryCommit]:
     """Find commits by their full hashes; all of them must be in this repository."""
-    return {commit.hash: commit for commit in _add_trees_before(git, _read_exact(git, hashes))}
+    return {commit.hash: commit for commit in _build_commits(git, _read_exact(git, hashes))}
 
 
 def read_shallow_boundary(git: Git) -> frozenset[str]:
@@ -115,39 +118,38 @@ def _resolve(git: Git, name: str, text: str) -> str:
     return found
 
 
-def _read_exact(git: Git, hashes: Collection[str]) -> list[HistoryCommit]:
+def _read_exact(git: Git, hashes: Collection[str]) -> list[_Entry]:
     if not hashes:
         return []
     listed = "".join(f"{hash}\n" for hash in sorted(hashes)).encode()
     return _read_log(git, "--no-walk=unsorted", "--stdin", input=listed)
 
 
-def _read_log(git: Git, *arguments: str, input: bytes | None = None) -> list[HistoryCommit]:
+def _read_log(git: Git, *arguments: str, input: bytes | None = None) -> list[_Entry]:
     large = git.at(git.root, max_output=MAX_LISTING_BYTES)
     flags = ("-z", _FORMAT, "--no-show-signature", "--encoding=UTF-8")
     end = () if "--stdin" in arguments else ("--",)
     output = large.run("log", *flags, *arguments, *end, input=input, env=_NO_REPLACEMENTS)
-    return [_parse(entry) for entry in output.decode(errors="replace").split("\0") if entry]
+    entries = output.decode(errors="replace").split("\0")
+    return [entry.split("\n", _FIELDS - 1) for entry in entries if entry]
 
 
-def _parse(entry: str) -> HistoryCommit:
-    hash, tree, parents, at, author, message = entry.split("\n", _FIELDS - 1)
-    return HistoryCommit(hash, tree, tuple(parents.split()), int(at), author, message[:_MAX_MESSAGE])
-
-
-def _add_trees_before(git: Git, commits: Sequence[HistoryCommit]) -> list[HistoryCommit]:
-    """Add the tree of each first parent; asks git only for parents outside the list."""
-    trees = {commit.hash: commit.tree for commit in commits}
-    missing = {commit.parents[0] for commit in commits if commit.parents} - trees.keys()
+def _build_commits(git: Git, entries: Sequence[_Entry]) -> list[HistoryCommit]:
+    """Build commits with the trees of their first parents; asks git only for parents outside the list."""
+    trees = {entry[1]: entry[2] for entry in entries}
+    inside = [entry for entry in entries if entry[0] != _BOUNDARY]
+    missing = {entry[3].partition(" ")[0] for entry in inside} - trees.keys() - {""}
     trees |= find_trees(git, missing)
-    cut_off = read_shallow_boundary(git) if any(not commit.parents for commit in commits) else frozenset()
-    return [commit._replace(before=_find_before(commit, trees, cut_off)) for commit in commits]
+    cut_off = read_shallow_boundary(git) if any(not entry[3] for entry in inside) else frozenset()
+    return [_build_commit(entry, trees, cut_off) for entry in inside]
 
 
-def _find_before(commit: HistoryCommit, trees: dict[str, str], cut_off: Collection[str]) -> str | None:
-    if commit.parents:
-        return trees.get(commit.parents[0])
-    return None if commit.hash in cut_off else EMPTY_TREES[len(commit.hash)]
+def _build_commit(entry: _Entry, trees: dict[str, str], cut_off: Collection[str]) -> HistoryCommit:
+    _, hash, tree, listed, at, author, message = entry
+    parents = tuple(listed.split())
+    start = None if hash in cut_off else EMPTY_TREES[len(hash)]
+    before = trees.get(parents[0]) if parents else start
+    return HistoryCommit(hash, tree, parents, int(at), author, message[:_MAX_MESSAGE], before)
 
 
 def find_trees(git: Git, commits: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,8 @@ from collections.abc import Collection
 from deepwork.database.transaction import Transaction
 from deepwork.provenance.models import AttemptIdentity
 
-_BATCH_SIZE = 5_000
+_BATCH_SIZE = 500
+"""SQLite takes the square of their number to bind named values."""
 
 
 class StoredWork:

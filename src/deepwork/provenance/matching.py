@@ -41,7 +41,7 @@ class EvidenceFinder:
             _add_by_hash(tx, commits, evidence)
             opened = keep_open(commits)
             unknown = [commit for commit in commits if commit.hash not in evidence]
-            _add_by_trees(tx, list(dict.fromkeys((*unknown, *opened))), evidence)
+            _add_by_trees(tx, [*unknown, *(each for each in opened if each.hash in evidence)], evidence)
         opened = keep_open(opened)
         self._add_by_patch_ids(opened, evidence)
         opened = keep_open(opened)

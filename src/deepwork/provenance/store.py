@@ -8,8 +8,11 @@ from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
 from deepwork.provenance.models import CommitLink, KnownBy
 
-_BATCH_SIZE = 5_000
+_BATCH_SIZE = 512
+"""SQLite takes the square of their number to bind named values."""
 _COLUMNS = ", ".join(CommitLink._fields)
+
+_KNOWN_BY = {each.value: each for each in KnownBy}
 
 
 class LinkStore:
@@ -67,5 +70,5 @@ def _split(values: Sequence[str]) -> Iterator[list[str]]:
 
 @row_parser
 def _from_row(row: Row) -> CommitLink:
-    row["known_by"], row["is_likely"] = KnownBy(row["known_by"]), bool(row["is_likely"])
+    row["known_by"], row["is_likely"] = _KNOWN_BY[row["known_by"]], bool(row["is_likely"])
     return CommitLink(**row)

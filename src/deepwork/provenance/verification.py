@@ -10,7 +10,7 @@ from deepwork.git.command import Git
 from deepwork.git.history import HistoryCommit, list_commits, resolve_range
 from deepwork.provenance.interfaces import WorkDirectory
 from deepwork.provenance.matching import EvidenceFinder, Found
-from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, Verdict, VerifiedCommit
+from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, KnownBy, Verdict, VerifiedCommit
 from deepwork.provenance.rules import (
     build_matches,
     describe_other_content,
@@ -46,12 +46,12 @@ class ProvenanceVerifier:
         self, commits: Sequence[HistoryCommit], *, is_required: bool = False
     ) -> list[VerifiedCommit]:
         """Verify these commits, in their order."""
-        claims = {commit.hash: parse_claims(commit.message) for commit in commits}
+        claims = {commit.hash: found for commit in commits if (found := parse_claims(commit.message))}
         attempts, others = self._find_claimed(claims.values())
 
         def is_settled(commit: HistoryCommit, found: Collection[Found]) -> bool:
-            own = claims[commit.hash]
-            if not own:
+            own = claims.get(commit.hash)
+            if own is None:
                 return bool(found) or not is_required
             return all(any(supports(link, claim, attempts) for link, _ in found) for claim in own)
 
@@ -60,7 +60,7 @@ class ProvenanceVerifier:
         return [
             _judge(
                 commit,
-                claims[commit.hash],
+                claims.get(commit.hash, ()),
                 evidence.get(commit.hash, ()),
                 known,
                 is_settled=commit.hash not in opened,
@@ -105,9 +105,9 @@ def _judge(
         verdict = Verdict.LINKED if matches else Verdict.UNLINKED
         return VerifiedCommit(commit.hash, commit.subject, verdict, (), matches)
     wrong = _list_problems(claims, found, known, is_settled=is_settled)
-    links = [link for link, _ in found]
-    confirmed = find_supported(claims, links, known.attempts)
-    matches = build_matches(found, confirmed)
+    is_compared = any(known_by is KnownBy.PATCH_ID for _, known_by in found)
+    links = [link for link, _ in found] if is_compared else []
+    matches = build_matches(found, find_supported(claims, links, known.attempts) if links else ())
     if not wrong:
         return VerifiedCommit(commit.hash, commit.subject, Verdict.VERIFIED, tuple(claims), matches)
     verdict = Verdict.FORGED

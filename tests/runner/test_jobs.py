@@ -19,6 +19,7 @@ from deepwork.runner.models import ParkedFor, Run, RunRequest, RunStatus, Stage
 from deepwork.runner.spending_limits import find_step_overrun
 from deepwork.runner.work_kinds import StepBudget
 from jobs.project import make_files_output, make_review, make_step, write_job
+from provenance.make import verify
 from runner.endings import wait_until
 from runner.job_project import GOAL, JOB, WRITE_A, WRITE_B, JobProject
 from runner.person_checkout import take_fingerprint
@@ -55,6 +56,12 @@ def test_each_step_is_an_attempt_and_the_result_is_on_a_branch(make_job: MakePro
     message = run_git(project.folder, "log", "-1", "--format=%B", project.list_attempts(run)[0].branch or "")
     assert message.startswith("chain/main: b\n\nB is written.\n\nDeepwork-Session:")
     assert run_git(project.find_tree(run), "status", "--porcelain") == ""
+    made = verify(project.app, project.folder, f"HEAD..{project.list_attempts(run)[0].branch}")
+    steps = [
+        (each.verdict.value, match.task_id, match.known_by.value) for each in made for match in each.matches
+    ]
+    session = run.session_id
+    assert steps == [("verified", f"{session}/b", "runner"), ("verified", f"{session}/a", "runner")]
 
 
 @on_one_database

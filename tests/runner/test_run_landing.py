@@ -10,6 +10,7 @@ import pytest
 
 from deepwork.landing.models import Landing
 from deepwork.landing.store import LandingStore
+from provenance.make import verify
 from runner.endings import Ended, check_nothing_is_left, finish
 from runner.run_project import RunProject
 from runner.scripted import Steps
@@ -63,6 +64,10 @@ def test_work_that_conflicts_goes_back_to_the_same_session_and_lands_then(landed
     assert run_git(landed.project.folder, "show", f"{branch}:corrected.txt") == "corrected"
     message = run_git(landed.project.folder, "log", "-1", "--format=%B", landing.merge_commit or "")
     assert f"Deepwork-Attempt: {attempt['id']}" in message
+    found = verify(landed.project.app, landed.project.folder, f"HEAD..{branch}")
+    assert [each for each in found if each.verdict.is_bad or not each.matches] == []
+    known = {match.known_by.value for each in found for match in each.matches}
+    assert known == {"runner", "landing", "watched"}  # the agent itself committed the merge
 
 
 def test_work_that_conflicts_for_the_third_time_is_for_a_person(landed: Ended) -> None:

@@ -919,6 +919,7 @@ CREATE TABLE checkpoint_trees (
 CREATE INDEX checkpoint_trees_by_task ON checkpoint_trees (task_id, sequence);
 CREATE INDEX checkpoint_trees_by_tree ON checkpoint_trees (host, tree_path, taken_at);
 ALTER TABLE plan_tasks ADD COLUMN stale_input TEXT;
+UPDATE alembic_version SET version_num='0015' WHERE alembic_version.version_num = '0014';
 ALTER TABLE watches ADD COLUMN agent_id TEXT;
 CREATE TABLE commit_links (
     task_id TEXT NOT NULL,
@@ -937,4 +938,4 @@ CREATE TABLE commit_links (
 CREATE INDEX commit_links_by_commit ON commit_links (commit_hash);
 CREATE INDEX commit_links_by_tree ON commit_links (tree);
 CREATE INDEX commit_links_by_patch ON commit_links (patch_id);
-UPDATE alembic_version SET version_num='0015' WHERE alembic_version.version_num = '0014';
+UPDATE alembic_version SET version_num='0016' WHERE alembic_version.version_num = '0015';

@@ -25,7 +25,7 @@ from tracking import make as track
 
 FOLLOWING = [each.path for each in ENDPOINTS if each.follows_events]
 TIMED = [each.path for each in ENDPOINTS if not each.follows_events]
-WITHOUT_ROWS = ("/api/v1/messages/{id}", "/api/v1/approvals/{id}")
+WITHOUT_ROWS = tuple(f"/api/v1/{kind}/{{id}}" for kind in ("messages", "approvals", "landings", "rewinds"))
 SCRIPT = "<script>alert(1)</script>\"'`${x}\u2028&lt;"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +86,16 @@ def test_the_run_says_what_has_not_landed(landed: Ended) -> None:
     assert landed.code == 3
     assert "These tasks have not landed: 'stubborn'" in landed.result.out
     assert {"landing:queued", "landing:updated", "landing:ended"} == {line["event"] for line in of_landings}
+
+
+def test_a_run_that_cannot_land_says_so(tmp_path: Path) -> None:
+    project = RunProject(tmp_path, config="")
+    run_git(project.folder, "checkout", "-q", "--detach")
+    project.set_plan([{"name": "only"}], {"only": [finish("only")]})
+
+    ended = Ended(project, "--agent", "claude", "--land")
+
+    project.close()
+    assert ended.code == 3
+    assert "started from no branch" in ended.result.out
+    assert ended.get_status("only") == "completed"

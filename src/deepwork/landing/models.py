@@ -34,13 +34,12 @@ class LandingStatus(CaseInsensitiveEnum):
     RETURNED = "returned"  # to the agent that did the work
     NEEDS_PERSON = "needs_person"
     LANDED = "landed"
-    FAILED = "failed"
     CANCELLED = "cancelled"
 
     @property
     def is_final(self) -> bool:
         """Whether the landing has ended."""
-        return self in (LandingStatus.LANDED, LandingStatus.FAILED, LandingStatus.CANCELLED)
+        return self in (LandingStatus.LANDED, LandingStatus.CANCELLED)
 
     @property
     def is_pending(self) -> bool:

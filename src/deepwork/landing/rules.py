@@ -91,7 +91,7 @@ def may_return(landing: Landing) -> bool:
 def choose_exit_code(statuses: Iterable[LandingStatus], *, is_refused: bool = False) -> int:
     """Return the exit code for landings that ended in these ways."""
     found = set(statuses)
-    if is_refused or LandingStatus.FAILED in found:
+    if is_refused:
         return FAILED
     return LANDED if found <= {LandingStatus.LANDED, LandingStatus.CANCELLED} else NEEDS_PERSON
 

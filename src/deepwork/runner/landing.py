@@ -12,7 +12,7 @@ from deepwork.landing.store import LandingStore
 from deepwork.plans.reopening import reopen_task
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.interfaces import ToolCaller
-from deepwork.runner.models import Attempt, Stage
+from deepwork.runner.models import NOT_LANDED, Attempt, Stage
 from deepwork.runner.prompts import build_correction_prompt
 from deepwork.runner.service import AttemptService, move_attempt
 from deepwork.runner.store import AttemptStore
@@ -49,7 +49,7 @@ class AttemptLander:
         try:
             landing = self._find_unanswered(attempt) or self._advance(attempt)
         except DeepworkError as error:
-            return self._end(attempt, f"Its work was not landed: {error.message}")
+            return self._end(attempt, f"{NOT_LANDED} {error.message}")
         if landing is None or landing.status is LandingStatus.LANDED:
             return self._end(attempt, None)
         if landing.status is LandingStatus.RETURNED:

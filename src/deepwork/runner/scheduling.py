@@ -16,7 +16,7 @@ from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.claiming import STOPPED, Refused, TaskClaimer, find_next_profile
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.job_scheduling import JobScheduler
-from deepwork.runner.models import Attempt, Run, RunStatus, Stage
+from deepwork.runner.models import NOT_LANDED, Attempt, Run, RunStatus, Stage
 from deepwork.runner.profiles import Profile
 from deepwork.runner.rules import is_working
 from deepwork.runner.service import RunService
@@ -169,8 +169,12 @@ class RunScheduler:
         """End a run whose plan is completed; a person is needed for what could not land."""
         with self._database.reading() as tx:
             unlanded = LandingStore(tx).list_open_of_plan(run.workflow_id or "") if run.options.land else []
-        if unlanded:
-            self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, _describe_unlanded(unlanded))
+            attempts = AttemptStore(tx).list_of_run(run.id) if run.options.land else []
+        last = {attempt.task_id: attempt.reason or "" for attempt in attempts}
+        problem = next((reason for reason in last.values() if reason.startswith(NOT_LANDED)), None)
+        if unlanded or problem:
+            reason = _describe_unlanded(unlanded) if unlanded else problem
+            self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, reason)
         else:
             self._runs.set_status(run.id, RunStatus.DONE)
 

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from application import call_tool, list_event_types
+from approvals.person import PASSPHRASE, enroll_passphrase
+from deepwork.call import Call, GivenProof
 from deepwork.errors import NotAllowed, ToolError
+from deepwork.rewind.models import Rewind
+from deepwork.rewind.service import RewindService
 from deepwork.server.application import Application
-from rewind.make import act, read_state, rewind
+from deepwork.server.invocation import invoke
+from rewind.make import PERSON, act, read_state, rewind
 from workspaces.make import Plan, commit, run_git
 
 
@@ -238,3 +243,36 @@ def test_a_completed_plan_is_open_again_until_the_rewind_is_undone(app: Applicat
 
     act(app, "undo_rewind", rewind_id=done["id"])
     assert call_tool(app, "workflow_get", id=plan.id)["status"] == "completed"
+
+
+def test_what_an_agent_writes_after_its_files_went_back_is_listed(
+    app: Application, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = work_in(plan, "api")
+    change = RewindService._change_state
+
+    def write_late(service: RewindService, rewind: Rewind) -> Rewind:
+        (tree / "late.txt").write_text("still here\n")
+        return change(service, rewind)
+
+    monkeypatch.setattr(RewindService, "_change_state", write_late)
+
+    [kept] = rewind(app, plan.ids["api"])["kept"]
+
+    assert kept.startswith("late.txt")
+    assert (tree / "late.txt").read_text() == "still here\n"
+
+
+def test_a_rewind_needs_the_enrolled_passphrase(app: Application, plan: Plan) -> None:
+    tree = work_in(plan, "api")
+    state = read_state(tree)
+    enroll_passphrase(app)
+    arguments = {"task_id": plan.ids["api"]}
+
+    with pytest.raises(NotAllowed):
+        rewind(app, **arguments)
+    assert read_state(tree) == state
+
+    call = Call(PERSON, "rewind_task", proof=GivenProof(PASSPHRASE))
+    answer = invoke(app.database, app.person_actions["rewind_task"], arguments, call)
+    assert answer["stage"] == "done"

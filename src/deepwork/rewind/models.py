@@ -144,7 +144,7 @@ class Results:
     reverted: tuple[Revert, ...] = ()
     """The commits that undo landed work, as what could be undone again."""
     kept: tuple[str, ...] = ()
-    """Files that somebody changed meanwhile, and where their content is kept."""
+    """Files that somebody changed meanwhile, and where their content is."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """The plan's status and totals before."""
 

@@ -18,7 +18,7 @@ from deepwork.files.lock import hold_file_lock
 from deepwork.git.private_index import open_private_index
 from deepwork.git.refs import resolve_commit
 from deepwork.git.rescue import rescue
-from deepwork.git.snapshot_types import Snapshot
+from deepwork.git.snapshot_types import FileChange, Snapshot
 from deepwork.git.tree_restores import TreeRestore, get_working_folder
 from deepwork.git.worktrees import WorktreeMove, move_worktree
 from deepwork.plans.stores.plan_store import PlanStore
@@ -40,6 +40,7 @@ from deepwork.rewind.store import RewindStore
 from deepwork.rewind.tree_plans import TreePlanner, to_text
 
 _LOCK_NAME = "rewinds.lock"
+_MAX_LATE = 20
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,19 @@ class RewindService:
             return _save(tx, rewind, Stage.STATE, results)
 
     def _finish(self, rewind: Rewind) -> Rewind:
-        return self._move(rewind, Stage.DONE)
+        """List what an agent that was at work wrote after the files went back; it stays in its tree."""
+        late = [
+            f"{to_text(change.path)} (written in {restore.tree} after it went back)"
+            for restore in rewind.steps.restores
+            if restore.branch is not None
+            for change in self._list_late(restore, rewind.results)
+        ]
+        results = replace(rewind.results, kept=(*rewind.results.kept, *late[:_MAX_LATE]))
+        return self._move(rewind, Stage.DONE, results)
+
+    def _list_late(self, restore: TreeRestore, results: Results) -> Sequence[FileChange]:
+        tree, after = Path(restore.tree), Snapshot.from_dict(results.after[restore.tree])
+        return self._trees.open_store(tree).diff(after, self._trees.take(tree)).files
 
     # Helpers
 

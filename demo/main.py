@@ -1,7 +1,7 @@
 """`make demo`: two agents exchange messages, then a job with a quality gate, reviews, a plan and tracked work.
 
-Then a check refuses a task that is not done, and `deepwork run` starts agents of its own. The other parts share
-one temporary project. In a terminal its dashboard stays open at the end until Ctrl-C.
+Then a check refuses a task that is not done, and `deepwork run` starts agents of its own, whose work lands on one
+branch; a line of it is explained, and a task rewound. The other parts share one temporary project. In a terminal its dashboard stays open at the end until Ctrl-C.
 """
 
 from __future__ import annotations

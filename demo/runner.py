@@ -1,4 +1,4 @@
-"""Part of `make demo`: deepwork starts agents; one is killed, one meets a usage limit, and all tasks get done."""
+"""Part of `make demo`: deepwork starts agents; one is killed, one meets a usage limit, and all work lands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import landed_work
 
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 GIT_IDENTITY = {
@@ -38,17 +40,9 @@ def show(_: Path) -> None:
         project = Path(folder) / "project"
         environment = set_up(Path(folder), project)
         plan = create_plan(project, environment)
-        print("  person  deepwork run PLAN --agents 2 --agent claude   (a script plays Claude Code)")
+        print("  person  deepwork run PLAN --agents 2 --agent claude --land   (a script plays Claude Code)")
         run(project, environment, plan)
-        history = subprocess.run(
-            ["git", "log", "--all", "--oneline", "--format=          %s"],
-            cwd=project,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        print(f"  git     the branches of the tasks have:\n{history.stdout.rstrip()}", flush=True)
+        landed_work.show(project, environment)
 
 
 def set_up(folder: Path, project: Path) -> dict[str, str]:
@@ -86,7 +80,8 @@ def create_plan(project: Path, environment: dict[str, str]) -> str:
 
 def run(project: Path, environment: dict[str, str], plan: str) -> None:
     """Run the plan, and print what happens to each attempt."""
-    command = [*DEEPWORK, "run", plan, "--agents", "2", "--agent", "claude", "--json", "--path", str(project)]
+    options = ["--agents", "2", "--agent", "claude", "--land", "--json", "--path", str(project)]
+    command = [*DEEPWORK, "run", plan, *options]
     names: dict[str, str] = {}
     stages: dict[str, tuple[str, int]] = {}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

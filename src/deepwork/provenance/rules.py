@@ -10,7 +10,7 @@ from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, Known
 _TRAILER_PATTERN = re.compile(
     r"^Deepwork-(Task|Attempt|Agent|Session|Step|Landing):[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE
 )
-_HINT = "eepwork-"
+_HINT, _UPPER_HINT = "eepwork-", "EEPWORK-"
 _MAX_ID = 200
 _MAX_CLAIMS = 50
 _STRENGTH = {known_by: number for number, known_by in enumerate(KnownBy)}
@@ -24,7 +24,7 @@ def parse_claims(message: str) -> tuple[Claim, ...]:
 
     A squashed commit can have the trailers of several commits: each repeated name begins the next claim.
     """
-    if _HINT not in message and _HINT.upper() not in message:
+    if _HINT not in message and _UPPER_HINT not in message:
         return ()
     groups: list[dict[str, str]] = []
     for name, value in _list_trailers(message):

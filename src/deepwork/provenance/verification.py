@@ -47,7 +47,7 @@ class ProvenanceVerifier:
     ) -> list[VerifiedCommit]:
         """Verify these commits, in their order."""
         claims = {commit.hash: found for commit in commits if (found := parse_claims(commit.message))}
-        attempts, others = self._find_claimed(claims.values())
+        attempts = self._find_attempts(claims.values())
 
         def is_settled(commit: HistoryCommit, found: Collection[Found]) -> bool:
             own = claims.get(commit.hash)
@@ -56,7 +56,8 @@ class ProvenanceVerifier:
             return all(any(supports(link, claim, attempts) for link, _ in found) for claim in own)
 
         evidence, opened = EvidenceFinder(self._database, self._git).find(commits, is_settled)
-        known = _Known(attempts, others)
+        unsettled = [found for hash, found in claims.items() if hash in opened]
+        known = _Known(attempts, self._find_others(claims.values(), unsettled))
         return [
             _judge(
                 commit,
@@ -68,21 +69,26 @@ class ProvenanceVerifier:
             for commit in commits
         ]
 
-    def _find_claimed(
-        self, claims: Collection[tuple[Claim, ...]]
-    ) -> tuple[dict[str, AttemptIdentity], set[str]]:
-        """Find the attempts, and the tasks and landings, that trailers name: one query for each kind."""
-        every = {claim for own in claims for claim in own}
-        if not every:
-            return {}, set()
+    def _find_attempts(self, claims: Collection[tuple[Claim, ...]]) -> dict[str, AttemptIdentity]:
+        """Find the attempts that trailers name, with one query for all."""
+        ids = {claim.attempt_id for own in claims for claim in own if claim.attempt_id}
+        if not ids:
+            return {}
         with self._database.reading() as tx:
-            attempts = self._directory.find_attempts(
-                tx, {each.attempt_id for each in every if each.attempt_id}
-            )
-            named = {each.task_id for each in every if each.task_id and not each.attempt_id}
-            landings = {each.landing_id for each in every if each.landing_id}
-            others = self._directory.find_tasks(tx, named) | self._directory.find_landings(tx, landings)
-            return attempts, others
+            return self._directory.find_attempts(tx, ids)
+
+    def _find_others(
+        self, claims: Collection[tuple[Claim, ...]], unsettled: Collection[tuple[Claim, ...]]
+    ) -> set[str]:
+        """Find the tasks and landings that trailers name; a task that has links need not be looked up."""
+        tasks = {claim.task_id for own in claims for claim in own if claim.task_id}
+        doubtful = {claim.task_id for own in unsettled for claim in own if claim.task_id}
+        landings = {claim.landing_id for own in claims for claim in own if claim.landing_id}
+        if not (doubtful or landings):
+            return tasks
+        with self._database.reading() as tx:
+            found = self._directory.find_tasks(tx, doubtful) | self._directory.find_landings(tx, landings)
+        return tasks - doubtful | found
 
 
 class _Known(NamedTuple):
@@ -100,10 +106,11 @@ def _judge(
     *,
     is_settled: bool,
 ) -> VerifiedCommit:
+    if not claims and not found:
+        return VerifiedCommit(commit.hash, commit.subject, Verdict.UNLINKED)
     if not claims:
         matches = build_matches(found)
-        verdict = Verdict.LINKED if matches else Verdict.UNLINKED
-        return VerifiedCommit(commit.hash, commit.subject, verdict, (), matches)
+        return VerifiedCommit(commit.hash, commit.subject, Verdict.LINKED, (), matches)
     wrong = _list_problems(claims, found, known, is_settled=is_settled)
     is_compared = any(known_by is KnownBy.PATCH_ID for _, known_by in found)
     links = [link for link, _ in found] if is_compared else []

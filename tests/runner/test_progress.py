@@ -68,8 +68,8 @@ def test_progress_is_stored_once_a_second_at_most_and_less_often_for_many_agents
     assert recorder.save_due([read_more(first)], now=10_999) == []
     [second] = recorder.save_due([read_more(first)], now=11_000)
     many = [read_more(second), *[replace(second, is_unsaved=False)] * 49]
-    assert recorder.save_due(many, now=12_999) == []
-    [third] = recorder.save_due(many, now=13_000)
+    assert recorder.save_due(many, now=13_999) == []
+    [third] = recorder.save_due(many, now=14_000)
 
     assert [each.offset for each in (first, second, third)] == [10, 20, 30]
     [stored] = [each for each in list_open(project, third.attempt.run_id) if each.id == third.attempt.id]

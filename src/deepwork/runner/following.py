@@ -22,7 +22,7 @@ _READ_BYTES = 1_000_000
 _MAX_READS = 8
 """How often one look reads on: a flood of output must not starve the other agents."""
 _STDERR_BYTES = 8_000
-_SAVE_MS, _SAVE_MS_PER_AGENT, _EVENT_MS = 1_000, 40, 5_000
+_SAVE_MS, _SAVE_MS_PER_AGENT, _EVENT_MS = 1_000, 60, 5_000
 """Progress is stored at most once a second, and less often the more agents there are: fifty every three."""
 
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dashboard.make import create_client, read, read_error
+from dashboard.test_evidence import PROOF
+from deepwork.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.approvals.service import ask
+from deepwork.checks.models import Subject
+from deepwork.checks.store import ProofStore
+from deepwork.landing.models import Landing, LandingKind, LandingStatus
+from deepwork.landing.store import LandingStore
 from deepwork.overview.single_things import read_thing
+from deepwork.server.application import Application
 from landing.make import LandingProject
 from landing.many_tasks import ManyTasks
+from workspaces.make import create_plan
 
 
 def test_people_see_and_decide_about_landings_over_rest(project: LandingProject) -> None:
@@ -46,3 +57,48 @@ def test_a_landing_is_found_by_its_id(project: LandingProject) -> None:
 
     assert shown
     assert (shown["status"], shown["merge_commit"]) == ("landed", project.git("rev-parse", "main"))
+
+
+def test_a_landing_has_its_place_in_the_queue_its_checks_and_its_approval(app: Application) -> None:
+    plan, tasks = create_plan(app, "one", "two", "three", "four")
+    common = Landing(
+        id="",
+        kind=LandingKind.TASK,
+        subject_id="",
+        workflow_id=plan,
+        task_id=None,
+        title="",
+        host="h",
+        repository_path="/r",
+        target="main",
+        status=LandingStatus.QUEUED,
+        done_at=0,
+        created_by="human:ada",
+        created_at=1,
+        updated_at=1,
+    )
+    made = [
+        replace(common, id=f"ld_{task}", subject_id=task, task_id=task, title=task, done_at=-number)
+        for number, task in enumerate(tasks)
+    ]
+    made[2] = replace(made[2], status=LandingStatus.WAITING)
+    made[3] = replace(made[3], status=LandingStatus.LANDED, ended_at=2)
+    with app.database.transaction() as tx:
+        for landing in made:
+            assert LandingStore(tx).add(landing)
+        ProofStore(tx).add(PROOF)
+        ProofStore(tx).add_uses(Subject("landing", made[3].id), [PROOF.id])
+    asked = ask(app.database, ApprovalRequest(ApprovalKind.LANDING, made[2].id, plan, {"name": "three"}))
+
+    with create_client(app) as page:
+        listed = {each["id"]: each for each in read(page, "/landings", workflow_id=plan)["landings"]}
+        ended = read(page, "/landings", ended=True)["landings"]
+        of_task = read(page, "/landings", task_id=tasks[1])
+        waiting, landed = read(page, f"/landings/{made[2].id}"), read(page, f"/landings/{made[3].id}")
+
+    assert [listed[each.id].get("position") for each in made] == [2, 1, None, None]
+    assert [each["id"] for each in ended] == [made[3].id]
+    assert (of_task["total"], of_task["landings"][0]["id"]) == (1, made[1].id)
+    assert waiting["approval_id"] == asked.id
+    assert [check["name"] for check in landed["checks"]] == [PROOF.check_name]
+    assert listed[made[3].id]["checks"] == landed["checks"]

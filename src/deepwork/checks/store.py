@@ -75,6 +75,18 @@ class ProofStore:
         """
         return [_from_row(row) for row in self._tx.fetch_all(sql, kind=subject.kind, id=subject.id)]
 
+    def find_used_by(self, kind: str, ids: Sequence[str]) -> dict[str, list[Proof]]:
+        """Map each of these subjects that counted as done with proofs to them."""
+        columns = ", ".join(f"proofs.{name}" for name in _NAMES)
+        sql = f"""
+            SELECT subject_id, {columns} FROM proof_uses JOIN proofs ON proofs.id = proof_uses.proof_id
+             WHERE subject_kind = :kind AND subject_id IN :ids ORDER BY check_name, proofs.created_at
+        """
+        found: dict[str, list[Proof]] = {}
+        for row in self._tx.fetch_all(sql, kind=kind, ids=list(ids)) if ids else []:
+            found.setdefault(row.pop("subject_id"), []).append(_from_row(row))
+        return found
+
     def list_uses(self, proof_id: str) -> list[Subject]:
         """List what counted as done with this proof."""
         sql = """

@@ -88,7 +88,7 @@ def read_task_evidence(tx: Transaction, task: Task) -> Evidence | None:
     plan = PlanStore(tx).get(task.workflow_id).requirements
     proofs = {proof.check_name: proof for proof in ProofStore(tx).list_used_by(Subject("task", task.id))}
     names = dict.fromkeys((*list_required_checks(plan, task.requirements), *proofs))
-    checks = [_build_check(name, proofs.get(name)) for name in names]
+    checks = [build_check(name, proofs.get(name)) for name in names]
     return _build(build_task_spending(tx, task), checks, _list_approvals(tx, task.workflow_id, task.id))
 
 
@@ -110,7 +110,8 @@ def _build(
     return Evidence(**known, checks=checks or None, approvals=approvals or None)
 
 
-def _build_check(name: str, proof: Proof | None) -> CheckLine:
+def build_check(name: str, proof: Proof | None) -> CheckLine:
+    """Build the line of a check, with its proof if there is one."""
     if proof is None:
         return CheckLine(name=name)
     return CheckLine(

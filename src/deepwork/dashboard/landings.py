@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import Field
 
+from deepwork.approvals.models import ApprovalKind, ApprovalStatus
+from deepwork.approvals.store import ApprovalStore
+from deepwork.checks.store import ProofStore
 from deepwork.dashboard import offered_actions
 from deepwork.dashboard.endpoints import (
     Endpoint,
@@ -14,18 +19,29 @@ from deepwork.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
+from deepwork.dashboard.evidence import CheckLine, build_check
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunRef, find_run_refs
 from deepwork.database.transaction import Transaction
+from deepwork.landing.checker import LANDING
 from deepwork.landing.models import Landing, LandingStatus
 from deepwork.landing.responses import LandingView, describe_landing
 from deepwork.landing.store import LandingStore
+from deepwork.plans.requirements import list_required_checks
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 
 
 class LandingLine(LandingView):
     """A landing, with the plan that it belongs to and what a person can do about it."""
 
     workflow: RunRef | None = None
+    position: int | None = None
+    """Its place among what waits for the same branch, the first is 1; None if it waits for somebody."""
+    checks: list[CheckLine] | None = None
+    """Checks that passed on the merged result; of one landing also those that are still required."""
+    approval_id: str | None = None
+    """The approval that it waits for; only of one landing."""
     actions: list[Act]
 
 
@@ -36,7 +52,9 @@ class LandingPage(PagedAnswer):
 class LandingQuery(PageQuery):
     status: LandingStatus | None = None
     open: bool = Field(default=False, description="Only those that have not ended")
+    ended: bool = Field(default=False, description="Only those that have ended")
     workflow_id: str | None = Field(default=None, description="Of this plan")
+    task_id: str | None = Field(default=None, description="Of this task")
 
 
 def read_landings(context: ReadContext, query: LandingQuery) -> LandingPage:
@@ -45,7 +63,9 @@ def read_landings(context: ReadContext, query: LandingQuery) -> LandingPage:
     found, total = LandingStore(context.tx).list_newest(
         statuses=[query.status] if query.status else None,
         workflow_id=query.workflow_id,
+        task_id=query.task_id,
         is_open=query.open,
+        is_ended=query.ended,
         after=after,
         limit=query.limit + 1,
     )
@@ -56,21 +76,50 @@ def read_landings(context: ReadContext, query: LandingQuery) -> LandingPage:
 
 
 def read_landing(context: ReadContext, _: NoParameters) -> LandingLine:
-    """Read one landing."""
-    [line] = _build_lines(context.tx, [LandingStore(context.tx).get(context.id)])
-    return line
+    """Read one landing, with all its checks and the approval that it waits for."""
+    tx, landing = context.tx, LandingStore(context.tx).get(context.id)
+    [line] = _build_lines(tx, [landing])
+    proved = {check.name: check for check in line.checks or ()}
+    names = dict.fromkeys((*_list_required_checks(tx, landing), *proved))
+    asked = ApprovalStore(tx).list_of_subject(ApprovalKind.LANDING, landing.id)
+    pending = [each.id for each in asked if each.status is ApprovalStatus.PENDING]
+    return line.model_copy(
+        {
+            "checks": [proved.get(name) or build_check(name, None) for name in names] or None,
+            "approval_id": pending[-1] if pending else None,
+        }
+    )
+
+
+def _list_required_checks(tx: Transaction, landing: Landing) -> tuple[str, ...]:
+    if landing.task_id is None:
+        return ()
+    task = TaskStore(tx).get(landing.task_id)
+    return tuple(list_required_checks(PlanStore(tx).get(task.workflow_id).requirements, task.requirements))
 
 
 def _build_lines(tx: Transaction, landings: list[Landing]) -> list[LandingLine]:
     plans = find_run_refs(tx, {each.workflow_id for each in landings if each.workflow_id})
+    proofs = ProofStore(tx).find_used_by(LANDING, [each.id for each in landings])
+    places = _find_positions(tx, landings)
     return [
         LandingLine(
             **vars(describe_landing(each)),
             workflow=plans.get(each.workflow_id or ""),
+            position=places.get(each.id),
+            checks=[build_check(proof.check_name, proof) for proof in proofs.get(each.id, ())] or None,
             actions=offered_actions.list_landing_actions(each),
         )
         for each in landings
     ]
+
+
+def _find_positions(tx: Transaction, landings: Iterable[Landing]) -> dict[str, int]:
+    """Map the landings that a process has to work on to their places in the queues of their branches."""
+    pending = [each for each in landings if each.status.is_pending]
+    queues = {(each.host, each.repository_path, each.target) for each in pending}
+    listed = [LandingStore(tx).list_pending(*queue) for queue in queues]
+    return {each.id: place for queue in listed for place, each in enumerate(queue, start=1)}
 
 
 ENDPOINTS = (

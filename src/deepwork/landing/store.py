@@ -121,7 +121,9 @@ class LandingStore:
         *,
         statuses: Sequence[LandingStatus] | None = None,
         workflow_id: str | None = None,
+        task_id: str | None = None,
         is_open: bool = False,
+        is_ended: bool = False,
         after: tuple[int, str] | None = None,
         limit: int,
     ) -> tuple[list[Landing], int]:
@@ -129,10 +131,16 @@ class LandingStore:
         conditions = {
             "status IN :statuses": statuses or None,
             "workflow_id = :workflow_id": workflow_id,
+            "task_id = :task_id": task_id,
             "ended_at IS NULL": is_open or None,
+            "ended_at IS NOT NULL": is_ended or None,
         }
         later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
-        values = {"statuses": [each.value for each in statuses or ()], "workflow_id": workflow_id}
+        values = {
+            "statuses": [each.value for each in statuses or ()],
+            "workflow_id": workflow_id,
+            "task_id": task_id,
+        }
         at, id = after or (0, "")
         sql = f"""
             SELECT {_COLUMNS} FROM landings {build_where({**conditions, **later})}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from deepwork.dashboard.endpoints import NoParameters, RepositoryEndpoint
@@ -25,6 +27,10 @@ class WhyQuery(NoParameters):
         max_length=_MAX_TEXT,
         description="A commit or a range A..B; with `path`, the file as it is there",
     )
+    task_id: str | None = Field(default=None, max_length=_MAX_TEXT, description="`line` is one of its diff")
+    side: Literal["new", "old"] = Field(
+        default="new", description="Of a task's diff: the file as the task left it, or as it was before"
+    )
 
 
 def read_why(service: WhyService, query: WhyQuery) -> Why:
@@ -33,11 +39,22 @@ def read_why(service: WhyService, query: WhyQuery) -> Why:
         raise InvalidInput(
             "Neither `path` nor `commit` is given.", suggestion="Name a file, or a commit, or both."
         )
+    if query.task_id is not None:
+        return _read_task_line(service, query)
     if query.path is None:
         return service.explain_commits(query.commit or "")
     if query.line is None:
         return service.explain_lines(query.path, 1, MAX_LINES, query.commit)
     return service.explain_lines(query.path, query.line, query.last_line or query.line, query.commit)
+
+
+def _read_task_line(service: WhyService, query: WhyQuery) -> Why:
+    if query.path is None or query.line is None:
+        raise InvalidInput(
+            "`task_id` needs `path` and `line`.", suggestion="Name a file and a line of the task's diff."
+        )
+    is_old = query.side == "old"
+    return service.explain_task_line(query.task_id or "", query.path, query.line, is_old=is_old)
 
 
 ENDPOINTS = (

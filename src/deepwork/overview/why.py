@@ -23,7 +23,8 @@ from deepwork.git.patches import list_added_lines
 from deepwork.git.refs import get_commit
 from deepwork.overview.provenance_store import list_running_tasks
 from deepwork.overview.task_chains import build_chains
-from deepwork.overview.why_answers import CommitOrigin, LinkView, Why
+from deepwork.overview.task_lines import TaskLineFinder
+from deepwork.overview.why_answers import CommitOrigin, LinkView, TaskChain, Why
 from deepwork.provenance.exports import ExportedCommit, remove_private
 from deepwork.provenance.models import Match, Verdict, VerifiedCommit
 from deepwork.provenance.verification import ProvenanceVerifier
@@ -44,9 +45,16 @@ class WhyService:
     """Explains code of one repository. Git runs between the transactions."""
 
     def __init__(
-        self, database: Database, git: Git, verifier: ProvenanceVerifier, state_folder: Path, host: str
+        self,
+        database: Database,
+        git: Git,
+        verifier: ProvenanceVerifier,
+        task_lines: TaskLineFinder,
+        state_folder: Path,
+        host: str,
     ) -> None:
         self._database, self._git, self._verifier = database, git, verifier
+        self._task_lines = task_lines
         self._state_folder, self._host = state_folder, host
 
     def explain_lines(
@@ -63,6 +71,26 @@ class WhyService:
         where = name if (first, last) == (1, MAX_LINES) else f"{name}:{first}"
         more = {"question": where, "commits_total": len(hashes)}
         return answer.model_copy(more | self._describe_uncommitted(lines.get(None)))
+
+    def explain_task_line(self, task_id: str, path: str, line: int, *, is_old: bool) -> Why:
+        """Explain a line of a task's diff: the commit that it comes from, and the task if it changed it."""
+        found = self._task_lines.find(task_id, _check_name(path), line, is_old=is_old)
+        answer = (
+            self.explain_lines(path, found.line, found.line, found.commit)
+            if found.commit
+            else Why(question="", commits=[], commits_total=0, uncommitted=[[line, line]], tasks=[])
+        )
+        more: dict[str, object] = {"question": f"{path}:{line}"}
+        if found.is_change:
+            certainty = "certain" if found.is_certain else "likely"
+            chains = [each for each in answer.tasks if each.id != task_id]
+            own = [each for each in answer.tasks if each.id == task_id] or self._build_chain(task_id)
+            more |= {"changed_by": task_id, "changed_by_certainty": certainty, "tasks": [*own, *chains]}
+        return answer.model_copy(more)
+
+    def _build_chain(self, task_id: str) -> list[TaskChain]:
+        with self._database.reading() as tx:
+            return build_chains(tx, {task_id}, (), self._find_transcript)
 
     def explain_commits(self, range_text: str) -> Why:
         """Explain one commit, or each commit of a range A..B, the newest first."""

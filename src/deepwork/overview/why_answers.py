@@ -145,4 +145,8 @@ class Why(Answer):
     """Lines that are not committed yet."""
     running_tasks: list[str] | None = None
     """Tasks that run in this tree now, and may have written the uncommitted lines."""
+    changed_by: str | None = None
+    """Of a line of a task's diff: the task, if it changed the line."""
+    changed_by_certainty: str | None = None
+    """certain, or likely if another task may have changed the file at the same time."""
     tasks: list[TaskChain]

@@ -394,10 +394,13 @@ class Application:
     def why(self) -> WhyService:
         """Explains why code of this repository exists."""
         from deepwork.git.command import Git
+        from deepwork.overview.task_lines import TaskLineFinder
         from deepwork.overview.why import WhyService
 
         git = Git(self.settings.repository_root, environment=build_child_environment())
-        return WhyService(self.database, git, self.verifier, self.settings.state_folder, self._host)
+        task_lines = TaskLineFinder(self.database, self._attribution.snapshots)
+        state_folder = self.settings.state_folder
+        return WhyService(self.database, git, self.verifier, task_lines, state_folder, self._host)
 
     @property
     def checks(self) -> CheckService:

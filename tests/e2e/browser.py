@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import quick
+from application import skip_or_fail
 from e2e.ports import HeldPort
 
 if TYPE_CHECKING:  # without Playwright the tests are skipped instead of failing to import
@@ -160,6 +161,23 @@ class Visitor:
         """Return the text of the focused element."""
         text: str = self.page.evaluate("document.activeElement.textContent.trim()")
         return text
+
+
+def find_violations(visitor: Visitor) -> list[tuple[str, str, str]]:
+    """Return what axe finds on the page as it is, in both themes: the theme, the rule and the element."""
+    if not AXE.exists():
+        skip_or_fail("axe-core is not installed: install npm, then run `make test` again")
+    page = visitor.page
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())
+    found = []
+    # All rules in one theme; in the other only what a theme can change: the colours.
+    for theme, rules in (("light", "{}"), ("dark", "{runOnly: ['color-contrast']}")):
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        answer = page.evaluate(f"axe.run(document, {{resultTypes: ['violations'], ...{rules}}})")
+        found += [(theme, each["id"], each["nodes"][0]["html"][:200]) for each in answer["violations"]]
+    page.emulate_media(color_scheme="light")
+    return found
 
 
 def run_in_thread(work: Callable[[], Any]) -> Any:

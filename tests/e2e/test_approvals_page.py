@@ -193,7 +193,9 @@ def test_the_pages_are_accessible_and_say_where_passkeys_work(
     for address in ("/approvals", f"/approvals/{guarded}", f"/approvals/{id}"):
         visitor.open(address)
         if guarded in address:
-            visitor.page.wait_for_selector("pre.shown:has-text('-assert tax == 7')")
+            visitor.page.wait_for_selector(
+                "h3:has-text('tests/test_tax.py') + pre:has-text('-assert tax == 7')"
+            )
         visitor.page.evaluate(AXE.read_text())
         found = visitor.page.evaluate(
             "axe.run().then((result) => result.violations.map((each) => each.id + ': ' + each.nodes[0].html))"

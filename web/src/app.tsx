@@ -14,11 +14,13 @@ import { Decisions } from "./pages/decisions";
 import { Health } from "./pages/health";
 import { affectsHome, Home } from "./pages/home";
 import { Jobs } from "./pages/jobs";
+import { LandingPage } from "./pages/landings";
 import { Plans } from "./pages/plans";
 import { RunPage } from "./pages/run";
 import { Runs } from "./pages/runs";
-import { AgentRunPage, Work } from "./pages/work";
 import { TaskPage } from "./pages/task";
+import { WhyPage } from "./pages/why";
+import { AgentRunPage, Work } from "./pages/work";
 import { hasShortcuts, setShortcuts, setTheme, theme, type Theme } from "./preferences";
 import { path, query, replace, runAddress } from "./router";
 import { announce, Announcer } from "./ui/announce";
@@ -45,6 +47,7 @@ const ICONS: Record<string, string> = {
   "/work": "M8 1.8v2.4M8 11.8v2.4M1.8 8h2.4M11.8 8h2.4M3.6 3.6l1.7 1.7M10.7 10.7l1.7 1.7M12.4 3.6l-1.7 1.7M5.3 10.7l-1.7 1.7M8 5.6a2.4 2.4 0 1 0 0 4.8a2.4 2.4 0 1 0 0-4.8",
   "/jobs": "M3 3h10v10H3zM5.5 6.2l1.2 1.2 2-2M5.5 10h5",
   "/plans": "M2.5 4.5h3v-2h-3zM10.5 8.8h3v-2h-3zM2.5 13.2h3v-2h-3zM5.5 3.5h2v4.3h3M5.5 12.2h2V7.8",
+  "/why": "M6 6.2a2 2 0 1 1 2.9 1.8c-.6.3-.9.8-.9 1.5M8 11.6v.3M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 1 0 0-12.4",
   "/health": "M1.5 8.5h3l2-5 3 9 2-4h3",
 };
 
@@ -78,7 +81,7 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
   const at = path.value;
   const [, first = "", id] = at.split("/");
   const rest = decodeURIComponent(at.split("/").slice(2).join("/"));
-  const names: Record<string, string> = { "": "Home", runs: "Runs", approvals: "Approvals", blockers: "Blockers", decisions: "Decisions", agents: "Agents", work: "Agents at work", jobs: "Jobs", plans: "Plans", health: "Health" };
+  const names: Record<string, string> = { "": "Home", runs: "Runs", approvals: "Approvals", blockers: "Blockers", decisions: "Decisions", agents: "Agents", work: "Agents at work", jobs: "Jobs", plans: "Plans", why: "Why", health: "Health" };
   useEffect(() => {
     if (!rest) subject.value = names[first] ?? "";
   }, [at]);
@@ -111,6 +114,11 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
       return <Jobs />;
     case "plans":
       return <Plans />;
+    case "landings":
+      if (id) return <LandingPage key={id} id={id} />;
+      break;
+    case "why":
+      return <WhyPage />;
     case "health":
       return <Health />;
   }

@@ -17,6 +17,7 @@ export const PAGES: Record<string, [string, string]> = {
   w: ["/work", "At work"],
   j: ["/jobs", "Jobs"],
   p: ["/plans", "Plans"],
+  y: ["/why", "Why"],
   s: ["/health", "Health"],
 };
 

@@ -47,7 +47,7 @@ async function request(address: string, options: RequestInit): Promise<Response>
 async function parseError(answer: Response): Promise<ErrorBody> {
   try {
     const body = (await answer.json()) as Partial<ErrorBody>;
-    if (typeof body.message === "string") return { code: body.code ?? "ERROR", message: body.message, suggestion: body.suggestion, proof: body.proof };
+    if (typeof body.message === "string") return { code: body.code ?? "ERROR", message: body.message, suggestion: body.suggestion, proof: body.proof, approval: body.approval };
   } catch {
     // Not an error of deepwork: a proxy's page, or an empty body.
   }

@@ -449,4 +449,161 @@ export interface ErrorBody {
   suggestion?: string;
   /** The proof that the call lacks: it can be made again with one. */
   proof?: string;
+  /** The approval that the call waits for. */
+  approval?: { id: string };
+}
+
+/** One task's way to a branch. */
+export interface Landing {
+  id: string;
+  kind: string;
+  status: string;
+  problem?: string | null;
+  reason?: string | null;
+  workflow_id?: string | null;
+  task_id?: string | null;
+  title: string;
+  target: string;
+  branch?: string | null;
+  source_branch?: string | null;
+  source_commit?: string | null;
+  base_commit?: string | null;
+  merge_commit?: string | null;
+  attempt_id?: string | null;
+  agent_id?: string | null;
+  returns: number;
+  host: string;
+  created_by: string;
+  created_at: string;
+  updated_at: string;
+  ended_at?: string | null;
+  /** Its place among the landings that wait for the same branch; 1 is next. */
+  position?: number | null;
+  checks?: CheckLine[] | null;
+  /** The approval that it waits for. */
+  approval_id?: string | null;
+  actions?: Action[];
+}
+
+export interface LandingsAnswer {
+  landings: Landing[];
+  total: number;
+  cursor: string | null;
+}
+
+export interface LandResult {
+  landings: Landing[];
+  skipped?: { task_id: string; name: string; reason: string; refused?: boolean | null }[] | null;
+  exit_code: number;
+}
+
+export interface RewindPreview {
+  task_id: string;
+  task: string;
+  workflow_id: string;
+  status: string;
+  to: string;
+  dependents: string;
+  digest: string;
+  possible: boolean;
+  files: { path: string; tree: string; what: string }[];
+  files_total: number;
+  in_the_way: { path: string; reason: string }[];
+  in_the_way_total: number;
+  branches: { branch: string; tree?: string | null; now: string; then?: string | null }[];
+  begun_dependents: { id: string; name: string; status: string; tree?: string | null }[];
+  reverts: { commit: string; branch: string; subject?: string | null }[];
+  cannot_undo: string[];
+  held_by?: string | null;
+  targets: string[];
+}
+
+/** A rewind of a task, or the undoing of one. */
+export interface Rewind {
+  id: string;
+  task_id: string;
+  workflow_id: string;
+  to: string;
+  dependents: string;
+  stage: string;
+  undoes?: string | null;
+  undone_by?: string | null;
+  files: number;
+  rescue_branches: string[];
+  reverted?: string[] | null;
+  kept?: string[] | null;
+  created_by: string;
+  created_at: number;
+  updated_at: number;
+  ended_at?: number | null;
+  tasks?: { task_id: string; role: string; status_before?: string | null; outcome_before?: string | null }[] | null;
+}
+
+/** A task that made a commit. */
+export interface WhyLink {
+  task_id: string;
+  known_by: string;
+  certainty: string;
+  attempt_id?: string | null;
+  agent_id?: string | null;
+}
+
+export interface CommitOrigin {
+  commit: string;
+  subject: string;
+  author: string;
+  committed_at: string;
+  lines?: number[][] | null;
+  path?: string | null;
+  links: WhyLink[];
+  problems?: string[] | null;
+  note?: string | null;
+}
+
+export interface TaskChain {
+  id: string;
+  kind: string;
+  name: string;
+  status?: string | null;
+  description?: string | null;
+  outcome?: string | null;
+  goal?: { kind: string; id: string; name: string; text?: string | null } | null;
+  decisions: { id: string; question: string; chosen: string; reasoning?: string | null }[];
+  checks: { check: string; verdict: string; proof_id: string; created_at: string; waived_by?: string | null }[];
+  approvals: { id: string; kind: string; status: string; decided_by?: string | null; decided_at?: string | null; comment?: string | null }[];
+  attempts: WhyAttempt[];
+  agents: { id: string; name: string; runtime?: string | null; role?: string | null }[];
+  models: string[];
+  tokens?: number | null;
+  usd?: number | null;
+  landings?: { id: string; status: string; target: string; branch?: string | null; merge_commit?: string | null }[] | null;
+}
+
+export interface WhyAttempt {
+  id: string;
+  number: number;
+  stage: string;
+  agent_id: string;
+  profile: string;
+  vendor: string;
+  model?: string | null;
+  tokens: number;
+  usd: number;
+  usd_source?: string | null;
+  host: string;
+  transcript?: string | null;
+  made_it: boolean;
+}
+
+/** Why code exists: its commits, and the chain behind each task that made them. */
+export interface WhyAnswer {
+  question: string;
+  commits: CommitOrigin[];
+  commits_total: number;
+  uncommitted?: number[][] | null;
+  running_tasks?: string[] | null;
+  tasks: TaskChain[];
+  /** Of a line of a task's diff: the task, if it changed the line, and whether that is certain. */
+  changed_by?: string | null;
+  changed_by_certainty?: string | null;
 }

@@ -7,6 +7,7 @@ import { useResource } from "../data/resource";
 import { query, runAddress, withQuery } from "../router";
 import { Ago, Empty, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
 import { findObstacle, prove, ProofField, useProvenCall } from "../ui/prove";
+import { Shown, ShownDiff } from "../ui/shown";
 import { State } from "../ui/state";
 import { reveal } from "../view/reveal";
 import { GrowingList } from "./run-notes";
@@ -156,7 +157,7 @@ function DifferenceCard({ difference }: { difference: Difference }) {
     <li class="card">
       <h3><code>{reveal(difference.path)}</code></h3>
       {difference.diff ? (
-        <pre class="shown" tabIndex={0}>{reveal(difference.diff.join("\n"))}</pre>
+        <ShownDiff text={difference.diff.join("\n")} label={`Changes in ${difference.path}`} />
       ) : (
         <Fields>
           {"before" in difference && <Field name="Before"><Shown value={difference.before} /></Field>}
@@ -164,26 +165,6 @@ function DifferenceCard({ difference }: { difference: Difference }) {
         </Fields>
       )}
     </li>
-  );
-}
-
-/** Any value that is to be approved, whole and as text: nothing in it is hidden, cut or rendered. */
-function Shown({ value }: { value: unknown }) {
-  if (typeof value === "string") return value.includes("\n") || value.length > 200 ? <pre class="shown" tabIndex={0}>{reveal(value)}</pre> : <span>{reveal(value)}</span>;
-  if (value === null || typeof value !== "object") return <code>{JSON.stringify(value)}</code>;
-  if (Array.isArray(value)) {
-    if (!value.length) return <span class="faint">none</span>;
-    return <ol class="shown-list">{value.map((each) => <li><Shown value={each} /></li>)}</ol>;
-  }
-  return (
-    <dl class="shown-fields">
-      {Object.entries(value).map(([name, each]) => (
-        <div>
-          <dt>{reveal(humanize(name))}</dt>
-          <dd><Shown value={each} /></dd>
-        </div>
-      ))}
-    </dl>
   );
 }
 

@@ -94,11 +94,11 @@ function Counts({ counts }: { counts: HomeAnswer["counts"] }) {
 }
 
 function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
-  const to = need.kind === "approval" ? `/approvals/${need.id}` : need.kind === "agent_run" ? `/work/${need.id}` : need.task ? taskAddress(need.task.id) : need.run ? runAddress(need.run.id) : undefined;
+  const to = need.kind === "landing" ? `/landings/${need.id}` : need.kind === "approval" ? `/approvals/${need.id}` : need.kind === "agent_run" ? `/work/${need.id}` : need.task ? taskAddress(need.task.id) : need.run ? runAddress(need.run.id) : undefined;
   return (
     <li class="need" data-item data-need={need.id}>
       <div class="need-state">
-        <State status={need.kind} />
+        <State status={need.kind === "landing" ? "landing_need" : need.kind} />
         <span class="faint">
           <Ago at={need.since} />
         </span>

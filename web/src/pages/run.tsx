@@ -15,6 +15,7 @@ import { State } from "../ui/state";
 import { Tabs, type Tab } from "../ui/tabs";
 import { DecisionsTab, IssuesTab } from "./run-notes";
 import { FilesTab } from "./run-files";
+import { LandingTab } from "./landings";
 import { GraphTab } from "./run-graph";
 import { LogTab } from "./run-log";
 import { StepsTab } from "./run-steps";
@@ -216,6 +217,7 @@ function Body({ run }: { run: RunDetails }) {
     { key: "files", name: "Files", count: run.files_changed },
     { key: "decisions", name: "Decisions" },
     { key: "issues", name: "Issues", count: run.issues },
+    ...(run.kind === "plan" ? [{ key: "landing", name: "Landing" }] : []),
     { key: "log", name: "Log" },
   ];
   const asked = query.value.get("tab");
@@ -233,6 +235,7 @@ function Body({ run }: { run: RunDetails }) {
           {current === "files" && <FilesTab run={run.id} />}
           {current === "decisions" && <DecisionsTab run={run.id} />}
           {current === "issues" && <IssuesTab run={run.id} />}
+          {current === "landing" && <LandingTab plan={run.id} name={run.name} />}
           {current === "log" && <LogTab run={run.id} />}
         </div>
         {task && <TaskPeek id={task} onClose={() => go(withQuery({ task: null }))} />}

@@ -11,8 +11,12 @@ import { Actions } from "../ui/actions";
 import { AttemptList } from "../ui/attempts";
 import { TaskDiffs } from "../ui/diff";
 import { Evidence } from "../ui/evidence";
+import { LandButton } from "../ui/landing";
 import { Ago, Copy, Field, Fields, Loaded, formatCount, Prose, Section, tokens, Duration, humanize } from "../ui/parts";
+import { RewindButton, Rewinds, StaleInput } from "../ui/rewind";
 import { State, StateMark } from "../ui/state";
+import { CommitLink } from "../ui/why";
+import { TaskLandings } from "./landings";
 import { DecisionCard, IssueCard } from "./run-notes";
 import { Attempts, GateDecisions, Override, Rounds, Waiting } from "./run-steps";
 
@@ -97,6 +101,8 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
   const summary = str(outcome.summary) ?? str(task.summary) ?? str(task.outcome);
   const goal = str(task.goal) ?? str(task.description) ?? str(task.instructions);
   const Title = isPage ? "h1" : "h2";
+  const isPlanned = answer.run.kind === "plan";
+  const hasBegun = task.status !== "pending" || Boolean(task.started_at);
   return (
     <>
       <div class="run-title">
@@ -105,6 +111,8 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
       </div>
       <div class="task-actions">
         <Actions actions={answer.actions} onDone={onDone} />
+        {isPlanned && <LandButton task={task.id} name={task.name} isOffered={task.status === "completed"} onDone={onDone} />}
+        {isPlanned && <RewindButton task={task.id} name={task.name} isOffered={hasBegun} />}
         <Copy small label="Copy link" text={() => `${location.origin}${taskAddress(task.id)}`} />
         <Copy small label="Copy id" text={task.id} />
         <Copy small label="Copy prompt" text={() => buildPrompt(answer, goal)} />
@@ -129,6 +137,7 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
         {typeof task.attempts === "number" && task.attempts > 1 && <Field name="Attempts">{task.attempts}</Field>}
         {str(task.error) && <Field name="Error">{str(task.error)}</Field>}
       </Fields>
+      <StaleInput entries={task.stale_input} />
       {Boolean(get("manual_review_needed")) && (
         <div class="callout">
           <State status="manual_review" /> <span>{str(get("manual_review_reason")) ?? str(get("review_reason")) ?? "The agent asks a person to review this."}</span>
@@ -141,6 +150,8 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
           <AttemptList attempts={[...answer.attempts].reverse()} label="Attempts of agents" ofTask />
         </Section>
       )}
+      {isPlanned && <TaskLandings task={task.id} />}
+      {isPlanned && <Rewinds task={task.id} />}
       <Scope answer={answer} />
       <RelatedTasks title="Subtasks" list={answer.children} />
       <RelatedTasks title="Depends on" list={answer.depends_on} />
@@ -184,7 +195,7 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
           <ul class="plain">
             {answer.commits.slice(0, 100).map((commit) => (
               <li>
-                <code>{String(commit.sha ?? commit.commit ?? commit.hash ?? "").slice(0, 10)}</code> {String(commit.subject ?? commit.message ?? "")}
+                <CommitLink commit={String(commit.sha ?? commit.commit ?? commit.hash ?? "")} /> {String(commit.subject ?? commit.message ?? "")}
               </li>
             ))}
           </ul>

@@ -94,7 +94,7 @@ function Tail({ text }: { text: string }) {
 const STREAMS = ["stdout", "stderr"];
 
 /** The end of what the agent wrote; read again every few seconds while it works. */
-function Output({ attempt }: { attempt: AgentAttempt }) {
+export function Output({ attempt }: { attempt: Pick<AgentAttempt, "id" | "ended_at" | "tree"> }) {
   const [stream, setStream] = useState(STREAMS[0]!);
   const output = useResource<OutputAnswer>(`/attempts/${encodeURIComponent(attempt.id)}/output?stream=${stream}&max_bytes=16384`);
   useEffect(() => {

@@ -6,7 +6,9 @@ import type { DiffAnswer, FileDiff } from "../data/shapes";
 import { loadPreference, savePreference } from "../preferences";
 import { query, replace, withQuery } from "../router";
 import { getFoldReason, hunksOf, pairs, refineHunk, type DiffLine, type Hunk } from "../view/diff";
+import { reveal } from "../view/reveal";
 import { Empty, Loaded, formatCount, humanize } from "./parts";
+import { WhyDialog } from "./why";
 
 const MOST_LINES = 600;
 /** How many files are open at first; the rest open on click, so that a large change does not stall the page. */
@@ -112,7 +114,7 @@ function FileBody({ task, file }: { task: string; file: FileDiff }) {
   const [most, setMost] = useState(200_000);
   const has = file.diff != null && most === 200_000;
   const answer = useResource<DiffAnswer>(has ? null : `/tasks/${encodeURIComponent(task)}/diff?path=${encodeURIComponent(file.path)}&max_bytes=${most}`);
-  if (has) return <Hunks diff={file.diff!} path={file.path} />;
+  if (has) return <Hunks task={task} diff={file.diff!} path={file.path} />;
   return (
     <Loaded of={answer} rows={3}>
       {(data) => {
@@ -120,7 +122,7 @@ function FileBody({ task, file }: { task: string; file: FileDiff }) {
         if (!found || found.diff == null) return <p class="faint file-note">{found?.is_binary ? "Binary file." : "No text to show."}</p>;
         return (
           <>
-            <Hunks diff={found.diff} path={file.path} />
+            <Hunks task={task} diff={found.diff} path={file.path} />
             {found.truncated && (
               <p class="faint file-note">
                 The diff is truncated.{" "}
@@ -138,7 +140,8 @@ function FileBody({ task, file }: { task: string; file: FileDiff }) {
   );
 }
 
-function Hunks({ diff, path }: { diff: string; path: string }) {
+function Hunks({ task, diff, path }: { task: string; diff: string; path: string }) {
+  const [asked, setAsked] = useState<AskedLine | null>(null);
   const space = ignoresSpace();
   const [most, setMost] = useState(MOST_LINES);
   const hunks = useMemo(() => hunksOf(diff), [diff]);
@@ -155,7 +158,7 @@ function Hunks({ diff, path }: { diff: string; path: string }) {
   return (
     <>
       <div class="diff-scroll" tabIndex={0} role="region" aria-label={`Changed lines in ${path}`}>
-        <table class={isSplit() ? "diff is-split" : "diff"}>
+        <table class={isSplit() ? "diff is-split" : "diff"} onClick={(event) => setAsked(findAsked(event.target) ?? asked)} onKeyDown={stepLine}>
           {isSplit() && (
             <colgroup>
               <col class="col-number" />
@@ -164,9 +167,16 @@ function Hunks({ diff, path }: { diff: string; path: string }) {
               <col />
             </colgroup>
           )}
-          {shown.map((hunk) => (isSplit() ? <SplitHunk hunk={hunk} /> : <UnifiedHunk hunk={hunk} />))}
+          {shown.map((hunk, index) => (isSplit() ? <SplitHunk hunk={hunk} isFirst={index === 0} /> : <UnifiedHunk hunk={hunk} isFirst={index === 0} />))}
         </table>
       </div>
+      {asked && (
+        <WhyDialog
+          title={`Why ${asked.side === "old" ? "removed line" : "line"} ${asked.line} of ${reveal(path)}?`}
+          address={`/why?${new URLSearchParams({ task_id: task, path, line: String(asked.line), side: asked.side })}`}
+          onClose={() => setAsked(null)}
+        />
+      )}
       {all > most && (
         <p class="file-note">
           <button type="button" class="button tiny" onClick={() => setMost(most + 4 * MOST_LINES)}>
@@ -185,16 +195,49 @@ function Text({ line }: { line: DiffLine }) {
   return <>{line.parts.map((part) => (part.isChanged ? <mark>{part.text}</mark> : part.text))}</>;
 }
 
-function UnifiedHunk({ hunk }: { hunk: Hunk }) {
+interface AskedLine {
+  side: "old" | "new";
+  line: number;
+}
+
+/** The number of a line, as a button that tells why the line is there; one of a table is in the tab order. */
+function WhyNumber({ side, line, isFirst }: { side: "old" | "new"; line: number | null; isFirst?: boolean }) {
+  if (line === null) return null;
+  return (
+    <button type="button" class="why-line" data-side={side} data-line={line} aria-label={`Why line ${line}`} title="Why?" tabIndex={isFirst ? 0 : -1}>
+      {line}
+    </button>
+  );
+}
+
+function findAsked(target: EventTarget | null): AskedLine | null {
+  const button = (target as Element | null)?.closest<HTMLElement>(".why-line");
+  return button ? { side: button.dataset.side as "old" | "new", line: Number(button.dataset.line) } : null;
+}
+
+/** Moves between the lines of a diff with the arrow keys. */
+function stepLine(event: KeyboardEvent): void {
+  const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+  if (!step || !(event.target as Element).matches(".why-line")) return;
+  const lines = [...(event.currentTarget as Element).querySelectorAll<HTMLElement>(".why-line")];
+  const next = lines[lines.indexOf(event.target as HTMLElement) + step];
+  if (!next) return;
+  event.preventDefault();
+  (event.target as HTMLElement).tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+}
+
+function UnifiedHunk({ hunk, isFirst }: { hunk: Hunk; isFirst: boolean }) {
   return (
     <tbody>
       <tr class="hunk">
         <td colSpan={4}>… {hunk.heading}</td>
       </tr>
-      {hunk.lines.map((line) => (
+      {hunk.lines.map((line, index) => (
         <tr class={`is-${line.kind}`}>
-          <td class="line-number">{line.old ?? ""}</td>
-          <td class="line-number">{line.new ?? ""}</td>
+          <td class="line-number">{line.kind === "removed" ? <WhyNumber side="old" line={line.old} isFirst={isFirst && index === 0} /> : (line.old ?? "")}</td>
+          <td class="line-number"><WhyNumber side="new" line={line.new} isFirst={isFirst && index === 0} /></td>
           <td class="sign">{SIGNS[line.kind]}</td>
           <td class="line-text">
             <Text line={line} />
@@ -205,17 +248,17 @@ function UnifiedHunk({ hunk }: { hunk: Hunk }) {
   );
 }
 
-function SplitHunk({ hunk }: { hunk: Hunk }) {
+function SplitHunk({ hunk, isFirst }: { hunk: Hunk; isFirst: boolean }) {
   return (
     <tbody>
       <tr class="hunk">
         <td colSpan={4}>… {hunk.heading}</td>
       </tr>
-      {pairs(hunk).map(({ left, right }) => (
+      {pairs(hunk).map(({ left, right }, index) => (
         <tr>
-          <td class={`line-number is-${left?.kind ?? "none"}`}>{left?.old ?? ""}</td>
+          <td class={`line-number is-${left?.kind ?? "none"}`}>{left?.kind === "removed" ? <WhyNumber side="old" line={left.old} isFirst={isFirst && index === 0} /> : (left?.old ?? "")}</td>
           <td class={`line-text is-${left?.kind ?? "none"}`}>{left && <Text line={left} />}</td>
-          <td class={`line-number is-${right?.kind ?? "none"}`}>{right?.new ?? ""}</td>
+          <td class={`line-number is-${right?.kind ?? "none"}`}>{right && <WhyNumber side="new" line={right.new} isFirst={isFirst && index === 0 && left?.kind !== "removed"} />}</td>
           <td class={`line-text is-${right?.kind ?? "none"}`}>{right && <Text line={right} />}</td>
         </tr>
       ))}

@@ -73,7 +73,15 @@ const LOOKS: Record<string, Look> = {
   stopping: { tone: "warn", word: "stopping", shape: "stop" },
   ending: { tone: "warn", word: "ending", shape: "stop" },
   needs_person: { tone: "human", word: "needs you", shape: "shield" },
+  // Landings and rewinds
+  queued: { tone: "quiet", word: "queued", shape: "clock" },
+  moving: { tone: "run", word: "moving the branch", shape: "flag" },
+  returned: { tone: "warn", word: "sent back", shape: "unlink" },
+  landed: { tone: "good", word: "landed", shape: "check" },
+  cancelled: { tone: "quiet", word: "given up", shape: "slash" },
+  stale_input: { tone: "warn", word: "stale input", shape: "unlink" },
   // Items on the home page
+  landing_need: { tone: "human", word: "cannot land", shape: "flag" },
   parked_attempt: { tone: "human", word: "agent waits", shape: "pause" },
   agent_run: { tone: "human", word: "agents stopped", shape: "stop" },
   blocker: { tone: "warn", word: "blocker", shape: "flag" },

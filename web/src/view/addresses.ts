@@ -1,6 +1,6 @@
 /** The addresses of views that are part of a path. */
 
-export const RUN_TABS = ["steps", "timeline", "graph", "tasks", "files", "decisions", "issues", "log"];
+export const RUN_TABS = ["steps", "timeline", "graph", "tasks", "files", "decisions", "issues", "landing", "log"];
 
 /** Splits what follows `/runs/` into the id of a run and a tab; null if there is no such page. */
 export function parseRunPath(rest: string): { id: string; tab: string | null } | null {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -9,8 +10,6 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-
-import landed_work
 
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 GIT_IDENTITY = {
@@ -42,7 +41,7 @@ def show(_: Path) -> None:
         plan = create_plan(project, environment)
         print("  person  deepwork run PLAN --agents 2 --agent claude --land   (a script plays Claude Code)")
         run(project, environment, plan)
-        landed_work.show(project, environment)
+        importlib.import_module("landed_work").show(project, environment)  # next to this file, as in main.py
 
 
 def set_up(folder: Path, project: Path) -> dict[str, str]:

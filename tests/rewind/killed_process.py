@@ -11,6 +11,7 @@ from typing import Any
 from application import Clock, make_app
 from deepwork.git import file_placing, tree_restores
 from deepwork.rewind import service
+from deepwork.rewind.landed_work import LandedWork
 from rewind.make import act
 
 STAGES = ("_rescue", "_change_files", "_change_state", "_finish")
@@ -24,6 +25,9 @@ MOMENTS = {
     "move_worktree": service,
 }
 """Moments within the stages: just after each of these functions."""
+
+_REVERTED = {"land": LandedWork}
+"""Just after a revert commit has landed, which only a rewind of landed work has."""
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload([__name__])
@@ -45,11 +49,12 @@ def _act(folder: Path, location: str, moment: str, action: str, arguments: dict[
 
 
 def _plant_kill(moment: str) -> None:
-    place: Any = MOMENTS.get(moment, service.RewindService)
+    within = MOMENTS | _REVERTED
+    place: Any = within.get(moment, service.RewindService)
     real = getattr(place, moment)
 
     def work(*given: Any, **named: Any) -> None:
-        if moment in MOMENTS:
+        if moment in within:
             real(*given, **named)
         os.kill(os.getpid(), signal.SIGKILL)
 

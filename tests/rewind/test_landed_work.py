@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from application import Clock, call_tool
 from deepwork.errors import NotAllowed
-from deepwork.rewind.landed_work import LandedWork
 from deepwork.server.application import Application
 from landing.make import LandingProject
+from rewind.killed_process import act_and_die
 from rewind.make import act, rewind
-from rewind.test_interrupted import Killed, kill
 
 on_both_databases = pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
 
@@ -88,15 +88,12 @@ def test_a_branch_that_is_checked_out_is_not_moved(app: Application, landings: L
 
 
 def test_a_revert_lands_once_even_if_the_rewind_is_killed_after_it(
-    app: Application, landings: LandingProject, monkeypatch: pytest.MonkeyPatch
+    app: Application, landings: LandingProject, tmp_path: Path, location: str
 ) -> None:
-
     plan = landings.plan_done({"api": {"api_txt": "api\n"}})
     landings.land(workflow_id=plan.id)
-    with monkeypatch.context() as patch:
-        kill(patch, LandedWork, "land", 0, after=True)
-        with pytest.raises(Killed):
-            rewind(app, plan.ids["api"])
+    killed = act_and_die(tmp_path, location, "land", "rewind_task", task_id=plan.ids["api"])
+    assert killed == -signal.SIGKILL
     tip = landings.git("rev-parse", "main")
 
     done = rewind(app, plan.ids["api"])

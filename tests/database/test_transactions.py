@@ -40,6 +40,18 @@ def test_an_error_rolls_everything_back_and_emits_no_event(app: Application):
     assert list_event_types(app) == []
 
 
+def test_rows_are_read_as_tuples_in_the_order_of_the_columns(app: Application):
+    add_lease(app, "a")
+    add_lease(app, "b")
+
+    with app.database.reading() as tx:
+        rows = tx.fetch_tuples("SELECT epoch, what FROM leases WHERE what IN :names", names=["b", "c"])
+        as_dictionaries = tx.fetch_all("SELECT what FROM leases WHERE what = :name", name="a")
+
+    assert rows == [(1, "b")]
+    assert as_dictionaries == [{"what": "a"}]
+
+
 def test_a_failed_transaction_does_not_affect_the_next(app: Application):
     def break_a_constraint() -> None:
         add_lease(app, "a")

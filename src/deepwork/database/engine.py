@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from deepwork.database.tables import TableStore
 
 Row = dict[str, Any]
+Stored = TypeVar("Stored")
 Model = TypeVar("Model")
 
 
@@ -59,6 +60,8 @@ class Engine(Protocol):
     """The full-text search clauses."""
     json_texts: JsonTexts
     """The clauses for texts in JSON columns."""
+    tuple_factory: Any
+    """The row factory of a cursor that returns rows as tuples."""
     is_prepared: bool
     """Whether `prepare` succeeded, and the database has not been replaced since."""
 
@@ -135,11 +138,11 @@ class UnreadableRow(Exception):
     """A stored row is damaged: it cannot be parsed."""
 
 
-def row_parser(read: Callable[[Row], Model]) -> Callable[[Row], Model]:
+def row_parser(read: Callable[[Stored], Model]) -> Callable[[Stored], Model]:
     """Decorate a function that parses a row: its errors become UnreadableRow, reported as damaged data."""
 
     @functools.wraps(read)
-    def checked(row: Row) -> Model:
+    def checked(row: Stored) -> Model:
         try:
             return read(row)
         except (ValueError, TypeError, KeyError, OverflowError) as error:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import psycopg
 from psycopg import conninfo, errors, pq
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from deepwork.database import fulltext, json_texts, schema
@@ -99,6 +99,7 @@ class PostgreSQL:
     free_rows = " FOR NO KEY UPDATE SKIP LOCKED"
     full_text = fulltext.POSTGRES
     json_texts = json_texts.POSTGRES
+    tuple_factory = staticmethod(tuple_row)
     is_prepared = False
 
     def __init__(self, url: str) -> None:

@@ -65,6 +65,7 @@ class SQLite:
     row_lock = free_rows = ""  # there is only one writer at a time
     full_text = fulltext.SQLITE
     json_texts = json_texts.SQLITE
+    tuple_factory = None
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -216,8 +217,7 @@ class SQLite:
     def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
         cursor: Any = connection.cursor()
         cursor.row_factory = _get_row_factory(sql)
-        found: Cursor = cursor.execute(sql, values)
-        return found
+        return cursor.execute(sql, values)  # type: ignore[no-any-return]
 
     def now(self, connection: Connection) -> int:  # noqa: ARG002 - one machine, one clock
         return time.time_ns() // 1_000_000

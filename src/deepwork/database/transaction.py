@@ -93,6 +93,14 @@ class Transaction:
         """Return all rows."""
         return self._query(sql, values).fetchall()
 
+    def fetch_tuples(self, sql: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Return all rows with their values in the order of the columns; the fastest way for thousands."""
+        text, spread = statements.prepare_statement(sql, values, self._engine.placeholder)
+        cursor: Any = self._connection.cursor()
+        cursor.row_factory = self._engine.tuple_factory
+        rows: list[tuple[Any, ...]] = cursor.execute(text, spread).fetchall()
+        return rows
+
     def fetch_value(self, sql: str, /, **values: Any) -> Any:
         """Return the first column of the first row, if there is one."""
         row = self.fetch_one(sql, **values)

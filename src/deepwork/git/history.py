@@ -13,7 +13,8 @@ from deepwork.git.patches import EMPTY_TREES, TreePair
 from deepwork.git.refs import resolve_commit
 
 _FORMAT = "--format=%m%n%H%n%T%n%P%n%ct%n%an%n%B"
-_NO_REPLACEMENTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
+# No replaced objects, and no write for every commit: git would flush its output after each.
+_LOG_ENVIRONMENT = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_FLUSH": "0"}
 _FIELDS = 7
 _BOUNDARY = "-"
 """The mark of a commit that is not in the range, but a parent of one that is."""
@@ -129,7 +130,7 @@ def _read_log(git: Git, *arguments: str, input: bytes | None = None) -> list[_En
     large = git.at(git.root, max_output=MAX_LISTING_BYTES)
     flags = ("-z", _FORMAT, "--no-show-signature", "--encoding=UTF-8")
     end = () if "--stdin" in arguments else ("--",)
-    output = large.run("log", *flags, *arguments, *end, input=input, env=_NO_REPLACEMENTS)
+    output = large.run("log", *flags, *arguments, *end, input=input, env=_LOG_ENVIRONMENT)
     entries = output.decode(errors="replace").split("\0")
     return [entry.split("\n", _FIELDS - 1) for entry in entries if entry]
 

@@ -79,7 +79,10 @@ class Verdict(CaseInsensitiveEnum):
     @property
     def is_bad(self) -> bool:
         """Whether verification fails because of it."""
-        return self in (Verdict.FORGED, Verdict.UNVERIFIABLE)
+        return self in _BAD
+
+
+_BAD = (Verdict.FORGED, Verdict.UNVERIFIABLE)
 
 
 class VerifiedCommit(NamedTuple):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
 from deepwork.provenance.models import CommitLink, KnownBy
 
-_BATCH_SIZE = 512
+_BATCH_SIZE = 128
 """SQLite takes the square of their number to bind named values."""
 _COLUMNS = ", ".join(CommitLink._fields)
 
@@ -43,12 +44,12 @@ class LinkStore:
         """List everything that these tasks made."""
         return self._list("task_id", task_ids)
 
-    def _list(self, column: str, values: Collection[str]) -> list[CommitLink]:
+    def _list(self, column: str, wanted: Collection[str]) -> list[CommitLink]:
         return [
-            _from_row(row)
-            for batch in _split(sorted(values))
-            for row in self._tx.fetch_all(
-                f"SELECT {_COLUMNS} FROM commit_links WHERE {column} IN :values", values=batch
+            _from_values(values)
+            for batch in _split(sorted(wanted))
+            for values in self._tx.fetch_tuples(
+                f"SELECT {_COLUMNS} FROM commit_links WHERE {column} IN :wanted", wanted=batch
             )
         ]
 
@@ -69,6 +70,19 @@ def _split(values: Sequence[str]) -> Iterator[list[str]]:
 
 
 @row_parser
-def _from_row(row: Row) -> CommitLink:
-    row["known_by"], row["is_likely"] = _KNOWN_BY[row["known_by"]], bool(row["is_likely"])
-    return CommitLink(**row)
+def _from_values(values: tuple[Any, ...]) -> CommitLink:
+    """Build a link from the columns in the order of its fields."""
+    task_id, hash, before, tree, known_by, patch_id, workflow_id, attempt_id, agent_id, is_likely, at = values
+    return CommitLink(
+        task_id,
+        hash,
+        before,
+        tree,
+        _KNOWN_BY[known_by],
+        patch_id,
+        workflow_id,
+        attempt_id,
+        agent_id,
+        bool(is_likely),
+        at,
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import gc
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from deepwork.database.transaction import Database
@@ -12,6 +14,7 @@ from deepwork.provenance.interfaces import WorkDirectory
 from deepwork.provenance.matching import EvidenceFinder, Found
 from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, KnownBy, Verdict, VerifiedCommit
 from deepwork.provenance.rules import (
+    are_supported,
     build_matches,
     describe_other_content,
     find_claimed_task,
@@ -23,6 +26,8 @@ from deepwork.provenance.rules import (
 )
 
 MAX_COMMITS = 100_000
+# Read once: reading a member of an enum takes as long as building a value for a commit.
+_UNLINKED, _VERIFIED, _BY_PATCH_ID = Verdict.UNLINKED, Verdict.VERIFIED, KnownBy.PATCH_ID
 _CUT_OFF = (
     "Its parent is not in this repository, so its change cannot be compared: fetch more of the history."
 )
@@ -39,8 +44,10 @@ class ProvenanceVerifier:
 
         `is_required`: compare also commits without trailers by their patch ids, which takes longer.
         """
-        commits = list_commits(self._git, resolve_range(self._git, range_text), MAX_COMMITS)
-        return self.verify_commits(commits, is_required=is_required)
+        wanted = resolve_range(self._git, range_text)
+        with _pause_garbage_collection():
+            commits = list_commits(self._git, wanted, MAX_COMMITS)
+            return self.verify_commits(commits, is_required=is_required)
 
     def verify_commits(
         self, commits: Sequence[HistoryCommit], *, is_required: bool = False
@@ -53,19 +60,15 @@ class ProvenanceVerifier:
             own = claims.get(commit.hash)
             if own is None:
                 return bool(found) or not is_required
-            return all(any(supports(link, claim, attempts) for link, _ in found) for claim in own)
+            return are_supported(own, [link for link, _ in found], attempts)
 
         evidence, opened = EvidenceFinder(self._database, self._git).find(commits, is_settled)
         unsettled = [found for hash, found in claims.items() if hash in opened]
         known = _Known(attempts, self._find_others(claims.values(), unsettled))
         return [
-            _judge(
-                commit,
-                claims.get(commit.hash, ()),
-                evidence.get(commit.hash, ()),
-                known,
-                is_settled=commit.hash not in opened,
-            )
+            _judge(commit, claims.get(key, ()), evidence.get(key, ()), known, is_settled=key not in opened)
+            if (key := commit.hash) in claims or key in evidence
+            else VerifiedCommit(key, commit.subject, _UNLINKED)
             for commit in commits
         ]
 
@@ -91,6 +94,18 @@ class ProvenanceVerifier:
         return tasks - doubtful | found
 
 
+@contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Search for no unused cycles: what is built for thousands of commits has none, and is all in use."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class _Known(NamedTuple):
     """What trailers name and what exists: attempts by id, and the ids of tasks and landings."""
 
@@ -106,17 +121,16 @@ def _judge(
     *,
     is_settled: bool,
 ) -> VerifiedCommit:
-    if not claims and not found:
-        return VerifiedCommit(commit.hash, commit.subject, Verdict.UNLINKED)
+    """Judge a commit that has trailers or is known to be the work of a task."""
     if not claims:
         matches = build_matches(found)
         return VerifiedCommit(commit.hash, commit.subject, Verdict.LINKED, (), matches)
     wrong = _list_problems(claims, found, known, is_settled=is_settled)
-    is_compared = any(known_by is KnownBy.PATCH_ID for _, known_by in found)
+    is_compared = _BY_PATCH_ID in [known_by for _, known_by in found]
     links = [link for link, _ in found] if is_compared else []
     matches = build_matches(found, find_supported(claims, links, known.attempts) if links else ())
     if not wrong:
-        return VerifiedCommit(commit.hash, commit.subject, Verdict.VERIFIED, tuple(claims), matches)
+        return VerifiedCommit(commit.hash, commit.subject, _VERIFIED, tuple(claims), matches)
     verdict = Verdict.FORGED
     if commit.change is None and not any(find_identity_problem(claim, *known) for claim in claims):
         verdict, wrong = Verdict.UNVERIFIABLE, (_CUT_OFF,)
@@ -128,14 +142,14 @@ def _list_problems(
     claims: Sequence[Claim], found: Collection[Found], known: _Known, *, is_settled: bool
 ) -> tuple[str, ...]:
     """List what is wrong with claims; of a settled commit only what they name has to exist."""
-    problems = []
-    for claim in claims:
-        problem = find_identity_problem(claim, *known)
-        if problem is None and not is_settled:
-            problem = _find_content_problem(claim, [link for link, _ in found], known)
-        if problem is not None:
-            problems.append(problem)
-    return tuple(problems)
+    problems = [find_identity_problem(claim, *known) for claim in claims]
+    if not is_settled:
+        links = [link for link, _ in found]
+        problems = [
+            problem or _find_content_problem(claim, links, known)
+            for claim, problem in zip(claims, problems, strict=True)
+        ]
+    return tuple([problem for problem in problems if problem])
 
 
 def _find_content_problem(claim: Claim, links: Sequence[CommitLink], known: _Known) -> str | None:

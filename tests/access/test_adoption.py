@@ -172,6 +172,32 @@ def test_an_adoption_ends_the_runs_that_would_start_a_command(clone: Clone):
     assert None not in (ended["ended_at"], stopped["ended_at"])
 
 
+def test_an_adoption_ends_landings_and_rewinds_and_doubts_links(clone: Clone):
+    store = str(clone.store)
+    landing = "'ld_1', 'task', 'tk_1', 'Evil', 'local', '/', 'main', 'moving', 1, 'human:eve', 1, 1"
+    columns = "id, kind, subject_id, title, host, repository_path, target, status, done_at, created_by"
+    run_sql(store, f"INSERT INTO landings ({columns}, created_at, updated_at) VALUES ({landing})")
+    columns = "id, workflow_id, task_id, number, target, dependents, stage, host, digest, steps, results"
+    for id, stage, ended in (("rw_1", "done", "1"), ("rw_2", "rescued", "NULL")):
+        rewind = f"'{id}', 'wf_1', '{id}', 1, 'start', 'keep', '{stage}', 'local', 'd', '{{}}', '{{}}'"
+        times = "created_by, created_at, updated_at, ended_at"
+        run_sql(
+            store, f"INSERT INTO rewinds ({columns}, {times}) VALUES ({rewind}, 'human:eve', 1, 1, {ended})"
+        )
+    columns = "commit_hash, task_id, known_by, tree_before, tree, recorded_at"
+    run_sql(store, f"INSERT INTO commit_links ({columns}) VALUES ('c', 'tk_1', 'runner', '', 't', 1)")
+
+    clone.adopt()
+
+    rows = read_all_rows(store)
+    [landed] = rows["landings"]
+    assert (landed["status"], landed["created_by"]) == ("cancelled", "unverified:human:eve")
+    assert [(each["stage"], each["ended_at"] is None) for each in rows["rewinds"]] == [
+        ("cancelled", False)
+    ] * 2
+    assert [each["is_likely"] for each in rows["commit_links"]] == [1]
+
+
 def test_an_agent_with_the_name_of_a_person_is_marked(clone: Clone):
     """It is the sender of its messages, which other agents read."""
     run_sql(str(clone.store), "UPDATE agents SET name = '\u200bhuman:owner'")

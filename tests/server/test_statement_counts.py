@@ -18,12 +18,13 @@ STATEMENTS = {
     "message_send": 10,
     "task_claim": 18,
     "task_update_status in_progress": 14,
-    "checkpoint_add": 14,
+    "checkpoint_add": 15,
     "task_update_status completed": 22,
 }
 """By tool, on SQLite; PostgreSQL appends the audit entry with one statement less.
 
-All but two look for notices, with one SELECT: nothing is written unless one waits."""
+All but two look for notices, with one SELECT: nothing is written unless one waits. A checkpoint asks once whether its
+task has a tree of which a snapshot is to be taken."""
 MANY = 300
 
 

@@ -84,7 +84,7 @@ def take_over_copy(
         tx = Transaction(connection, fresh)
         changes = _Changes(_revoke_tokens(tx), _mark_unverified(tx, connection))
         _forget_approvals(tx)
-        _end_runs(tx)
+        _end_unfinished_work(tx)
         last = _rechain(tx, keyed_from)
         fresh.write_store_key(connection, create_store_key(keyed_from=last + 1))
     return copied, changes
@@ -116,14 +116,19 @@ def _forget_approvals(tx: Transaction) -> None:
     tx.execute("UPDATE approvals SET status = 'stale' WHERE status NOT IN ('stale', 'expired')")
 
 
-def _end_runs(tx: Transaction) -> None:
-    """End all runs: what is open names agents, and an agent may be any command."""
-    reason = "The store was adopted."
+def _end_unfinished_work(tx: Transaction) -> None:
+    """End what would go on here: an agent may be any command, landings and rewinds name folders.
+
+    A rewind that is done could be undone, and a link could prove a trailer: nobody here can confirm either.
+    """
     for change in (
         "UPDATE attempts SET stage = 'stopped', ended_at = :now, reason = :reason WHERE ended_at IS NULL",
         "UPDATE runner_runs SET status = 'stopped', ended_at = :now, reason = :reason WHERE ended_at IS NULL",
+        "UPDATE landings SET status = 'cancelled', ended_at = :now, reason = :reason WHERE ended_at IS NULL",
+        "UPDATE rewinds SET stage = 'cancelled', ended_at = COALESCE(ended_at, :now)",
+        "UPDATE commit_links SET is_likely = 1",
     ):
-        tx.execute(change, now=tx.now, reason=reason)
+        tx.execute(change, now=tx.now, reason="The store was adopted.")
 
 
 def _mark_unverified(tx: Transaction, connection: Any) -> int:

@@ -24,6 +24,8 @@ NAME_COLUMNS = {
     "approvals": ("asked_by", "decided_by"),
     "proofs": ("asked_by", "waived_by"),
     "runner_runs": ("created_by",),
+    "landings": ("created_by",),
+    "rewinds": ("created_by",),
 }
 """The columns that name who did something, by table."""
 JSON_COLUMNS = {

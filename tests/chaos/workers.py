@@ -46,7 +46,8 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": path},
+            # Files of bytecode would be written once only, and change the number of system calls.
+            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
             bufsize=0,
         )
         self._buffer = bytearray()

@@ -136,6 +136,7 @@ class RunStore:
         sql = """
             SELECT workflow_id, status, agent_name, count(*) AS tasks, coalesce(sum(tokens), 0) AS tokens
               FROM tracked_tasks WHERE workflow_id IN :ids GROUP BY workflow_id, status, agent_name
+             ORDER BY agent_name, status
         """
         return self._tx.fetch_all(sql, ids=list(ids))
 

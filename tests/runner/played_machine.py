@@ -65,11 +65,13 @@ class Machine:
 
     def reboot(self) -> int:
         """Kill everything at once; return how many processes that were."""
-        found = len(self.list_processes())
+        found = self.list_processes()
         left = supervisor.end_processes(self.list_processes, self.reap)
         assert not left, f"{left} processes survived a reboot"
+        # The last threads of a killed process may still be ending: until then it has no exit code.
+        self.wait_until(lambda: not any(map(is_there, found)), "the end of what a reboot killed")
         self.boot += 1
-        return found
+        return len(found)
 
     def list_processes(self) -> list[Identity]:
         """List the processes that run on this machine."""

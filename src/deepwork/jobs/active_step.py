@@ -9,7 +9,8 @@ from deepwork.jobs.decisions import list_for_current_step, to_infos
 from deepwork.jobs.definitions.catalog import read_instructions
 from deepwork.jobs.definitions.models import Job, OutputSpec, OutputType, Step
 from deepwork.jobs.responses import ActiveStep, ConcurrentStep, ExpectedOutput, ReviewInfo, StepInput
-from deepwork.jobs.sessions.state import Session
+from deepwork.jobs.sessions.state import Session, format_now
+from deepwork.jobs.step_budgets import compute_minutes_left
 
 _SYNTAX_BY_OUTPUT_TYPE = {
     OutputType.FILE: "filepath",
@@ -41,6 +42,7 @@ def build_active_step(job: Job, session: Session) -> ActiveStep:
         concurrent_steps=_build_concurrent_steps(job, group) if session.current_entry.is_concurrent else None,
         decisions=to_infos(list_for_current_step(session)),
         step_checks=list(session.list_current_checks()) or None,
+        minutes_left=compute_minutes_left(session, step.id, format_now()),
     )
 
 

@@ -21,6 +21,7 @@ from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import GateDecision, Session, SessionEvent, StepProgress, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager
 from deepwork.jobs.step_approvals import StepApprovals
+from deepwork.jobs.step_budgets import renew_minutes
 from deepwork.jobs.step_outputs import complete_steps, split_outputs
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Text
@@ -62,7 +63,7 @@ class GateActions:
 
         def decide(session: Session) -> tuple[Session, SessionEvent]:
             require_asked(current_call().caller)
-            return state.send_back(session), SessionEvent.UPDATED
+            return renew_minutes(state.send_back(session), format_now()), SessionEvent.UPDATED
 
         return self._decide(session_id, step_id, GateDecision.SENT_BACK, text, decide)
 
@@ -73,7 +74,8 @@ class GateActions:
         def decide(session: Session) -> tuple[Session, SessionEvent]:
             require_asked(current_call().caller)
             progress = session.get_progress(session.current_step_id)
-            return state.grant_attempt(session, self._get_limit(progress)), SessionEvent.UPDATED
+            granted = state.grant_attempt(session, self._get_limit(progress))
+            return renew_minutes(granted, format_now()), SessionEvent.UPDATED
 
         return self._decide(session_id, step_id, GateDecision.ROUND_GRANTED, None, decide)
 

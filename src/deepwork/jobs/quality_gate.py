@@ -128,6 +128,11 @@ class SentBack:
     """Whether the agent's own reviewer found it."""
     rounds: tuple[JudgedRound, ...] = ()
 
+    @property
+    def asks_for_review(self) -> bool:
+        """Whether nothing was found yet: the agent is to start a reviewer of its own."""
+        return not self.failed and not self.is_self_review
+
 
 Outcome = Passed | SentBack
 JudgedReview = tuple[ReviewResult, JudgedRound]

@@ -107,6 +107,8 @@ class ActiveStep(JobAnswer):
     """What people decided about this step."""
     step_checks: Added[list[str]] = None
     """The checks that must pass before it is done."""
+    minutes_left: Added[float] = None
+    """How long it may still be worked on; missing if it has no limit."""
 
 
 class Started(JobAnswer):

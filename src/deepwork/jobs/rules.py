@@ -23,6 +23,8 @@ def build_gate_error(session: Session, feedback: str) -> GateClosed:
     progress = session.get_progress(session.current_step_id)
     reason = PersonReason(progress.person_reason or PersonReason.USED_UP)
     stall = " without progress" if reason is PersonReason.STALLED else ""
+    if reason is PersonReason.BUDGET:
+        return build_budget_error(session, feedback)
     is_broken = reason is PersonReason.REVIEWER_ERROR
     failed = f"Quality gate failed after {progress.quality_attempts} attempts{stall}. Feedback: {feedback}"
     return GateClosed(
@@ -34,11 +36,30 @@ def build_gate_error(session: Session, feedback: str) -> GateClosed:
     )
 
 
+def build_budget_error(session: Session, feedback: str) -> GateClosed:
+    """Build the answer to a report of a step that was sent back after it had used up its minutes."""
+    return GateClosed(
+        feedback,
+        code=Code.BUDGET_USED_UP,
+        suggestion="Stop working on it, and ask a person, who decides with "
+        f"`deepwork sessions pass {session.session_id}`, `send-back` or `grant-round`; the last two give the "
+        "step its minutes again.",
+        evidence={"waiting_for": "person", "reason": PersonReason.BUDGET.value},
+    )
+
+
+def require_open_budget(session: Session) -> None:
+    """Raise if the current step waits for a person because its minutes are used up."""
+    progress = session.get_progress(session.current_step_id)
+    if progress.person_reason == PersonReason.BUDGET:
+        raise build_budget_error(session, progress.gate_feedback or "")
+
+
 def require_no_person_awaited(session: Session, caller: str) -> None:
     """Raise if an agent wants to begin a step again about which only a person can decide."""
     if session.get_progress(session.current_step_id).person_reason and not is_person(caller):
         raise NotAllowed(
-            f"Step {session.current_step_id!r} waits for a person: its review ended without a pass.",
+            f"Step {session.current_step_id!r} waits for a person: it did not pass its gate.",
             suggestion=f"Ask one, who decides with `deepwork sessions pass {session.session_id}`, "
             "`send-back` or `grant-round`.",
         )

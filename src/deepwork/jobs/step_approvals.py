@@ -15,10 +15,8 @@ from deepwork.approvals.service import ask, use
 from deepwork.database.transaction import Database
 from deepwork.errors import GateClosed, InvalidInput
 from deepwork.files.paths import confine
-from deepwork.files.repositories import find_tree_root
-from deepwork.git.command import Git
-from deepwork.git.refs import find_head
-from deepwork.jobs.definitions.models import JOB_FILE, Job, StepApproval
+from deepwork.jobs.definitions.committed import CommittedJob, list_mappings
+from deepwork.jobs.definitions.models import Job, StepApproval
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.step_outputs import StepOutputs
 
@@ -30,14 +28,14 @@ _CHUNK = 1 << 20
 class StepApprovals:
     """Pins the approvals of a session when it starts, and asks for and uses those of a step."""
 
-    def __init__(self, root: Path, git: Git, database: Database) -> None:
-        self._root, self._git, self._database = root, git, database
+    def __init__(self, root: Path, database: Database) -> None:
+        self._root, self._database = root, database
 
-    def pin(self, session: Session, job: Job) -> Session:
+    def pin(self, session: Session, job: Job, at_head: CommittedJob) -> Session:
         """Return the session with the approvals that job.yml names in the commit that it starts at."""
         steps = [step for entry in session.entries for step in entry.steps]
         current = {step.id: step.approval for step in job.steps if step.approval}
-        committed = self._read_committed(job)
+        committed = dict(_list_approvals(at_head.find("approval") or {}))
         if lost := sorted(committed.keys() - {step.id for step in job.steps}):
             raise InvalidInput(
                 f"Step {lost[0]!r} needs an approval in the committed job.yml, and is missing in the file.",
@@ -125,23 +123,6 @@ class StepApprovals:
             return describe_file(self._root, value)
         return {path: describe_file(self._root, path) for path in value}
 
-    def _read_committed(self, job: Job) -> dict[str, StepApproval]:
-        """Return the approvals that the committed job.yml names, by step; none if it is not committed."""
-        head, top = find_head(self._git), find_tree_root(self._root)
-        folder = job.folder.resolve()
-        if head is None or top is None or not folder.is_relative_to(top.resolve()):
-            return {}
-        from deepwork.checks.definitions import read_committed_file  # noqa: PLC0415
-        from deepwork.files.yaml import load_yaml  # noqa: PLC0415
-
-        path = (folder.relative_to(top.resolve()) / JOB_FILE).as_posix()
-        content = read_committed_file(self._git, head.commit, path)
-        if content is None or b"approval" not in content:
-            return {}
-        return dict(
-            _list_approvals(load_yaml(content.decode("utf-8-sig", errors="replace"), source=path).data)
-        )
-
 
 def describe_file(root: Path, path: str) -> dict[str, Any]:
     """Describe a file by its digest and, if it is a short text, by its content."""
@@ -169,12 +150,10 @@ def _decode(content: bytes) -> str | None:
         return None
 
 
-def _list_approvals(data: Any) -> Iterator[tuple[str, StepApproval]]:
+def _list_approvals(data: Mapping[str, Any]) -> Iterator[tuple[str, StepApproval]]:
     """List the approvals of a committed job.yml; one that is malformed covers all outputs, for ever."""
-    steps = data.get("steps") if isinstance(data, Mapping) else None
-    for step in steps if isinstance(steps, list) else ():
-        approval = step.get("approval") if isinstance(step, Mapping) else None
-        if approval is None:
+    for step in list_mappings(data.get("steps")):
+        if (approval := step.get("approval")) is None:
             continue
         given = approval if isinstance(approval, Mapping) else {}
         of, expires = given.get("of"), given.get("expires")

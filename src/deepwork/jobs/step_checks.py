@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, GateClosed, InvalidInput
-from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
-from deepwork.git.refs import find_head
-from deepwork.jobs.definitions.models import JOB_FILE, Job
+from deepwork.jobs.definitions.committed import CommittedJob, list_mappings
+from deepwork.jobs.definitions.models import Job
 from deepwork.jobs.failed_reviews import cut_feedback
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import Session, SessionEvent
@@ -40,6 +39,8 @@ class ProvenStep:
 
     session: Session
     closed: ClosedGate | None = None
+    is_red: bool = False
+    """Whether a check failed: then the agent works on, and waits for nothing."""
     verdicts: Mapping[str, str] | None = None
 
 
@@ -57,11 +58,11 @@ class StepChecks:
         self._git, self._database, self._state = git, database, sessions
         self._max_attempts, self._get_checks = max_attempts, get_checks
 
-    def pin(self, session: Session, job: Job) -> Session:
+    def pin(self, session: Session, job: Job, at_head: CommittedJob) -> Session:
         """Return the session with the commit that it starts at, and the checks that job.yml names there."""
-        head = find_head(self._git)
+        head = at_head.head
         base = head.commit if head else None
-        named = self._list_checks(session, job, base)
+        named = _list_checks(session, job, at_head)
         if named:
             names = [name for each in named.values() for name in each]
             self._get_checks().require_defined(self._git.root, base, dict.fromkeys(names))
@@ -78,9 +79,10 @@ class StepChecks:
         try:
             proofs = self._prove(session, names)
         except GateClosed as closed:
-            if closed.code is Code.CHECKS_FAILED:
+            is_red = closed.code is Code.CHECKS_FAILED
+            if is_red:
                 session = self._count_attempt(session, closed)
-            return ProvenStep(session, describe_gate(closed))
+            return ProvenStep(session, describe_gate(closed), is_red=is_red)
         verdicts = {proof.check_name: proof.verdict.value for proof in proofs}
         return ProvenStep(state.add_proofs(session, [proof.id for proof in proofs]), verdicts=verdicts)
 
@@ -111,33 +113,6 @@ class StepChecks:
             raise _build_used_up_error(counted, closed)
         return counted
 
-    def _list_checks(self, session: Session, job: Job, base: str | None) -> dict[str, tuple[str, ...]]:
-        """Return the checks of each step, as job.yml named them at the base; as it does now, if it is new."""
-        committed = self._read_committed(job, base) if base else None
-        steps = [step for entry in session.entries for step in entry.steps]
-        if committed is None:
-            found = {step.id: step.checks for step in job.steps}
-        else:
-            found = dict(_list_committed_checks(committed))
-            _require_steps(_list_workflow_steps(committed, session.workflow_name), found, steps)
-        return {step: found[step] for step in steps if found.get(step)}
-
-    def _read_committed(self, job: Job, base: str) -> Mapping[str, Any] | None:
-        """Return job.yml as it was at the base; None if the job was not there."""
-        top = find_tree_root(self._git.root)
-        folder = job.folder.resolve()
-        if top is None or not folder.is_relative_to(top.resolve()):
-            return None
-        from deepwork.checks.definitions import read_committed_file  # noqa: PLC0415
-        from deepwork.files.yaml import load_yaml  # noqa: PLC0415
-
-        path = (folder.relative_to(top.resolve()) / JOB_FILE).as_posix()
-        content = read_committed_file(self._git, base, path)
-        if content is None or b"checks" not in content:
-            return None if content is None else {}
-        data = load_yaml(content.decode("utf-8-sig", errors="replace"), source=path).data
-        return data if isinstance(data, dict) else {}
-
 
 def describe_gate(closed: GateClosed) -> ClosedGate:
     """Describe a closed gate as feedback: what is wrong, what to do, and what the checks said."""
@@ -159,16 +134,28 @@ def _build_used_up_error(session: Session, closed: GateClosed) -> GateClosed:
     )
 
 
+def _list_checks(session: Session, job: Job, at_head: CommittedJob) -> dict[str, tuple[str, ...]]:
+    """Return the checks of each step, as job.yml named them at the base; as it does now, if it is new."""
+    committed = at_head.find("checks")
+    steps = [step for entry in session.entries for step in entry.steps]
+    if committed is None:
+        found = {step.id: step.checks for step in job.steps}
+    else:
+        found = dict(_list_committed_checks(committed))
+        _require_steps(_list_workflow_steps(committed, session.workflow_name), found, steps)
+    return {step: found[step] for step in steps if found.get(step)}
+
+
 def _list_committed_checks(data: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """List the steps of a committed job.yml, with their checks; other parts of it may be malformed."""
-    for step in _list_items(data.get("steps")):
+    for step in list_mappings(data.get("steps")):
         names = step.get("checks")
         texts = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
         yield str(step.get("id")), tuple(dict.fromkeys(texts))
 
 
 def _list_workflow_steps(data: Mapping[str, Any], name: str) -> Iterator[str]:
-    for workflow in _list_items(data.get("workflows")):
+    for workflow in list_mappings(data.get("workflows")):
         entries = workflow.get("steps")
         if workflow.get("name") == name and isinstance(entries, list):
             for entry in entries:
@@ -183,7 +170,3 @@ def _require_steps(before: Iterator[str], checks: Mapping[str, tuple[str, ...]],
                 f"Step {step!r} has checks in the committed job.yml, and is missing in the file.",
                 suggestion="Restore it, or commit the change of job.yml first.",
             )
-
-
-def _list_items(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -165,7 +165,7 @@ def _find_reason(session: Session, outcome: SentBack, allowed: int) -> PersonRea
     reasons = [find_person_reason(each.policy, each.rounds, granted) for each in limited]
     if found := next(filter(None, reasons), None):
         return found
-    if outcome.is_self_review or not outcome.failed:
+    if outcome.is_self_review or outcome.asks_for_review:
         return None
     # A reviewer that gave no verdict at times was asked more often than it has rounds.
     can_continue = progress.quality_attempts < allowed + granted and all(

@@ -13,7 +13,9 @@ from deepwork.jobs.active_step import build_active_step
 from deepwork.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
+from deepwork.jobs.definitions.committed import CommittedJob
 from deepwork.jobs.definitions.models import Job, JobWorkflow
+from deepwork.jobs.failed_reviews import cut_feedback
 from deepwork.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
 from deepwork.jobs.quality_gate import Outcome, Passed, SentBack
 from deepwork.jobs.responses import (
@@ -29,9 +31,11 @@ from deepwork.jobs.responses import (
     Workflows,
 )
 from deepwork.jobs.rules import (
+    build_budget_error,
     find_entry_index,
     require_current_step,
     require_no_person_awaited,
+    require_open_budget,
     require_override_allowed,
     select_workflow,
     was_ended_by_unseen_decision,
@@ -41,10 +45,18 @@ from deepwork.jobs.sessions.state import PersonDecision, PinnedEntry, Session, S
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
 from deepwork.jobs.step_answers import StepAnswers, add_verdicts
 from deepwork.jobs.step_approvals import StepApprovals
+from deepwork.jobs.step_budgets import (
+    find_overrun,
+    pin_budgets,
+    require_minutes_left,
+    start_clock,
+    stop_clock,
+)
 from deepwork.jobs.step_checks import StepChecks
 from deepwork.jobs.step_gate import StepGate, Submitted
 from deepwork.jobs.step_outputs import complete_steps, find_problems, split_outputs
 from deepwork.jobs.step_review import StepReviewService
+from deepwork.reviews.rounds import PersonReason
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Name, Text
 
@@ -67,6 +79,8 @@ class JobSettings:
     is_read_only: bool = False
     override: str = "agent"
     """Who may let a step pass without its review: an `agent`, or only a `person`."""
+    limits_minutes: bool = True
+    """Whether the minutes that a step may take are counted here."""
 
 
 class WorkflowTools:
@@ -90,7 +104,7 @@ class WorkflowTools:
         self._find_reason_to_stay = find_reason_to_stay
         self._settings, self._catalog, self._state = settings, catalog, state
         self._git, self._checks = git, checks
-        self._approvals = StepApprovals(settings.root, git, database)
+        self._approvals = StepApprovals(settings.root, database)
         self._gate = StepGate(step_review, state, settings.max_quality_attempts)
         self._answers = StepAnswers(catalog, state, git)
         self._last_infos: tuple[list[Job], list[JobInfo]] | None = None
@@ -121,7 +135,7 @@ class WorkflowTools:
             job = self._catalog.get(job_name)
             workflow = select_workflow(job, workflow_name)
             session = self._create_session(id, job_name, workflow, goal, instance_id)
-            session = self._approvals.pin(self._checks.pin(session, job), job)
+            session = self._pin_gates(session, job)
             begin = build_active_step(job, session)
             branch = self._prepare_branch(session)
             if branch:
@@ -163,11 +177,13 @@ class WorkflowTools:
             if answer := self._answer_with_decision(session, step_id, news, taken_over):
                 return answer
             require_current_step(session, step_id)
+            require_open_budget(session)
             if quality_review_override_reason:
                 require_override_allowed(self._settings.override, _get_caller())
             job = self._catalog.get(session.job_name)
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
-            session = state.submit_outputs(state.mark_decisions_seen(session), outputs, notes)
+            session = stop_clock(state.mark_decisions_seen(session), format_now())
+            session = state.submit_outputs(session, outputs, notes)
             submitted = Submitted(step_outputs, notes, quality_review_override_reason, review_results or [])
             return self._pass_gates(session, submitted, news, taken_over)
 
@@ -209,8 +225,10 @@ class WorkflowTools:
             shown.append(session)
             index = find_entry_index(session, step_id)
             require_no_person_awaited(session, _get_caller())
-            news = self._list_news(session)
-            moved, cleared = state.go_back(session, index, step_id, format_now())
+            news, now = self._list_news(session), format_now()
+            stopped = stop_clock(session, now)
+            moved, cleared = state.go_back(stopped, index, step_id, now)
+            require_minutes_left(stopped, cleared, _get_caller(), now)
             moved = state.mark_decisions_seen(moved)
             answer = WentToStep(
                 status="next_step",
@@ -272,6 +290,12 @@ class WorkflowTools:
         )
         return state.start_step(session, first, session.started_at)
 
+    def _pin_gates(self, session: Session, job: Job) -> Session:
+        """Pin what the steps must pass: their checks, approvals and minutes."""
+        at_head = CommittedJob(self._git, job)
+        pinned = self._approvals.pin(self._checks.pin(session, job, at_head), job, at_head)
+        return pin_budgets(pinned, job, at_head) if self._settings.limits_minutes else pinned
+
     def _prepare_branch(self, session: Session) -> Branch | None:
         """Create the branch of the session, or return that of the session it is nested in."""
         if outer := self._state.stack_sessions(_get_caller()):
@@ -322,7 +346,10 @@ class WorkflowTools:
         """Let the step pass its checks, then its reviews, then its approvals; answer where it stops."""
         proven = self._checks.prove(session)
         if proven.closed:
-            return self._answers.report_closed(proven.session, proven.closed, news, taken_over)
+            returned = proven.session
+            if proven.is_red:
+                returned = self._return_to_agent(returned, proven.closed.feedback)
+            return self._answers.report_closed(returned, proven.closed, news, taken_over)
         digest = self._approvals.digest_outputs(proven.session, submitted.outputs)
         session, outcome = self._review(proven.session, submitted, digest)
         if isinstance(outcome, SentBack):
@@ -347,8 +374,22 @@ class WorkflowTools:
         self, session: Session, outcome: SentBack, news: list[PersonDecision], taken_over: bool
     ) -> SessionChange[FinishedStep]:
         """Answer that the work must be improved."""
-        answer = self._answers.build_needs_work(session, outcome, news, taken_over)
-        return SessionChange(session, answer, event=None)
+        if outcome.asks_for_review:  # the work is done; what is left is to look at it
+            returned = start_clock(session, format_now())
+        else:
+            returned = self._return_to_agent(session, outcome.feedback)
+        answer = self._answers.build_needs_work(returned, outcome, news, taken_over)
+        return SessionChange(returned, answer, SessionEvent.UPDATED if session.minutes else None)
+
+    def _return_to_agent(self, session: Session, feedback: str) -> Session:
+        """Let the agent work on its steps again; raise if their minutes are used up."""
+        now = format_now()
+        overrun = find_overrun(session, session.current_entry.steps, now)
+        if overrun is None:
+            return start_clock(session, now)
+        text = cut_feedback(f"{overrun} It was sent back: {feedback}")
+        waiting = state.wait_for_person(session, PersonReason.BUDGET, text)
+        raise build_budget_error(self._state.save(waiting, SessionEvent.UPDATED), text)
 
 
 def _to_info(job: Job) -> JobInfo:

@@ -365,6 +365,7 @@ _WAITING_WORDS = {
     "rounds_used_up": "used up its rounds of review",
     "stalled": "makes no progress in review",
     "reviewer_error": "got no verdict from its reviewer",
+    "budget": "used up its minutes",
 }
 """Why a step or a review waits for a person."""
 

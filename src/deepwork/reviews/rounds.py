@@ -42,11 +42,12 @@ class Effect(CaseInsensitiveEnum):
 
 
 class PersonReason(CaseInsensitiveEnum):
-    """Why a person must decide about a review."""
+    """Why a person must decide about a review, or about a step."""
 
     USED_UP = "rounds_used_up"
     STALLED = "stalled"
     REVIEWER_ERROR = "reviewer_error"
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True)

@@ -120,11 +120,12 @@ class Application:
         """The services for jobs."""
         return self._build_jobs(self.settings)
 
-    def _build_jobs(self, settings: Settings) -> JobsAssembly:
+    def _build_jobs(self, settings: Settings, *, is_for_runner: bool = False) -> JobsAssembly:
         """Build the services for jobs of this project, or of another tree of its repository."""
         from deepwork.server.jobs_assembly import JobsAssembly
 
-        return JobsAssembly(settings, self.database, lambda: self.checks, self.presence.find_unnamed_id)
+        find_actor = self.presence.find_unnamed_id
+        return JobsAssembly(settings, self.database, lambda: self.checks, find_actor, is_for_runner)
 
     @property
     def sessions(self) -> StateManager:
@@ -471,7 +472,7 @@ class Application:
                 prover=self.task_prover,
                 workspaces=self._workspace_service,
                 get_checks=self.get_checks,
-                build_jobs=self._build_jobs,
+                build_jobs=partial(self._build_jobs, is_for_runner=True),
                 host=self._host,
                 lease_ms=self.presence.lease_ms,
                 get_landings=lambda: self.landings.service,

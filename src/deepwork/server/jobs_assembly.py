@@ -42,6 +42,8 @@ class JobsAssembly:
     get_checks: Callable[[], CheckService]
     find_actor: Callable[[Transaction], str | None]
     """Returns the id of the agent that a call acts as; None if that is unknown."""
+    is_for_runner: bool = False
+    """Whether the runner starts the sessions: it limits what its agents spend on a step itself."""
 
     @cached_property
     def catalog(self) -> JobCatalog:
@@ -88,6 +90,7 @@ class JobsAssembly:
                 self.settings.quality_gate_max_attempts,
                 self.settings.read_only,
                 self.settings.quality_gate_override,
+                limits_minutes=not self.is_for_runner,
             ),
             self.catalog,
             self.sessions,
@@ -110,7 +113,7 @@ class JobsAssembly:
         """What only people can do."""
         limit = self.settings.quality_gate_max_attempts
         root = self.settings.project_root
-        approvals = StepApprovals(root, Git(root, environment=build_child_environment()), self.database)
+        approvals = StepApprovals(root, self.database)
         return GateActions(root, self.catalog, self.sessions, limit, self.database, approvals)
 
     @property

@@ -84,6 +84,7 @@ const WAITING_WORDS: Record<string, string> = {
   rounds_used_up: "The rounds of its review are used up.",
   stalled: "Its review makes no progress.",
   reviewer_error: "Its reviewer gave no verdict.",
+  budget: "It used up its minutes, and was sent back.",
 };
 
 /** Why only a person can decide about a step. */

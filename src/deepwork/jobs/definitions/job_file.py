@@ -177,7 +177,8 @@ class StepDefinition(DefinitionModel):
         None, description="What a person must approve before the step is done."
     )
     budget: BudgetDefinition = Field(
-        default_factory=BudgetDefinition, description="What a runner may spend on the step."
+        default_factory=BudgetDefinition,
+        description="What may be spent on the step; without the runner only minutes bind.",
     )
     dependencies: list[str] = Field([], description="Ids of the steps that must come before.")
     agent: Text = Field("", description="The kind of agent that should do the step.")

@@ -168,6 +168,12 @@ class Session:
     """By step, the checks that it must pass, as job.yml named them at that commit."""
     approvals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By step, what a person must approve (`of`) and how long that is good for (`expires_ms`)."""
+    minutes: Mapping[str, float] = field(default_factory=dict)
+    """By step, how long it may be worked on; the runner limits its own sessions."""
+    worked_ms: Mapping[str, int] = field(default_factory=dict)
+    """By step with such a limit, how long it was worked on until the clock stopped."""
+    working_since: str | None = None
+    """Since when the current steps are worked on; None while they wait, or if no step has a limit."""
     last_answers: Mapping[str, LastAnswer] = field(default_factory=dict)
     """By tool, so that a late retry still gets its own answer."""
     generation: int = 0
@@ -222,7 +228,8 @@ def collect_outputs(session: Session) -> dict[str, str | list[str]]:
 def start_step(session: Session, step_id: str, now: str) -> Session:
     """Mark a step as started and make it the current one."""
     begun = replace(session.get_progress(step_id), started_at=now)
-    return replace(_replace_progress(session, begun), current_step_id=step_id)
+    since = now if session.minutes else None
+    return replace(_replace_progress(session, begun), current_step_id=step_id, working_since=since)
 
 
 def complete_step(session: Session, step_id: str, outputs: Outputs, notes: str | None, now: str) -> Session:

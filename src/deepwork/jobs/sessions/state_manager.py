@@ -329,6 +329,8 @@ def session_to_dict(session: Session) -> dict[str, Any]:
         del data["checks"], data["base_commit"]
     if not session.approvals:
         del data["approvals"]
+    if not session.minutes:
+        del data["minutes"], data["worked_ms"], data["working_since"]
     return data | {
         "entries": [{**vars(entry), "steps": list(entry.steps)} for entry in session.entries],
         "step_progress": {id: _to_progress_dict(each) for id, each in session.step_progress.items()},

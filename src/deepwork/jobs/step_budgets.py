@@ -1,0 +1,95 @@
+"""The minutes that a step may take: counted while its agent works on it, not while it waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from deepwork.budgets.models import Budget, Cost
+from deepwork.budgets.rules import find_own_refusal
+from deepwork.call import is_person
+from deepwork.errors import Code, NotAllowed
+from deepwork.jobs.definitions.committed import CommittedJob, list_mappings
+from deepwork.jobs.definitions.models import Job
+from deepwork.jobs.sessions.state import Session
+from deepwork.timestamps import measure_duration, parse_timestamp
+
+
+def pin_budgets(session: Session, job: Job, at_head: CommittedJob) -> Session:
+    """Return the session with the minutes that job.yml allows for its steps, and start to count them.
+
+    What is committed counts; what only the file says can limit another step, but raises nothing.
+    """
+    current = {step.id: step.budget.minutes for step in job.steps if step.budget and step.budget.minutes}
+    named = {**current, **dict(_list_committed_minutes(at_head.find("budget") or {}))}
+    steps = [step for entry in session.entries for step in entry.steps]
+    minutes = {step: named[step] for step in steps if step in named}
+    return replace(session, minutes=minutes, working_since=session.started_at) if minutes else session
+
+
+def stop_clock(session: Session, now: str) -> Session:
+    """Count the time since the agent got the current steps, or got them back."""
+    if session.working_since is None:
+        return session
+    spent = {step: _measure(session, step, now) for step in session.current_entry.steps}
+    return replace(session, worked_ms={**session.worked_ms, **spent}, working_since=None)
+
+
+def start_clock(session: Session, now: str) -> Session:
+    """Count from now on, if any step has a limit."""
+    return replace(session, working_since=now) if session.minutes else session
+
+
+def renew_minutes(session: Session, now: str) -> Session:
+    """Give the current steps all their minutes again, because a person wants them to be worked on."""
+    left = {step: ms for step, ms in session.worked_ms.items() if step not in session.current_entry.steps}
+    return start_clock(replace(session, worked_ms=left), now)
+
+
+def compute_minutes_left(session: Session, step_id: str, now: str) -> float | None:
+    """Return how many minutes the step may still take; None if it has no limit."""
+    allowed = session.minutes.get(step_id)
+    return None if allowed is None else max(0.0, round(allowed - _measure(session, step_id, now) / 60_000, 2))
+
+
+def find_overrun(session: Session, steps: Iterable[str], now: str) -> str | None:
+    """Return which of these steps has used up its minutes, as a sentence."""
+    for step in steps:
+        if step in session.minutes:
+            spent = Cost(active_ms=_measure(session, step, now))
+            if refusal := find_own_refusal(Budget(minutes=session.minutes[step]), spent, "", "step"):
+                return f"Step {step!r}: {refusal.message}"
+    return None
+
+
+def require_minutes_left(session: Session, cleared: Iterable[str], caller: str, now: str) -> None:
+    """Raise if an agent wants to begin steps again, and one of them has used up its minutes."""
+    if not is_person(caller) and (overrun := find_overrun(session, cleared, now)):
+        raise NotAllowed(
+            overrun,
+            code=Code.BUDGET_USED_UP,
+            suggestion="Report the current step with {tool:finished_step}. If it is sent back, a person can "
+            f"give it its minutes again: `deepwork sessions send-back {session.session_id} --text TEXT`.",
+        )
+
+
+def _measure(session: Session, step_id: str, now: str) -> int:
+    """Return how long the step has been worked on, in milliseconds."""
+    before = session.worked_ms.get(step_id, 0)
+    if session.working_since is None or step_id not in session.current_entry.steps:
+        return before
+    return before + measure_duration(_parse(session.working_since), _parse(now))
+
+
+def _parse(text: str) -> int:
+    return parse_timestamp(text, "working_since")
+
+
+def _list_committed_minutes(data: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """List the limits of a committed job.yml; those that are malformed are left out."""
+    for step in list_mappings(data.get("steps")):
+        budget = step.get("budget")
+        minutes = budget.get("minutes") if isinstance(budget, Mapping) else None
+        if isinstance(minutes, int | float) and not isinstance(minutes, bool) and minutes > 0:
+            yield str(step.get("id")), float(minutes)

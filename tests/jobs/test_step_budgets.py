@@ -1,0 +1,268 @@
+"""A step that was sent back after its minutes are used up waits for a person, whatever the agent tries.
+
+No test waits: a limit of a nanosecond is always used up, and one of a thousand hours never is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from application import call_tool
+from checks.make import run_git
+from deepwork.call import Call
+from deepwork.errors import DeepworkError
+from deepwork.jobs.sessions.state import PinnedEntry, Session
+from deepwork.jobs.step_budgets import (
+    compute_minutes_left,
+    find_overrun,
+    renew_minutes,
+    start_clock,
+    stop_clock,
+)
+from deepwork.overview.needs import list_needs
+from deepwork.server.application import Application
+from deepwork.server.invocation import invoke
+from gated_project import GatedProject, any_gated, gated, own_trust
+from jobs.project import make_review, make_step, write_files, write_job
+from jobs.runs import finish_step, get_session, get_session_file, open_app, start_job
+
+__all__ = ["any_gated", "gated", "own_trust"]
+
+NOTHING = {"minutes": 1.5e-9}
+PLENTY: dict[str, float] = {"minutes": 60_000}
+PASSED: dict[str, Any] = {
+    "review_run_each": "step",
+    "passed": True,
+    "criteria_results": [{"criterion": "Good", "passed": True}],
+}
+FAILED: dict[str, Any] = {"review_run_each": "step", "passed": False, "feedback": "It is too short."}
+NINE, TEN, ELEVEN = (f"2026-01-01T{hour}:00:00.000Z" for hour in ("09", "10", "11"))
+
+
+def write_chain(root: Path, *budgets: Mapping[str, float] | None) -> None:
+    names = [chr(ord("a") + place) for place in range(len(budgets))]
+    write_files(root, *(f"{name}.md" for name in names))
+    limits: list[dict[str, Any]] = [{"budget": budget} if budget else {} for budget in budgets]
+    steps = [
+        make_step(name, reviews=[make_review()], **limit) for name, limit in zip(names, limits, strict=True)
+    ]
+    write_job(root, "chain", steps)
+
+
+def fail_review(app: Application, name: str = "a.md") -> dict[str, Any]:
+    """Submit a step, and then a review that found something; return the error of that."""
+    assert finish_step(app, name)["status"] == "needs_work"  # it asks for a review
+    return refuse(app, "finished_step", outputs={name: name}, review_results=[FAILED])
+
+
+def refuse(app: Application, tool: str, **arguments: Any) -> dict[str, Any]:
+    with pytest.raises(DeepworkError) as refused:
+        call_tool(app, tool, **arguments)
+    return refused.value.to_dict()
+
+
+def decide(app: Application, action: str, session_id: str, **given: Any) -> Any:
+    call = Call("human:ada", action, None)
+    return invoke(app.database, app.person_actions[action], {"session_id": session_id, **given}, call)
+
+
+def make_session(**given: Any) -> Session:
+    entries = (PinnedEntry(("a", "b"), is_concurrent=True), PinnedEntry(("c",)))
+    return replace(
+        Session("s", "job", "main", "goal", entries, "a", NINE, "local", "me", minutes={"a": 90.0, "c": 5.0}),
+        **given,
+    )
+
+
+# The clock
+
+
+def test_time_counts_for_the_current_steps_while_the_clock_runs():
+    running = start_clock(make_session(), NINE)
+
+    stopped = stop_clock(running, TEN)
+
+    assert stopped.working_since is None
+    assert compute_minutes_left(running, "a", TEN) == 30
+    assert compute_minutes_left(stopped, "a", ELEVEN) == 30
+    assert compute_minutes_left(stopped, "c", ELEVEN) == 5
+    assert compute_minutes_left(stopped, "b", ELEVEN) is None
+
+
+def test_a_step_whose_minutes_are_used_up_is_named():
+    twice = stop_clock(start_clock(stop_clock(start_clock(make_session(), NINE), TEN), TEN), ELEVEN)
+
+    found = find_overrun(twice, ["b", "a", "c"], ELEVEN)
+
+    assert found == "Step 'a': The step's budget of 90 minutes is used up: 120 minutes spent."
+    assert find_overrun(renew_minutes(twice, ELEVEN), ["a"], ELEVEN) is None
+
+
+def test_a_clock_that_was_set_back_counts_nothing():
+    stopped = stop_clock(start_clock(make_session(), TEN), NINE)
+
+    assert stopped.worked_ms["a"] == 0
+
+
+def test_without_limits_nothing_is_counted():
+    free = make_session(minutes={})
+
+    assert start_clock(free, NINE) is free
+    assert stop_clock(free, TEN) is free
+
+
+# What agents and people see
+
+
+def test_a_step_with_limits_says_how_many_minutes_are_left(tmp_path: Path):
+    write_chain(tmp_path, PLENTY, None)
+    app = open_app(tmp_path)
+
+    begun = call_tool(app, "start_workflow", goal="g", job_name="chain", workflow_name="main")["begin_step"]
+    finish_step(app, "a.md", quality_review_override_reason="sure")
+    after = call_tool(app, "get_session")["begin_step"]
+
+    assert 0 < begun["minutes_left"] <= PLENTY["minutes"]
+    assert "minutes_left" not in after
+
+
+def test_work_that_passes_is_accepted_however_long_it_took(tmp_path: Path):
+    write_chain(tmp_path, NOTHING)
+    app = open_app(tmp_path)
+    start_job(app)
+
+    asked = finish_step(app, "a.md")
+    passed = finish_step(app, "a.md", review_results=[PASSED])
+
+    assert asked["status"] == "needs_work"
+    assert passed["status"] == "workflow_complete"
+
+
+def test_a_step_that_is_sent_back_within_its_minutes_is_worked_on(tmp_path: Path):
+    write_chain(tmp_path, PLENTY)
+    app = open_app(tmp_path)
+    id = start_job(app)
+    finish_step(app, "a.md")
+
+    sent_back = finish_step(app, "a.md", review_results=[FAILED])
+
+    assert sent_back["status"] == "needs_work"
+    assert get_session(app, id)["working_since"] is not None
+
+
+def test_a_step_that_is_sent_back_without_minutes_waits_for_a_person(tmp_path: Path):
+    write_chain(tmp_path, NOTHING, None)
+    app = open_app(tmp_path)
+    id = start_job(app)
+
+    error = fail_review(app)
+    again = refuse(
+        app, "finished_step", outputs={"a.md": "a.md"}, quality_review_override_reason="It is fine."
+    )
+    back = refuse(app, "go_to_step", step_id="a")
+
+    assert (error["code"], error["waiting_for"], error["reason"]) == ("BUDGET_USED_UP", "person", "budget")
+    assert error["message"].startswith("Step 'a': The step's budget of 0 minutes is used up")
+    assert "It is too short." in error["message"]
+    assert f"deepwork sessions pass {id}" in error["suggestion"]
+    assert (again["code"], again["message"]) == ("BUDGET_USED_UP", error["message"])
+    assert "waits for a person" in back["message"]
+    with app.database.reading() as tx:
+        [need] = list_needs(tx)[0]
+    assert (need["kind"], need["title"]) == ("gate", "a used up its minutes")
+
+
+@pytest.mark.parametrize("action", ["send_back_step", "grant_round"])
+def test_a_person_gives_the_minutes_again(tmp_path: Path, action: str):
+    write_chain(tmp_path, NOTHING, None)
+    app = open_app(tmp_path)
+    id = start_job(app)
+    fail_review(app)
+
+    decide(app, action, id, **({"text": "Longer."} if action == "send_back_step" else {}))
+
+    session = get_session(app, id)
+    assert session["step_progress"]["a"]["person_reason"] is None
+    assert (session["worked_ms"], session["working_since"] is None) == ({}, False)
+
+
+def test_a_person_lets_the_step_pass(tmp_path: Path):
+    write_chain(tmp_path, NOTHING, None)
+    app = open_app(tmp_path)
+    id = start_job(app)
+    fail_review(app)
+
+    decide(app, "pass_step", id)
+
+    assert get_session(app, id)["current_step_id"] == "b"
+
+
+def test_a_red_check_sends_no_work_back_without_minutes(any_gated: GatedProject):
+    project = any_gated
+    write_job(project.folder, "report", [make_step("write", checks=["tests"], budget=NOTHING)])
+    run_git(project.folder, "add", "-A", "-f", ".deepwork/jobs")
+    run_git(project.folder, "commit", "-q", "-m", "job")
+    project.write("write.md", "text\n")
+    project.call("start_workflow", goal="g", job_name="report", workflow_name="main")
+
+    error = project.close("finished_step", outputs={"write.md": "write.md"})
+    project.fix()
+    again = project.close("finished_step", outputs={"write.md": "write.md"})
+
+    assert error["code"] == again["code"] == "BUDGET_USED_UP"
+    assert "there is no good" in error["message"]
+
+
+# Ways around it
+
+
+def test_going_back_gives_no_new_minutes(tmp_path: Path):
+    write_chain(tmp_path, None, NOTHING)
+    app = open_app(tmp_path)
+    start_job(app)
+    finish_step(app, "a.md", quality_review_override_reason="sure")
+
+    refused = [refuse(app, "go_to_step", step_id=step) for step in ("a", "b")]
+
+    assert [each["code"] for each in refused] == ["BUDGET_USED_UP"] * 2
+    assert "Step 'b'" in refused[0]["message"]
+
+
+def test_going_back_keeps_what_was_worked(tmp_path: Path):
+    write_chain(tmp_path, PLENTY, PLENTY)
+    app = open_app(tmp_path)
+    id = start_job(app)
+    finish_step(app, "a.md", quality_review_override_reason="sure")
+
+    call_tool(app, "go_to_step", step_id="a")
+
+    assert set(get_session(app, id)["worked_ms"]) == {"a", "b"}
+
+
+def test_editing_the_job_raises_nothing(gated: GatedProject):
+    write_chain(gated.folder, NOTHING)
+    run_git(gated.folder, "add", "-A", "-f", ".deepwork/jobs")
+    run_git(gated.folder, "commit", "-q", "-m", "job")
+    write_chain(gated.folder, PLENTY)  # in the file only
+
+    id = start_job(gated.app)
+
+    assert get_session(gated.app, id)["minutes"] == {"a": NOTHING["minutes"]}
+
+
+def test_a_session_of_an_earlier_version_goes_on(tmp_path: Path):
+    write_chain(tmp_path, None, None)
+    app = open_app(tmp_path)
+    id = start_job(app)
+    stored = json.loads(get_session_file(tmp_path, id).read_bytes())
+
+    answer = finish_step(app, "a.md", quality_review_override_reason="sure")
+
+    assert (stored["minutes"], stored["worked_ms"], stored["working_since"]) == ({}, {}, None)
+    assert answer["status"] == "next_step"

@@ -12,7 +12,7 @@ from application import call_tool, make_app
 from deepwork.errors import DeepworkError
 from deepwork.server.application import Application
 
-LOOKED_AT = 40
+LOOKED_AT = 200
 TRIED = 10
 """How many of the listed tasks it tries before it lists again: others take the same ones meanwhile."""
 
@@ -21,12 +21,16 @@ Note = tuple[str, str, str, int]
 
 
 def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, lease_seconds: int) -> int:
-    """Work on one plan after another until none is left; return how many tasks were completed."""
+    """Work on one plan after another until none is left; return how many tasks were completed.
+
+    Not all begin with the same plan: calls about one plan wait for each other, so that most would only wait.
+    """
     app = make_app(Path.cwd(), location, lease_seconds=lease_seconds)
     agent_id = call_tool(app, "agent_register", name=f"claimer {seed}", runtime="custom")["id"]
     chance, done = random.Random(seed), 0
+    first = seed % len(workflow_ids)
     with Path(ledger).open("ab", buffering=0) as notes:
-        for workflow_id in workflow_ids:
+        for workflow_id in workflow_ids[first:] + workflow_ids[:first]:
             while (offered := _list_claimable(app, workflow_id)) is not None:
                 if not offered:  # others hold the last tasks, or died holding them: their leases will expire
                     time.sleep(0.05)

@@ -48,7 +48,7 @@ def _claim_on_sqlite(resources: Resources, folder: Path, seed: int) -> Result:
 
 def _claim_on_postgres(resources: Resources, folder: Path, seed: int) -> Result:
     with resources.new_database() as location:
-        return claim_together(folder, resources.get_crew(16), location, 2_000, 5, seed)
+        return claim_together(folder, resources.get_crew(16), location, 6_000, 15, seed, plans=4)
 
 
 def _stop_on_sqlite(resources: Resources, folder: Path, _: int) -> Result:

@@ -16,22 +16,21 @@ from reliability.result import Result
 
 A_DAY = 86_400
 LEASE_SECONDS = 3
-LARGEST = 10_000
 
 
 def claim_together(
-    folder: Path, crew: list[Worker], location: str, count: int, kills: int, seed: int
+    folder: Path, crew: list[Worker], location: str, count: int, kills: int, seed: int, plans: int = 1
 ) -> Result:
     """Let all workers claim and complete this many tasks, and kill some of them meanwhile."""
     result = Result()
     app = make_app(folder, location, lease_seconds=A_DAY)
     try:
-        plans = create_plans(app, count)
-        storm = Storm(crew, folder, location, plans, seed)
+        ids = create_plans(app, count, plans)
+        storm = Storm(crew, folder, location, ids, seed)
         result.count(kills=storm.kill_some(kills))
         outcomes = storm.wait_for_outcomes()
         result.faults += [str(outcome) for outcome in outcomes if not outcome.is_well]
-        result.faults += find_unfinished(app, plans)
+        result.faults += find_unfinished(app, ids)
         check_claims(result, app, count, read_notes(folder))
         result.faults += find_unfairness(storm, outcomes, result.counts["completed"])
     finally:
@@ -39,10 +38,10 @@ def claim_together(
     return result
 
 
-def create_plans(app: Application, count: int) -> list[str]:
+def create_plans(app: Application, count: int, plans: int = 1) -> list[str]:
     """Create plans with this many independent tasks in total."""
-    sizes = [min(LARGEST, count - start) for start in range(0, count, LARGEST)]
-    return [_create_plan(app, size) for size in sizes]
+    assert count % plans == 0
+    return [_create_plan(app, count // plans) for _ in range(plans)]
 
 
 def _create_plan(app: Application, size: int) -> str:

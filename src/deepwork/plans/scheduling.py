@@ -89,10 +89,12 @@ class Scheduler:
         """
         if find_plan_obstacle(self._tx, workflow):
             return []
-        found = self._find_startable(workflow, include_failed=False, limit=limit)
+        found = self._find_startable(workflow, include_failed=False, limit=limit, counts_all=False)
         return [NextTaskName(id=task.id, name=task.name) for task in found.offered] if found.room else []
 
-    def _find_startable(self, workflow: Workflow, *, include_failed: bool, limit: int) -> _Startable:
+    def _find_startable(
+        self, workflow: Workflow, *, include_failed: bool, limit: int, counts_all: bool = True
+    ) -> _Startable:
         levels = Levels(self._tasks.count_by_status(workflow.id))
         running, expired = self.list_active(workflow.id)
         admission = Admission(self._tx, workflow)
@@ -100,7 +102,12 @@ class Scheduler:
         is_choice = admission.has_limits or any(task.files for task in running)
         most = max(limit, _MAX_CONSIDERED) if is_choice else limit
         considered, total = self.list_ready(
-            workflow, levels, expired, include_failed=include_failed, max_considered=most
+            workflow,
+            levels,
+            expired,
+            include_failed=include_failed,
+            max_considered=most,
+            counts_all=counts_all,
         )
         refusals = admission.find_refusals(considered)
         considered = [task for task in considered if task.id not in refusals]
@@ -259,6 +266,7 @@ class Scheduler:
         include_failed: bool,
         max_considered: int = _MAX_CONSIDERED,
         capabilities: Collection[str] | None = None,
+        counts_all: bool = True,
     ) -> tuple[list[Task], int]:
         """List the tasks that could start now, failed ones last, and count them.
 
@@ -270,7 +278,9 @@ class Scheduler:
         total = 0
         for status in (TaskStatus.PENDING, TaskStatus.FAILED) if include_failed else (TaskStatus.PENDING,):
             fresh, count = (
-                self._queue.list_ready(workflow.id, status, levels.free, max_considered, capabilities)
+                self._queue.list_ready(
+                    workflow.id, status, levels.free, max_considered, capabilities, counts_all=counts_all
+                )
                 if levels.by_status[status]
                 else ([], 0)
             )

@@ -112,11 +112,14 @@ class QueueStore:
         free_levels: Sequence[int],
         limit: int,
         capabilities: Collection[str] | None = None,
+        *,
+        counts_all: bool = True,
     ) -> tuple[list[Task], int]:
         """Return unclaimed tasks that wait for nothing, in plan order, and how many there are.
 
         `free_levels` are the sequences whose next lower one is done. With `capabilities`, only tasks that
-        require no others.
+        require no others. Without `counts_all`, only the returned ones are counted: to count all of them takes
+        the longer the larger the plan is.
         """
         condition = (
             "workflow_id = :id AND status = :status AND claimed_by IS NULL AND failures < max_attempts"
@@ -129,7 +132,7 @@ class QueueStore:
         sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit"
         rows = self._tx.fetch_all(sql, limit=limit, **values)
         total = len(rows)
-        if total == limit:
+        if total == limit and counts_all:
             total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
         return [read_task(row) for row in rows], total
 

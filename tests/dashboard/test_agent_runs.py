@@ -52,7 +52,7 @@ def test_a_run_shows_its_agents_and_what_they_cost(
     whole = read(page, f"/runner/runs/{run.id}")
     assert [each["id"] for each in whole["attempts"]] == [ended.id, going.id]
     assert (whole["attempts_total"], whole["hosts"]) == (2, {"local": 2})
-    assert read(page, f"/attempts/{going.id}") == live
+    assert read(page, f"/runner/attempts/{going.id}") == live
 
 
 def test_the_attempts_at_a_task_are_on_its_page(world: World, app: Application, page: TestClient):
@@ -73,7 +73,7 @@ def test_a_step_of_a_job_is_named_by_its_session(world: World, app: Application,
     run = start_run(app, None, job="letter/main", goal="Write.")
     attempt = add_attempt(app, run, f"{world.job}/polish")
 
-    shown = read(page, f"/attempts/{attempt.id}")
+    shown = read(page, f"/runner/attempts/{attempt.id}")
 
     assert (shown["task_name"], shown["workflow"]["name"]) == ("polish", "letter/main")
     assert [each["id"] for each in read(page, f"/tasks/{world.job}/polish")["attempts"]] == [attempt.id]
@@ -103,7 +103,7 @@ def test_the_end_of_an_agents_output_is_text(
     world: World, app: Application, page: TestClient, tmp_path: Path
 ):
     attempt = add_attempt(app, start_run(app, world.plan), world.planned["ship"], starts=2)
-    address = f"/attempts/{attempt.id}/output"
+    address = f"/runner/attempts/{attempt.id}/output"
     assert read(page, address)["reason"] == "The output is on the machine local, or was removed."
     first, last = (AttemptFiles.locate(app.settings.state_folder, attempt.id, start) for start in (1, 2))
     first.folder.mkdir(parents=True)
@@ -124,7 +124,7 @@ def test_the_end_of_an_agents_output_is_text(
 
 def test_a_run_that_does_not_exist_is_not_found(app: Application, page: TestClient):
     assert read_error(page, "/runner/runs/run_0") == (404, "RUN_NOT_FOUND")
-    assert read_error(page, "/attempts/at_0") == (404, "ATTEMPT_NOT_FOUND")
+    assert read_error(page, "/runner/attempts/at_0") == (404, "ATTEMPT_NOT_FOUND")
     assert post(page, "run_0", "pause").json()["code"] == "RUN_NOT_FOUND"
 
 
@@ -170,7 +170,7 @@ def test_only_a_person_stops_a_run(world: World, app: Application, scope: str):
 def test_the_description_of_the_api_has_the_endpoints_of_runs(app: Application, page: TestClient):
     paths = read(page, "/openapi.json")["paths"]
 
-    assert {"/api/v1/runner/runs", "/api/v1/runner/runs/{id}", "/api/v1/attempts/{id}"} <= paths.keys()
+    assert {"/api/v1/runner/runs", "/api/v1/runner/runs/{id}", "/api/v1/runner/attempts/{id}"} <= paths.keys()
     [verb] = [
         each["schema"]["enum"]
         for each in paths["/api/v1/runner/runs/{id}/{verb}"]["post"]["parameters"]

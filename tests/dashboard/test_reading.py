@@ -40,8 +40,8 @@ def world(world: World, app: Application) -> World:
 def address(path: str, world: World) -> str:
     """Return the path with an existing id."""
     ids = {
-        "/tasks/": world.tasks["part"], "/agents/": world.agent, "/runner/": world.agent_run,
-        "/attempts/": world.attempt,
+        "/tasks/": world.tasks["part"], "/agents/": world.agent, "/runner/runs/": world.agent_run,
+        "/runner/attempts/": world.attempt,
     }  # fmt: skip
     id = next((id for part, id in ids.items() if part in path), world.track)
     query = (

@@ -163,6 +163,10 @@ ENDPOINTS = (
         read_agent_run,
     ),
     Endpoint(
-        "/api/v1/attempts/{id}", "One agent's work on one task.", NoParameters, AttemptLine, read_attempt
+        "/api/v1/runner/attempts/{id}",
+        "One agent's work on one task.",
+        NoParameters,
+        AttemptLine,
+        read_attempt,
     ),
 )

@@ -82,7 +82,7 @@ def _explain_absence(attempt: Attempt) -> str:
 
 ENDPOINTS = (
     Endpoint(
-        "/api/v1/attempts/{id}/output",
+        "/api/v1/runner/attempts/{id}/output",
         "The end of what an agent wrote.",
         OutputQuery,
         AttemptOutput,

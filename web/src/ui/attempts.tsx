@@ -96,7 +96,7 @@ const STREAMS = ["stdout", "stderr"];
 /** The end of what the agent wrote; read again every few seconds while it works. */
 export function Output({ attempt }: { attempt: Pick<AgentAttempt, "id" | "ended_at" | "tree"> }) {
   const [stream, setStream] = useState(STREAMS[0]!);
-  const output = useResource<OutputAnswer>(`/attempts/${encodeURIComponent(attempt.id)}/output?stream=${stream}&max_bytes=16384`);
+  const output = useResource<OutputAnswer>(`/runner/attempts/${encodeURIComponent(attempt.id)}/output?stream=${stream}&max_bytes=16384`);
   useEffect(() => {
     if (!attempt.ended_at) output.reload();
   }, [now.value]);

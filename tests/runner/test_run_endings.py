@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
 from cli.run import run_deepwork
 from runner.endings import LIMIT_LOG, Ended, check_nothing_is_left, finish, plan, write, write_profiles
 from runner.run_project import RunProject
-from runner.scripted import Steps
+from runner.scripted import Process, Steps
 
 USAGE = {"do": "usage", "input": 70, "cached": 20, "output": 10, "usd_micros": 900}
+
+PORTS = 3
 
 MakeProject = Callable[..., RunProject]
 
@@ -49,7 +52,7 @@ MANY: dict[str, list[Steps]] = {
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
-    project = RunProject(tmp_path_factory.mktemp("many"), config="")
+    project = RunProject(tmp_path_factory.mktemp("many"), config=f"workspace: {{ports: {PORTS}}}\n")
     tasks = [{"name": name, "depends_on": [], "max_attempts": 2} for name in MANY]
     tasks = [task | ({"changes": "none"} if task["name"] == "unneeded" else {}) for task in tasks]
     project.set_plan(tasks, MANY)
@@ -74,6 +77,18 @@ def test_an_agent_that_did_nothing_has_failed_whatever_it_says(many: Ended):
 def test_a_task_that_changes_nothing_on_purpose_is_done(many: Ended):
     assert many.get_status("unneeded") == "completed"
     assert many.list_stages("unneeded") == ["done"]
+
+
+def test_the_agents_of_each_tree_have_ports_of_their_own(many: Ended):
+    first = {name: {_read_port(each) for each in many.list_processes(name)} for name in MANY}
+
+    assert {len(ports) for ports in first.values()} == {1}
+    ordered = sorted(port for ports in first.values() for port in ports)
+    assert all(after - before >= PORTS for before, after in pairwise(ordered))
+
+
+def _read_port(process: Process) -> int:
+    return int(process.start["deepwork"]["DEEPWORK_WORKSPACE_PORT"])
 
 
 def test_the_run_says_that_a_person_is_needed(many: Ended):

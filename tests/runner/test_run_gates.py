@@ -245,3 +245,21 @@ def test_a_person_gives_new_attempts_in_the_same_run(project: RunProject, tmp_pa
     assert [each.status for each in ended] == [RunStatus.DONE]
     assert list_stages(project) == ["failed"] * 4 + ["done"]
     assert len({each["run_id"] for each in list_attempts(project)}) == 1
+
+
+def test_a_run_starts_nothing_more_while_its_results_wait_for_a_person(project: RunProject):
+    names = ("alpha", "beta")
+    tasks = [{"name": name, "description": "", "depends_on": [], "approval": ["after"]} for name in names]
+    project.set_plan(tasks, {name: [finish(name)] for name in names})
+
+    waiting = run(project, max_unreviewed=1)
+    begun = [each.name for each in project.agents.read_ledger()]
+    decide(project, "give_approval")
+    again = run(project, max_unreviewed=1)
+    decide(project, "give_approval")
+    done = run(project, max_unreviewed=1)
+
+    assert (waiting.status, len(begun)) == (RunStatus.NEEDS_PERSON, 1)
+    assert waiting.reason == "1 result waits for a person: `deepwork approvals list`."
+    assert (again.status, done.status) == (RunStatus.NEEDS_PERSON, RunStatus.DONE)
+    assert sorted(each.name for each in project.agents.read_ledger()) == sorted(names)

@@ -24,7 +24,7 @@ from deepwork.runner.service import AttemptService
 from deepwork.runner.store import AttemptStore
 from deepwork.runner.stream_state import StreamState, begin_start
 from deepwork.runner.work_kinds import WorkSources
-from deepwork.runner.workspace_setup import WorkspacePreparer
+from deepwork.runner.workspace_setup import PORT_VARIABLE, WorkspacePreparer
 
 SECONDS_PER_MINUTE = 60
 
@@ -185,7 +185,7 @@ class AttemptPreparer:
             **self._sources.find(attempt).list_variables(attempt),
         }
         if attempt.port is not None:
-            variables["DEEPWORK_WORKSPACE_PORT"] = str(attempt.port)
+            variables[PORT_VARIABLE] = str(attempt.port)
         return variables
 
 

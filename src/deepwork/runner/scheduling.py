@@ -215,7 +215,8 @@ def _find_limit(run: Run, attempts: Sequence[Attempt], spent: int) -> str | None
         return f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {most:g} $."
     waiting = sum(attempt.stage is Stage.REVIEWING for attempt in attempts)
     if run.options.max_unreviewed is not None and waiting >= run.options.max_unreviewed:
-        return f"{waiting} results wait for a person: `deepwork approvals list`."
+        results = "1 result waits" if waiting == 1 else f"{waiting} results wait"
+        return f"{results} for a person: `deepwork approvals list`."
     return None
 
 

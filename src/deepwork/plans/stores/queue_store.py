@@ -118,8 +118,8 @@ class QueueStore:
         """Return unclaimed tasks that wait for nothing, in plan order, and how many there are.
 
         `free_levels` are the sequences whose next lower one is done. With `capabilities`, only tasks that
-        require no others. Without `counts_all`, only the returned ones are counted: to count all of them takes
-        the longer the larger the plan is.
+        require no others. Without `counts_all`, only the returned ones are counted: to count all takes the
+        longer the larger the plan is.
         """
         condition = (
             "workflow_id = :id AND status = :status AND claimed_by IS NULL AND failures < max_attempts"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import json
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
 from deepwork.provenance.models import CommitLink, KnownBy
 
-_BATCH_SIZE = 128
-"""SQLite takes the square of their number to bind named values."""
 _COLUMNS = ", ".join(CommitLink._fields)
 
 _KNOWN_BY = {each.value: each for each in KnownBy}
@@ -45,13 +44,11 @@ class LinkStore:
         return self._list("task_id", task_ids)
 
     def _list(self, column: str, wanted: Collection[str]) -> list[CommitLink]:
-        return [
-            _from_values(values)
-            for batch in _split(sorted(wanted))
-            for values in self._tx.fetch_tuples(
-                f"SELECT {_COLUMNS} FROM commit_links WHERE {column} IN :wanted", wanted=batch
-            )
-        ]
+        """List the links with one of these values; passed as one, because SQLite is slow to bind many."""
+        given = self._tx.json_texts.given.format(name="wanted")
+        sql = f"SELECT {_COLUMNS} FROM commit_links WHERE {column} IN ({given})"
+        rows = self._tx.fetch_tuples(sql, wanted=json.dumps(list(wanted))) if wanted else ()
+        return [_from_values(values) for values in rows]
 
     def _to_row(self, link: CommitLink) -> Row:
         return link._asdict() | {
@@ -59,14 +56,6 @@ class LinkStore:
             "is_likely": int(link.is_likely),
             "recorded_at": self._tx.now,
         }
-
-
-def _split(values: Sequence[str]) -> Iterator[list[str]]:
-    """Split values so that no statement has more than a database accepts; its text is then prepared once."""
-    for start in range(0, len(values), _BATCH_SIZE):
-        batch = list(values[start : start + _BATCH_SIZE])
-        size = 1 << (len(batch) - 1).bit_length()
-        yield batch + batch[-1:] * (min(size, _BATCH_SIZE) - len(batch))
 
 
 @row_parser

@@ -35,4 +35,26 @@ def test_landings_are_verified_as_made_and_after_a_rebase_of_the_branch(app: App
     assert [(landing["status"], landing["target"]) for landing in task["landings"]] == [("landed", "main")]
 
 
+def test_a_squash_of_several_landings_is_verified_and_names_every_task(app: Application, tmp_path: Path):
+    project = LandingProject(create_repository(tmp_path), app)
+    start = run_git(tmp_path, "rev-parse", "HEAD")
+    plan = project.plan_done({name: {f"{name}_txt": f"{name}\n"} for name in ("one", "two", "three")})
+    project.land(workflow_id=plan.id)
+    trailers = run_git(tmp_path, "log", "-1", "--format=%(trailers)", "main")
+
+    run_git(tmp_path, "switch", "-q", "-c", "squashed", start)
+    run_git(tmp_path, "merge", "-q", "--squash", "main")
+    run_git(tmp_path, "commit", "-qm", f"Everything\n\n{trailers}")
+    run_git(tmp_path, "switch", "-q", "-c", "more", start)
+    run_git(tmp_path, "merge", "-q", "--squash", "main")
+    (tmp_path / "own.txt").write_text("not of any task\n")
+    run_git(tmp_path, "add", "-A")
+    run_git(tmp_path, "commit", "-qm", f"Everything and more\n\n{trailers}")
+
+    [squashed] = verify(app, tmp_path, f"{start}..squashed")
+    assert squashed.verdict == "verified"
+    assert {match.task_id for match in squashed.matches} == set(plan.ids.values())
+    assert list_verdicts(app, tmp_path, f"{start}..more") == ["forged"]
+
+
 _VERDICTS = ("verified", "linked")

@@ -43,6 +43,8 @@ class CommitFacts:
     commit: str
     tree: str
     parents: tuple[str, ...]
+    before: str
+    """The tree of its first parent; empty if it has none."""
 
 
 def merge_trees(git: Git, ours: str, theirs: str) -> TreeMerge:
@@ -83,7 +85,8 @@ def create_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> 
     env = find_identity(git) or IDENTITY
     text = message.encode(errors="replace")
     made = git.run("commit-tree", *flags, "-F", "-", check_hash(tree), input=text, env=env)
-    return CommitFacts(check_hash(made.decode().strip()), tree, tuple(parents))
+    before = get_tree(git, parents[0]) if parents else ""
+    return CommitFacts(check_hash(made.decode().strip()), tree, tuple(parents), before)
 
 
 def get_tree(git: Git, commit: str) -> str:
@@ -94,7 +97,8 @@ def get_tree(git: Git, commit: str) -> str:
 def get_commit_facts(git: Git, commit: str) -> CommitFacts:
     """Return the tree and the parents of a commit."""
     said = git.run("rev-list", "--max-count=1", "--parents", check_hash(commit), "--").decode().split()
-    return CommitFacts(commit, get_tree(git, commit), tuple(said[1:]))
+    before = get_tree(git, said[1]) if said[1:] else ""
+    return CommitFacts(commit, get_tree(git, commit), tuple(said[1:]), before)
 
 
 def find_own_branch_tip(git: Git, branch: str) -> str | None:

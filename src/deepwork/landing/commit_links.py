@@ -12,4 +12,4 @@ def link_landed_commit(tx: Transaction, landed: LandedCommit) -> None:
     landing = landed.landing
     if landing.task_id is not None:
         maker = Maker(landing.task_id, landing.workflow_id, landing.attempt_id, landing.agent_id)
-        PreparedLinks((build_landing_link(maker, landed.commit, landed.tree),)).store(tx)
+        PreparedLinks((build_landing_link(maker, landed.commit, (landed.before, landed.tree)),)).store(tx)

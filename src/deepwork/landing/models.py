@@ -142,6 +142,8 @@ class LandedCommit:
     tree: str
     parents: tuple[str, ...]
     """The branch before, then the branch of the task; only the first for a prepared commit."""
+    before: str
+    """The tree of the branch before."""
 
 
 @dataclass(frozen=True)

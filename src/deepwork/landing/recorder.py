@@ -58,7 +58,7 @@ class LandingRecorder:
             tx, landing, LandingStatus.LANDED, merge_tree=facts.tree, problem=None, reason=None
         )
         for observe in self._observers:
-            observe(tx, LandedCommit(ended, facts.commit, facts.tree, facts.parents))
+            observe(tx, LandedCommit(ended, facts.commit, facts.tree, facts.parents, facts.before))
         return ended
 
 

@@ -90,9 +90,9 @@ class LinkRecorder:
         return PreparedLinks(_add_patch_ids(run, links), is_exclusive=True)
 
 
-def build_landing_link(maker: Maker, commit: str, tree: str) -> CommitLink:
-    """Describe the merge commit of a landing; its hash is enough, so it is not compared with its parents."""
-    return _build_link(maker, commit, ("", tree), KnownBy.LANDING)
+def build_landing_link(maker: Maker, commit: str, trees: TreePair) -> CommitLink:
+    """Describe the merge commit of a landing, with the trees of the branch before and after."""
+    return _build_link(maker, commit, trees, KnownBy.LANDING)
 
 
 def _list_watched_commits(git: Git, maker: Maker, work: WatchedWork) -> list[CommitLink]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from deepwork.call import Call
 from deepwork.git.merge_commits import move_branch
 from deepwork.landing import queue as landing_queue
 from deepwork.landing.leases import LEASE_SECONDS, BranchLeases, LeaseLost
 from deepwork.landing.models import PreparedCommit
-from landing.make import LandingProject
+from deepwork.server.invocation import invoke
+from landing.make import PERSON, LandingProject
 from landing.many_tasks import ManyTasks
 
 
@@ -52,6 +54,26 @@ def test_a_process_that_lost_its_lease_leaves_the_landing_to_the_other(
 
     assert answer["landings"] == landed_by_other[0]["landings"]
     assert project.list_landed() == ["one"]
+
+
+def test_a_landing_that_waits_for_another_process_says_so(project: LandingProject) -> None:
+    plan = prepare(project, "one")
+    clock, said = project.clock, []
+    assert clock
+
+    def note(progress: float, total: float | None = None, message: str | None = None) -> None:
+        said.append(message)
+        clock.advance(seconds=LEASE_SECONDS + 1)  # the other process is dead
+
+    host = project.app.repositories.host
+    with BranchLeases(project.app.database, host).hold(str(project.folder), "main") as other:
+        assert other
+        call = Call(PERSON, "land_work", patience=None, report_progress=note)
+        landing = {"workflow_id": plan.id}
+        answer = invoke(project.app.database, project.app.person_actions["land_work"], landing, call)
+
+    assert said == ["Waiting: another process lands onto main, or died less than a minute ago"]
+    assert answer["exit_code"] == 0
 
 
 def test_a_branch_that_somebody_moved_meanwhile_is_merged_again(

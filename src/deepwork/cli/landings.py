@@ -14,6 +14,7 @@ from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.id_resolution import choose, list_candidates, resolve_id
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_lines, to_printable
+from deepwork.cli.framework.progress import ProgressLines
 from deepwork.cli.framework.who_acts import name_person
 from deepwork.errors import NotFound
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _ROW_KEYS = ("id", "status", "title", "target", "branch", "merge_commit", "updated_at")
 _SHORT_HASH = 12
+_WAIT_SECONDS = 2.0
+"""How long nothing is said while another process lands."""
 
 
 @click.command()
@@ -126,7 +129,13 @@ def _call(app: Application, action: str, arguments: Mapping[str, Any]) -> dict[s
     from deepwork.call import Call
     from deepwork.server.invocation import invoke
 
-    call = Call(name_person(), action, patience=None, carries_notices=False)
+    call = Call(
+        name_person(),
+        action,
+        patience=None,
+        carries_notices=False,
+        report_progress=ProgressLines(_WAIT_SECONDS),
+    )
     answer: dict[str, Any] = invoke(app.database, app.person_actions[action], arguments, call)
     return answer
 

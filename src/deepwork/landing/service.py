@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.git.command import Git
@@ -162,6 +163,7 @@ class LandingService:
         lease is over; or for as long as the caller says.
         """
         deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
+        waits = 0
         while True:
             with self._database.reading() as tx:
                 landings = LandingStore(tx).find_by_ids(ids)
@@ -172,6 +174,11 @@ class LandingService:
                 break
             if deadline is not None and time.monotonic() > deadline:
                 break
+            waits += 1
+            busy = ", ".join(target for (_, target), done in zip(places, worked, strict=True) if not done)
+            current_call().report_progress(
+                waits, None, f"Waiting: another process lands onto {busy}, or died less than a minute ago"
+            )
             time.sleep(_POLL_SECONDS)
         with self._database.reading() as tx:
             return LandingStore(tx).find_by_ids(ids)

@@ -136,7 +136,7 @@ def may_change_of_others(call: Call) -> bool:
     """Whether the caller may change what another caller works on.
 
     A token of scope `work` tells its holder apart from others, so it may not. A person may, and so may all
-    callers with the scope `admin`, such as local ones: over stdio, callers cannot be told apart.
+    callers with the scope `admin`, such as local ones: over stdio, callers cannot be distinguished.
     """
     return call.scope == "admin" or is_person(call.caller)
 

@@ -286,10 +286,10 @@ def test_a_time_of_day_is_the_next_one(text: str, expected: datetime):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("25:00", "no time of day"),
-        ("12:75", "no time of day"),
-        ("soon", "is no time"),
-        ("", "is no time"),
+        ("25:00", "not a time of day"),
+        ("12:75", "not a time of day"),
+        ("soon", "is not a time"),
+        ("", "is not a time"),
         ("2026-11-17T21:00", "has passed"),
     ],
 )

@@ -188,7 +188,7 @@ def test_a_dry_run_prints_the_exact_command_and_starts_nothing(project: RunProje
     [
         ("run wf_000000000000", "There is no workflow 'wf_000000000000'", 1),
         ("run Nothing", "There is no workflow 'Nothing'", 1),
-        ("run Release --until 25:00", "'25:00' is no time of day", 2),
+        ("run Release --until 25:00", "'25:00' is not a time of day", 2),
         ("run Release --until 2020-01-01", "has passed", 2),
         ("run Release --goal x", "--goal is for jobs", 2),
         ("run Release --agent claude --chain default", "give one of them", 2),

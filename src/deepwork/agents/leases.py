@@ -83,7 +83,7 @@ class LeaseStore:
         return freed == 1
 
     def revoke(self, what: str) -> int | None:
-        """End the lease and begin the next epoch, so that whoever held it is stale; None without a lease."""
+        """End the lease and begin the next epoch, so that its last holder is stale; None without a lease."""
         sql = """
             UPDATE leases SET who = NULL, until = :until, epoch = epoch + 1 WHERE what = :what RETURNING epoch
         """

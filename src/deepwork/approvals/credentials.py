@@ -52,7 +52,7 @@ def find_strongest(credentials: Iterable[Credential]) -> Proof:
 def choose_required(wanted: Proof, credentials: Iterable[Credential]) -> Proof:
     """Return the proof that a decision needs: what the user's settings say, and never less than is enrolled.
 
-    So whoever can change the settings, but does not have the proof, cannot lower it.
+    So somebody who can change the settings, but does not have the proof, cannot lower it.
     """
     return max(wanted, find_strongest(credentials), key=lambda each: each.rank)
 

@@ -147,7 +147,7 @@ def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
             if verdict.problem is None:
                 verdict = replace(verdict, problem=_find_proof_problem(store))
     except StorageError as error:
-        if error.recoverable:  # the database cannot be reached now, which is no statement about the chain
+        if error.recoverable:  # the database cannot be reached now, which says nothing about the chain
             raise
         # The chain's head or the whole table is missing.
         verdict = ChainVerdict(0, "", problem=f"the audit log cannot be read: {error.message}")

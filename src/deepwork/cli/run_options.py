@@ -39,13 +39,13 @@ def parse_moment(text: str, now: datetime) -> int:
     if clock := _CLOCK_PATTERN.fullmatch(text.strip()):
         hour, minute = int(clock[1]), int(clock[2])
         if hour > _LAST_HOUR or minute > _LAST_MINUTE:
-            raise ValueError(f"{text!r} is no time of day; the last one is 23:59.")
+            raise ValueError(f"{text!r} is not a time of day; the last one is 23:59.")
         today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
         return _to_milliseconds(today if today > now else today + timedelta(days=1))
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(f"{text!r} is no time: write 07:00, or 2026-11-18T07:00.") from None
+        raise ValueError(f"{text!r} is not a time: write 07:00, or 2026-11-18T07:00.") from None
     if _to_milliseconds(moment) <= _to_milliseconds(now):
         raise ValueError(f"{text!r} has passed.")
     return _to_milliseconds(moment)

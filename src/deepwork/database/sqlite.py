@@ -170,7 +170,7 @@ class SQLite:
                     require_own_mark(read_identity(connection), self.name)
         except StoreNotAdopted as problem:
             return problem
-        except (sqlite3.Error, UnicodeDecodeError):  # whoever opens it reports this
+        except (sqlite3.Error, UnicodeDecodeError):  # opening it reports this
             return None
         return None
 

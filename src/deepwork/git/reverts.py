@@ -21,8 +21,8 @@ class BuiltRevert:
 def build_revert(git: Git, tip: str, commit: str, message: str) -> BuiltRevert:
     """Undo on the tip what a commit changed against its first parent; a merge commit counts as a whole.
 
-    Old versions of git cannot be told the base of a merge. So the three trees get commits of their own, in
-    which the commit to be undone is the parent of the other two.
+    Old versions of git have no option for the base of a merge. So the three trees get commits of their own,
+    in which the commit to be undone is the parent of the other two.
     """
     if not is_ancestor(git, commit, tip):
         return BuiltRevert(tip)

@@ -39,8 +39,8 @@ class OpenRound:
     def guidelines(self) -> str:
         """What a reviewer must know about findings and rounds."""
         shows_changes = self.changes is not None
-        told = render_round(self.policy, self.earlier, self.granted, shows_changes=shows_changes)
-        return "\n\n".join(filter(None, [render_rules(self.policy), told]))
+        round_text = render_round(self.policy, self.earlier, self.granted, shows_changes=shows_changes)
+        return "\n\n".join(filter(None, [render_rules(self.policy), round_text]))
 
     @property
     def changes(self) -> str | None:

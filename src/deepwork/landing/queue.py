@@ -1,7 +1,7 @@
 """Works through the landings of one branch: merge, check, move; everything under the lease of the branch.
 
 Rows are stored before their effects. A row that is `checking` has had none; one that is `moving` names the
-commit that the branch was at and the one that it moves to, so whoever takes over can tell whether it did.
+commit that the branch was at and the one that it moves to, so the next process knows whether it did.
 """
 
 from __future__ import annotations

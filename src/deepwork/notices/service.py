@@ -22,7 +22,7 @@ log = logging.getLogger("deepwork")
 
 
 class NoticeService:
-    """Writes the notices of one transaction, if a person makes the call; what an agent does is no notice."""
+    """Writes the notices of one transaction, if a person makes the call; agents cause no notices."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx

@@ -27,8 +27,8 @@ def find_notices_for_reader(
 ) -> tuple[list[Notice], bool]:
     """Find the notices for the agent that reads about a task, and whether its answer carries them.
 
-    A reader that is no known agent may be the holder after a restart: it sees the holder's notices, but they
-    still wait for the holder.
+    A reader that is not a known agent may be the holder after a restart: it sees the holder's notices, but
+    they still wait for the holder.
     """
     reader = presence.find_unnamed_actor(tx)
     agent_id = reader.id if reader else holder

@@ -25,7 +25,7 @@ _NAME_PATTERN = re.compile("[0-9a-f]{64}")
 class RoundTrees:
     """The judged files of a project: contents named by their hash, and trees that list them.
 
-    A tree that is gone, or was stored on another machine, is no error: the next round then shows everything.
+    A tree that is gone, or was stored on another machine, is not an error: the next round shows everything.
     """
 
     def __init__(self, root: Path, tmp: Path) -> None:

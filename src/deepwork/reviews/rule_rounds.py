@@ -60,8 +60,8 @@ class RuleRounds:
         policy, series = self.build_policy(review), self.get_series(review)
         ends = f"After {policy.rounds + series.granted} rounds, or without progress, a person decides."
         shows_changes = self.render_changes(review) is not None
-        told = render_round(policy, series.rounds, series.granted, shows_changes=shows_changes)
-        return "\n\n".join(filter(None, [f"{render_rules(policy)} {ends}", told]))
+        round_text = render_round(policy, series.rounds, series.granted, shows_changes=shows_changes)
+        return "\n\n".join(filter(None, [f"{render_rules(policy)} {ends}", round_text]))
 
     def render_changes(self, review: Review) -> str | None:
         """Render what changed since the round before; None if the reviewer is to read everything."""

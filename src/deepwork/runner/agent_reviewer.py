@@ -105,7 +105,7 @@ def _read_verdict(profile: Profile, finished: ProgramResult, required: Sequence[
     verdict = next((found for text in texts if (found := find_object(text, required)) is not None), None)
     if verdict is None:
         shown = quote_output((state.last_message or finished.stderr.decode("utf-8", "replace")).encode())
-        raise build_failure(f"its last message is no JSON object with {', '.join(required)}: {shown}")
+        raise build_failure(f"its last message is not a JSON object with {', '.join(required)}: {shown}")
     return verdict
 
 

@@ -1,4 +1,4 @@
-"""Builds what an agent is told about a step of a job."""
+"""Builds the prompts for the steps of a job."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def build_step_prompt(content: StepPrompt) -> str:
 
 
 def build_step_correction(feedback: str, step_id: str) -> str:
-    """Build what the agent is told when its step needs work."""
+    """Build the prompt for a step that needs work."""
     return (
         f"Step {step_id} is not done yet. This is why:\n\n{feedback[:_MAX_REASON]}\n\n"
         "Correct that in the same folder, then end. Where this text says to call finished_step, deepwork "

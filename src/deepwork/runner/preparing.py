@@ -98,7 +98,7 @@ class AttemptPreparer:
     ) -> tuple[Any, dict[str, str]]:
         """Return what would be started, and its environment."""
         adapter = get_adapter(profile.kind)
-        # The first start of an attempt continues a session if it is told what is wrong with earlier work.
+        # The first start of an attempt continues a session if its prompt is about faults of earlier work.
         continues = attempt.starts > 1 or attempt.next_prompt is not None
         is_resume = continues and attempt.vendor_session is not None
         session = attempt.vendor_session or (str(uuid.uuid4()) if profile.kind == "claude" else None)
@@ -121,7 +121,7 @@ class AttemptPreparer:
         return launch, variables
 
     def _measure_left_usd(self, run: Run) -> float | None:
-        """Return what the vendor is told not to exceed; what others spend meanwhile is checked live."""
+        """Return the limit for the vendor's own program; what others spend meanwhile is checked live."""
         if run.options.max_usd is None:
             return None
         with self._database.reading() as tx:

@@ -1,7 +1,7 @@
 """Starting, watching, adopting and ending the process of one start of an agent.
 
-The files of the start decide what happened, whoever was killed at whatever moment: `shim.py` says how. The
-shim is the process that we know; below it runs the agent.
+The files of the start decide what happened, whichever process was killed at whatever moment: `shim.py` says
+how. The shim is the process that we know; below it runs the agent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds what an agent is told: the task, its context, where it works, what counts as done, how to report."""
+"""Builds the prompts of agents: the task, its context, where it works, what counts as done, how to report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def build_prompt(content: PromptContent) -> str:
 
 
 def build_resume_prompt(reason: str, task_name: str) -> str:
-    """Build what the agent is told when its session continues."""
+    """Build the prompt of a session that continues."""
     return (
         f"You were interrupted while you worked on the task {task_name!r}: {reason[:_MAX_REASON]}\n\n"
         "Look at what is already there in your folder, continue where you stopped, and finish the task as "
@@ -58,7 +58,7 @@ def build_resume_prompt(reason: str, task_name: str) -> str:
 
 
 def build_correction_prompt(problem: str, task_name: str) -> str:
-    """Build what the agent is told when its work does not count as done."""
+    """Build the prompt after work that does not count as done."""
     return (
         f"The task {task_name!r} is not done yet. This is why:\n\n{problem[:_MAX_REASON]}\n\n"
         "Correct that in the same folder, then report again in your last message.\n"

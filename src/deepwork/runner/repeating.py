@@ -33,7 +33,7 @@ class Tick(Protocol):
 def repeat_until_over(
     database: Database, stop: threading.Event, tick: Tick, is_over: Callable[[bool], bool]
 ) -> None:
-    """Tick until it is over or `stop` is set; `is_over` is told whether the tick had news.
+    """Tick until it is over or `stop` is set; `is_over` gets whether the tick had news.
 
     While the store cannot be used it waits: agents go on meanwhile.
     """

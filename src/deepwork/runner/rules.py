@@ -91,7 +91,7 @@ def judge_ending(
 
 
 def _was_cut_short(process: Observation) -> bool:
-    """Return whether it was told to end, by whomever: some agents exit with 0 then."""
+    """Return whether somebody ended it with a signal: some agents exit with 0 then."""
     return process.reason in ("stopped", "timeout")
 
 

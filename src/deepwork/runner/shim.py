@@ -1,9 +1,9 @@
 """The parent process of one start of an agent: it outlives the runner, and writes down how the agent ended.
 
 It holds the lock of the start for its whole life. It writes `process` before the agent runs, and `exit` after
-the agent has ended with everything that it started; both are complete or not there. So whoever looks later,
-after any process was killed at any moment, knows what ran: without `process` the agent has never run, with
-`process` and without `exit` it runs as long as this process does.
+the agent has ended with everything that it started; both are complete or not there. So a process that looks
+later, after any process was killed at any moment, knows what ran: without `process` the agent has never run,
+with `process` and without `exit` it runs as long as this process does.
 
 This file runs as a script, isolated and without site packages, so it imports only the standard library and
 the supervisor, by its path. Arguments: the folder of the start, the descriptors of the lock and of the status
@@ -38,7 +38,7 @@ _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CL
 
 
 class Shim(supervisor.Supervisor):
-    """Runs the agent, detached from whoever started it."""
+    """Runs the agent, detached from the process that started it."""
 
     def __init__(self, folder: str, status: int, grace: float) -> None:
         super().__init__(None, status, grace)
@@ -65,7 +65,7 @@ class Shim(supervisor.Supervisor):
             if reason == "exited":
                 self._grace = min(self._grace, LEFTOVER_GRACE_SECONDS)
             left = self._end_tree()
-        except BaseException:  # nobody reads what we print; whoever finds no `exit` ends what we leave
+        except BaseException:  # nobody reads what we print; a runner that finds no `exit` ends what we leave
             supervisor.signal_group(self._child, signal.SIGKILL)
             raise
         self._write_exit(reason, left)

@@ -160,7 +160,7 @@ class AgentWatcher:
             end_process(self._preparer.locate_files(attempt), grace_seconds=_GRACE_SECONDS)
 
     def _end_and_read(self, attempt: Attempt) -> None:
-        """End an agent, and store what it wrote until then: what it spent counts whoever ended it."""
+        """End an agent, and store what it wrote until then: what it spent counts in any case."""
         self.end_agent(attempt)
         with self._database.reading() as tx:
             stored, now = AttemptStore(tx).find(attempt.id), tx.now

@@ -51,7 +51,7 @@ class StepBudget:
 
 
 class WorkSource(Protocol):
-    """Where the work of attempts comes from, and what its agents are told."""
+    """Where the work of attempts comes from, and what their prompts say."""
 
     def load(self, tx: Transaction, attempts: Sequence[Attempt]) -> Mapping[str, WorkItem]:
         """Return what attempts work on, by task id; what does not exist any more is left out."""

@@ -13,13 +13,13 @@ from typing import Any, Generic, Self, TypeVar
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes."""
 _LEAVE_SECONDS = 30.0
-"""How long work may take to end after it was told to."""
+"""How long work may take to end after a request to stop."""
 _POLL_SECONDS = 60.0
 Result = TypeVar("Result")
 
 
 class Interruptions:
-    """Counts Ctrl-C, and wakes up whoever waits; a termination counts as leaving."""
+    """Counts Ctrl-C, and wakes up waiting threads; a termination counts as leaving."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -52,7 +52,7 @@ class Interruptions:
             os.read(self._reader, 4096)
 
     def wake(self) -> None:
-        """Wake up whoever waits, from any thread or signal handler."""
+        """Wake up waiting threads, from any thread or signal handler."""
         try:
             os.write(self._writer, b"x")
         except OSError:  # the pipe is full, so it wakes up anyway; or nobody waits any more

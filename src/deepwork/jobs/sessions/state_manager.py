@@ -391,7 +391,7 @@ def _may_change(session: Session) -> bool:
 
 
 def _require_own(session: Session) -> None:
-    """Raise if another token works on the session: its id is no permission."""
+    """Raise if another token works on the session: its id is not a permission."""
     if not _may_change(session):
         raise NotAllowed(
             f"Session {session.session_id} belongs to another caller.",

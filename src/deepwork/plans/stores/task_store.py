@@ -268,7 +268,7 @@ class TaskStore:
         return {row["id"]: row["name"] for row in self._tx.fetch_all(sql, ids=list(ids))}
 
     def use_up_attempts(self, task: Task) -> None:
-        """Let the next failure be the last one: whoever starts agents counts their attempts itself."""
+        """Let the next failure be the last one: the runner counts the attempts of its agents itself."""
         sql = (
             "UPDATE plan_tasks SET failures = max_attempts - 1 WHERE id = :id AND failures < max_attempts - 1"
         )

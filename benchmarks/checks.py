@@ -47,7 +47,7 @@ def _measure(root: Path, rounds: int) -> Samples:
     names = ("whole", "part")
     request = ProofRequest(Subject("task", "t"), root, base, names, (), wait_seconds=None)
     app.checks.prove(request)
-    snapshots = app._open_snapshot_store(root)  # noqa: SLF001 - the store that the checks use
+    snapshots = app._trees.open_snapshot_store(root)  # noqa: SLF001 - the store that the checks use
     work: dict[str, Work] = {SNAPSHOT: snapshots.take, DECISION: lambda: app.checks.prove(request)}
     took = take_turns(work, max(3, rounds))
     app.close()

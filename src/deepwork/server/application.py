@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.config import STATE_FOLDER, Settings
-from deepwork.environment import build_child_environment, get_host_name
+from deepwork.environment import get_host_name
 from deepwork.server.job_stack import JobStackReader
 from deepwork.server.registry import Tools, ToolSpec, describe_class, index_by_name
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from deepwork.checks.service import CheckService
     from deepwork.database.transaction import Clock, Database
     from deepwork.events.feed import EventFeed
-    from deepwork.git.snapshot import SnapshotStore
     from deepwork.jobs.quality_gate import QualityGate
     from deepwork.jobs.sessions.state_manager import StateManager
     from deepwork.messages.tools import MessageTools
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from deepwork.plans.task_proofs import TaskProver
     from deepwork.plans.task_tools import TaskTools
     from deepwork.plans.work_gate import WorkGate
-    from deepwork.provenance.recorder import LinkRecorder
     from deepwork.provenance.verification import ProvenanceVerifier
     from deepwork.reviews.tools import ReviewTools
     from deepwork.rewind.actions import RewindActions
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from deepwork.server.jobs_assembly import JobsAssembly
     from deepwork.server.landing_assembly import Landings
     from deepwork.server.start_workflow import StartWorkflow
+    from deepwork.server.trees_assembly import TreesAssembly
     from deepwork.templates.tools import TemplateTools
     from deepwork.tracking.attribution_service import AttributionService
     from deepwork.tracking.context_tools import ContextTools
@@ -67,7 +66,6 @@ class Application:
     clock: Clock | None = None
     _tools: dict[str, Tools] = field(default_factory=dict, init=False, repr=False)
     """The objects with tools that have been built, by the path of their class."""
-    _checks: dict[Path, CheckService] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def database(self) -> Database:
@@ -240,11 +238,11 @@ class Application:
     @cached_property
     def reviews(self) -> ReviewTools:
         """The tools for review rules."""
-        from deepwork.git.command import Git
         from deepwork.reviews.planner import ReviewPlanner
         from deepwork.reviews.tools import ReviewTools
+        from deepwork.server.git_access import open_git
 
-        git = Git(self.settings.project_root, environment=build_child_environment())
+        git = open_git(self.settings.project_root)
         planner = ReviewPlanner(git, self.database, self.settings.quality_gate_max_attempts)
         return ReviewTools(planner, self.database, self.settings.platform, self.presence.find_unnamed_id)
 
@@ -351,12 +349,11 @@ class Application:
 
     @cached_property
     def _workspace_service(self) -> WorkspaceService:
-        from deepwork.git.command import Git
+        from deepwork.server.git_access import open_git
         from deepwork.workspaces.service import WorkspaceService
         from deepwork.workspaces.worktrees import WorktreeManager
 
-        trees = WorktreeManager(lambda folder: Git(folder, environment=build_child_environment()))
-        return WorkspaceService(self.database, trees, self.repositories)
+        return WorkspaceService(self.database, WorktreeManager(open_git), self.repositories)
 
     @cached_property
     def repositories(self) -> RepositoryLocator:
@@ -366,42 +363,24 @@ class Application:
         return RepositoryLocator(self.settings.repository_root, self._host)
 
     @cached_property
+    def _trees(self) -> TreesAssembly:
+        from deepwork.server.trees_assembly import TreesAssembly
+
+        return TreesAssembly(self.settings, self.database, self._host)
+
+    @property
     def _attribution(self) -> AttributionService:
-        from deepwork.tracking.attribution_service import AttributionService
-        from deepwork.tracking.snapshots import SnapshotService
+        return self._trees.attribution
 
-        root = self.settings.repository_root
-        snapshots = SnapshotService(self.database, self._host, root, self._open_snapshot_store)
-        return AttributionService(self.database, snapshots, self._link_recorder)
-
-    @cached_property
-    def _link_recorder(self) -> LinkRecorder:
-        from deepwork.git.command import Git
-        from deepwork.provenance.recorder import LinkRecorder
-
-        return LinkRecorder(lambda tree: Git(tree, environment=build_child_environment()))
-
-    @cached_property
+    @property
     def verifier(self) -> ProvenanceVerifier:
         """Verifies which tasks made the commits of this repository."""
-        from deepwork.git.command import Git
-        from deepwork.overview.work_directory import StoredWork
-        from deepwork.provenance.verification import ProvenanceVerifier
+        return self._trees.verifier
 
-        git = Git(self.settings.repository_root, environment=build_child_environment())
-        return ProvenanceVerifier(self.database, git, StoredWork())
-
-    @cached_property
+    @property
     def why(self) -> WhyService:
         """Explains why code of this repository exists."""
-        from deepwork.git.command import Git
-        from deepwork.overview.task_lines import TaskLineFinder
-        from deepwork.overview.why import WhyService
-
-        git = Git(self.settings.repository_root, environment=build_child_environment())
-        task_lines = TaskLineFinder(self.database, self._attribution.snapshots)
-        state_folder = self.settings.state_folder
-        return WhyService(self.database, git, self.verifier, task_lines, state_folder, self._host)
+        return self._trees.why
 
     @property
     def checks(self) -> CheckService:
@@ -410,28 +389,7 @@ class Application:
 
     def get_checks(self, project: Path) -> CheckService:
         """Return the checks of a project: this one, or another one that has a plan in this store."""
-        from deepwork.checks.service import CheckService
-
-        if project not in self._checks:
-            folder = project / STATE_FOLDER / "checks"
-            self._checks[project] = CheckService(
-                self.database, project, self._host, folder, self._open_snapshot_store
-            )
-        return self._checks[project]
-
-    def _open_snapshot_store(self, tree: Path) -> SnapshotStore:
-        from hashlib import sha256
-
-        from deepwork.files.state import make_state_folder
-        from deepwork.git.command import Git
-        from deepwork.git.snapshot import SnapshotStore
-
-        root = self.settings.repository_root
-        make_state_folder(root / STATE_FOLDER)
-        folder = root / STATE_FOLDER / "snapshots" / sha256(str(tree).encode()).hexdigest()[:16]
-        # Snapshots outlive the worktree they were taken of.
-        here = tree if tree.is_dir() else root
-        return SnapshotStore(Git(here, environment=build_child_environment()), folder)
+        return self._trees.get_checks(project)
 
     @cached_property
     def _plan_task_tracker(self) -> PlanTaskTracker:

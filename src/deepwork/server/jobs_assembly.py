@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from deepwork.config import Settings
 from deepwork.database.transaction import Database, Transaction
-from deepwork.environment import build_child_environment, build_reviewer_environment
+from deepwork.environment import build_reviewer_environment
 from deepwork.files.repositories import find_tree_root
-from deepwork.git.command import Git
 from deepwork.jobs.claude_cli import ClaudeCLI
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.gate_actions import GateActions
@@ -24,6 +23,7 @@ from deepwork.jobs.step_checks import StepChecks
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.jobs.tools import JobSettings, WorkflowTools
 from deepwork.jobs.tree_users import find_reason_to_stay
+from deepwork.server.git_access import open_git
 
 if TYPE_CHECKING:
     from deepwork.checks.service import CheckService
@@ -82,7 +82,7 @@ class JobsAssembly:
     @cached_property
     def tools(self) -> WorkflowTools:
         root, gate = self.settings.project_root, self.quality_gate
-        tree, git = find_tree_root(root) or root, Git(root, environment=build_child_environment())
+        tree, git = find_tree_root(root) or root, open_git(root)
         return WorkflowTools(
             JobSettings(
                 root,

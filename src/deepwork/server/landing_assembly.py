@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepwork.environment import build_child_environment
-from deepwork.git.command import Git
 from deepwork.landing.checker import MergeChecker
 from deepwork.landing.leases import BranchLeases
 from deepwork.landing.prepared import PreparedLander
@@ -17,6 +15,7 @@ from deepwork.landing.recorder import LandingRecorder
 from deepwork.landing.returning import WorkReturner
 from deepwork.landing.service import LandingService
 from deepwork.landing.work_finder import WorkFinder
+from deepwork.server.git_access import open_git
 
 if TYPE_CHECKING:
     from deepwork.checks.service import CheckService
@@ -51,17 +50,13 @@ def build_landings(parts: LandingParts) -> Landings:
     database, host = parts.database, parts.repositories.host
     leases = BranchLeases(database, host)
     recorder = LandingRecorder(database, leases, parts.observers)
-    finder = WorkFinder(database, parts.repositories, _open_git)
+    finder = WorkFinder(database, parts.repositories, open_git)
     checker = MergeChecker(parts.get_checks, leases)
     queue = LandingQueue(
-        database, leases, recorder, WorkReturner(recorder, parts.origins), checker, finder, _open_git
+        database, leases, recorder, WorkReturner(recorder, parts.origins), checker, finder, open_git
     )
     return Landings(
-        LandingService(database, queue, finder, _open_git, host, parts.origins),
-        PreparedLander(database, leases, recorder, queue, checker, _open_git, host),
+        LandingService(database, queue, finder, open_git, host, parts.origins),
+        PreparedLander(database, leases, recorder, queue, checker, open_git, host),
         recorder,
     )
-
-
-def _open_git(folder: Path) -> Git:
-    return Git(folder, environment=build_child_environment())

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from deepwork.agents.presence import Presence
 from deepwork.database.transaction import Database
-from deepwork.environment import build_child_environment
-from deepwork.git.command import Git
 from deepwork.landing.prepared import PreparedLander
 from deepwork.rewind.actions import RewindActions
 from deepwork.rewind.landed_work import LandedWork
@@ -16,6 +14,7 @@ from deepwork.rewind.planner import RewindPlanner
 from deepwork.rewind.service import RewindService
 from deepwork.rewind.tree_plans import TreePlanner
 from deepwork.rewind.undoing import UndoPlanner
+from deepwork.server.git_access import open_git
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.workspaces.repositories import RepositoryLocator
 
@@ -29,15 +28,11 @@ def build_rewind_actions(
     state_folder: Path,
 ) -> RewindActions:
     """Build the actions of people that undo tasks."""
-    trees = TreePlanner(attribution, _open_git)
-    landed = LandedWork(database, _open_git, get_lander)
+    trees = TreePlanner(attribution, open_git)
+    landed = LandedWork(database, open_git, get_lander)
     return RewindActions(
         database,
         RewindPlanner(database, repositories, trees, landed),
         UndoPlanner(database, trees, landed),
         RewindService(database, presence, trees, landed, state_folder),
     )
-
-
-def _open_git(folder: Path) -> Git:
-    return Git(folder, environment=build_child_environment())

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.call import Call
-from deepwork.environment import build_child_environment
-from deepwork.git.command import Git
 from deepwork.plans.requirements import list_required_checks
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.provenance.recorder import LinkRecorder
@@ -29,6 +27,7 @@ from deepwork.runner.preparing import AttemptPreparer, Places
 from deepwork.runner.run_settings import build_workspace_settings
 from deepwork.runner.scheduling import RunScheduler
 from deepwork.runner.work_kinds import Finishers, WorkSources
+from deepwork.server.git_access import open_git
 from deepwork.server.invocation import invoke
 from deepwork.server.registry import index_by_name
 
@@ -83,7 +82,7 @@ def build_runner(parts: RunnerParts) -> Runner:
 def _build_job_starter(parts: RunnerParts) -> JobStarter:
     project = parts.settings.repository_root
     catalog = parts.build_jobs(replace(parts.settings, project_root=project)).catalog
-    steps, git = build_job_steps(parts), _open_git(project)
+    steps, git = build_job_steps(parts), open_git(project)
     return JobStarter(parts.database, project, catalog, steps, git, parts.get_checks, parts.host)
 
 
@@ -96,8 +95,8 @@ def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> A
     tasks = PlannedTasks(database, call, parts.workspaces, partial(build_workspace_settings, settings))
     sources = WorkSources(tasks, steps)
     finishers = Finishers(
-        AttemptFinisher(database, call, parts.prover, _open_git, LinkRecorder(_open_git)),
-        JobStepFinisher(database, call, steps, _open_git, LinkRecorder(_open_git)),
+        AttemptFinisher(database, call, parts.prover, open_git, LinkRecorder(open_git)),
+        JobStepFinisher(database, call, steps, open_git, LinkRecorder(open_git)),
     )
     jobs = JobScheduler(database, claimer, steps, get_profile, host)
     return AttemptEngine(
@@ -125,7 +124,7 @@ def build_job_steps(parts: RunnerParts) -> JobSteps:
             opened[tree] = _open_jobs(parts, tree)
         return opened[tree]
 
-    return JobSteps(parts.database, open_jobs, _open_git, partial(build_workspace_settings, parts.settings))
+    return JobSteps(parts.database, open_jobs, open_git, partial(build_workspace_settings, parts.settings))
 
 
 def _open_jobs(parts: RunnerParts, tree: Path) -> JobServices:
@@ -133,10 +132,6 @@ def _open_jobs(parts: RunnerParts, tree: Path) -> JobServices:
     jobs = parts.build_jobs(replace(parts.settings, project_root=tree))
     specs = index_by_name([jobs.tools])
     return JobServices(jobs.catalog, jobs.sessions, partial(call_tool, parts.database, specs.__getitem__))
-
-
-def _open_git(folder: Path) -> Git:
-    return Git(folder, environment=build_child_environment())
 
 
 def _build_store_variables(settings: Settings) -> dict[str, str]:

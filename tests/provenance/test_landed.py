@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from deepwork.landing.commit_links import link_landed_commit
+from deepwork.landing.models import LandedCommit, Landing, LandingKind
+from deepwork.landing.store import LandingStore
+from deepwork.provenance.models import CommitLink, KnownBy
+from deepwork.provenance.rules import find_chain
+from deepwork.provenance.store import LinkStore
 from deepwork.server.application import Application
 from landing.make import LandingProject
-from provenance.make import list_verdicts, verify
+from provenance.make import Made, list_verdicts, verify
 from workspaces.make import create_repository, run_git
 
 
@@ -55,6 +62,54 @@ def test_a_squash_of_several_landings_is_verified_and_names_every_task(app: Appl
     assert squashed.verdict == "verified"
     assert {match.task_id for match in squashed.matches} == set(plan.ids.values())
     assert list_verdicts(app, tmp_path, f"{start}..more") == ["forged"]
+
+
+def link(task: str, before: str, tree: str) -> CommitLink:
+    return CommitLink(task, "", before, tree, KnownBy.LANDING)
+
+
+def test_the_shortest_row_of_changes_joins_two_trees_and_a_long_one_does_not():
+    links = [link("t1", "A", "B"), link("t2", "B", "C"), link("t3", "A", "X"), link("t4", "X", "B")]
+    links += [link("t5", "C", "A")]  # somebody set everything back
+    by_end: dict[str, list[CommitLink]] = {}
+    for each in links:
+        by_end.setdefault(each.tree, []).append(each)
+
+    assert [each.task_id for each in find_chain("A", "C", by_end, 5)] == ["t1", "t2"]
+    assert find_chain("A", "C", by_end, 1) == []
+    assert find_chain("nowhere", "C", by_end, 50) == []
+    assert find_chain("A", "A", by_end, 5) == []
+
+
+def test_work_that_another_task_merged_in_one_commit_is_still_its_own(work: Made):
+    squashed = run_git(work.project, "rev-parse", f"{work.branch}^{{tree}}")
+    before = run_git(work.project, "rev-parse", "main^{tree}")
+    with work.app.database.transaction() as tx:
+        LinkStore(tx).add([link("tk_other", before, squashed)])
+    run_git(work.project, "switch", "-q", "-c", "squashed", "main")
+    run_git(work.project, "merge", "-q", "--squash", work.branch)
+    run_git(work.project, "commit", "-qm", f"Squash\n\n{work.trailers}")
+
+    assert list_verdicts(work.app, work.project, "main..squashed") == ["verified"]
+
+
+def test_undoing_the_work_of_a_task_is_not_its_work(app: Application, tmp_path: Path):
+    project = LandingProject(create_repository(tmp_path), app)
+    plan = project.plan_done({"one": {"one_txt": "one\n"}})
+    project.land(workflow_id=plan.id)
+    [landing] = list_landings(app)
+    before = {"before": landing.merge_tree or "", "tree": "0" * 40}
+    undone = replace(landing, kind=LandingKind.COMMIT)
+    with app.database.transaction() as tx:
+        link_landed_commit(tx, LandedCommit(undone, "1" * 40, parents=(), **before))
+        [stored] = LinkStore(tx).list_by_commits(["1" * 40])
+
+    assert (stored.task_id, stored.tree_before) == (plan.ids["one"], "")
+
+
+def list_landings(app: Application) -> list[Landing]:
+    with app.database.reading() as tx:
+        return LandingStore(tx).list_newest(workflow_id=None, is_open=False, limit=10)[0]
 
 
 _VERDICTS = ("verified", "linked")

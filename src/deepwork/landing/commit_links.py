@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deepwork.database.transaction import Transaction
-from deepwork.landing.models import LandedCommit
+from deepwork.landing.models import LandedCommit, LandingKind
 from deepwork.provenance.recorder import Maker, PreparedLinks, build_landing_link
 
 
@@ -11,5 +11,7 @@ def link_landed_commit(tx: Transaction, landed: LandedCommit) -> None:
     """Store which task a merge commit brought to a branch, in the transaction that ends its landing."""
     landing = landed.landing
     if landing.task_id is not None:
+        # A revert of the task's work is known by its hash alone: others may undo the same work.
+        before = landed.before if landing.kind is LandingKind.TASK else ""
         maker = Maker(landing.task_id, landing.workflow_id, landing.attempt_id, landing.agent_id)
-        PreparedLinks((build_landing_link(maker, landed.commit, (landed.before, landed.tree)),)).store(tx)
+        PreparedLinks((build_landing_link(maker, landed.commit, (before, landed.tree)),)).store(tx)

@@ -9,7 +9,7 @@ from deepwork.git.command import MAX_LISTING_BYTES, Git
 from deepwork.git.history import HistoryCommit
 from deepwork.git.patches import compute_patch_ids, list_merges_with_own_changes
 from deepwork.provenance.models import CommitLink, KnownBy
-from deepwork.provenance.rules import find_chain
+from deepwork.provenance.rules import find_chain, group_by_task
 from deepwork.provenance.store import LinkStore
 
 _MAX_CHAIN = 50
@@ -45,6 +45,8 @@ class EvidenceFinder:
             opened = keep_open(commits)
             unknown = [commit for commit in commits if commit.hash not in evidence]
             _add_by_trees(tx, [*unknown, *(each for each in opened if each.hash in evidence)], evidence)
+            opened = keep_open(opened)
+            _add_by_chains(tx, opened, evidence)
         opened = keep_open(opened)
         self._add_by_patch_ids(opened, evidence)
         opened = keep_open(opened)
@@ -89,24 +91,32 @@ def _add_by_hash(tx: Transaction, commits: Iterable[HistoryCommit], evidence: Ev
 
 
 def _add_by_trees(tx: Transaction, commits: Collection[HistoryCommit], evidence: Evidence) -> None:
-    by_end: dict[str, list[CommitLink]] = {}
-    unread = _read_ending(tx, {commit.tree for commit in commits}, by_end)
-    fitting = [commit for commit in commits if commit.tree in by_end and commit.before is not None]
-    rounds = _MAX_CHAIN if fitting else 0
-    while unread and rounds:
-        rounds -= 1
-        unread = _read_ending(tx, unread, by_end)
+    store = LinkStore(tx)
+    ending = store.list_by_trees({commit.tree for commit in commits})
+    trees = {link.tree for link in ending}
+    fitting = [commit for commit in commits if commit.tree in trees and commit.before is not None]
+    if not fitting:
+        return
+    changes = group_by_task(store.list_by_tasks({link.task_id for link in ending}))
     for commit in fitting:
-        found = find_chain(commit.before or "", commit.tree, by_end)
+        found = [link for own in changes.values() for link in own.find(commit.before or "", commit.tree)]
         _add(evidence, commit.hash, found, KnownBy.TREE)
 
 
-def _read_ending(tx: Transaction, trees: Collection[str], by_end: dict[str, list[CommitLink]]) -> set[str]:
-    """Read the changes that end with these trees; return the trees that they begin with, if they are new."""
-    found = LinkStore(tx).list_by_trees(trees)
-    for link in found:
-        by_end.setdefault(link.tree, []).append(link)
-    return {link.tree_before for link in found if link.tree_before} - by_end.keys()
+def _add_by_chains(tx: Transaction, commits: Collection[HistoryCommit], evidence: Evidence) -> None:
+    """Link squashes of several tasks with every change that they consist of."""
+    by_end: dict[str, list[CommitLink]] = {}
+    unread = {commit.tree for commit in commits}
+    for _ in range(_MAX_CHAIN):
+        found = LinkStore(tx).list_by_trees(unread)
+        for link in found:
+            by_end.setdefault(link.tree, []).append(link)
+        unread = {link.tree_before for link in found if link.tree_before} - by_end.keys()
+        if not unread:
+            break
+    for commit in commits:
+        chain = find_chain(commit.before or "", commit.tree, by_end, _MAX_CHAIN) if commit.before else ()
+        _add(evidence, commit.hash, chain, KnownBy.TREE)
 
 
 def _add(evidence: Evidence, hash: str, links: Iterable[CommitLink], known_by: KnownBy) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 from deepwork.provenance.models import AttemptIdentity, Claim, CommitLink, KnownBy, Match
@@ -53,23 +52,66 @@ def _build_claim(group: Mapping[str, str]) -> Claim:
 # Matching
 
 
-def find_chain(before: str, after: str, by_end: Mapping[str, Collection[CommitLink]]) -> list[CommitLink]:
-    """Return the recorded changes that lead from one tree to another, indexed by the tree that they end with.
+class TaskChanges:
+    """The recorded changes of one task, to find those that lead from one tree to another.
 
-    One change, or the shortest row of them, of one task or of several: a squash. The trees before and after
-    must both fit. With the tree after alone, a commit could undo the work of others and claim to be the work
-    of the task.
+    One change, or several in a row: a squash of them. The trees before and after must both fit. With the tree
+    after alone, a commit could undo the work of others and claim to be the work of the task.
     """
-    exact = [link for link in by_end.get(after, ()) if link.tree_before == before]
-    if exact or before == after:
-        return exact
-    next_tree, unseen = {after: ""}, deque([after])
-    while unseen and before not in next_tree:
-        tree = unseen.popleft()
-        for link in by_end.get(tree, ()):
-            if link.tree_before and link.tree_before not in next_tree:
-                next_tree[link.tree_before] = tree
-                unseen.append(link.tree_before)
+
+    def __init__(self, links: Iterable[CommitLink]) -> None:
+        self._links = list(links)
+        self._by_start: dict[str, list[CommitLink]] = {}
+        for link in self._links:
+            if link.tree_before:
+                self._by_start.setdefault(link.tree_before, []).append(link)
+
+    def find(self, before: str, after: str) -> list[CommitLink]:
+        """Return the links that end a chain of changes between two trees."""
+        exact = [link for link in self._links if (link.tree_before, link.tree) == (before, after)]
+        if exact or before == after:
+            return exact
+        reached = self._reach(before)
+        return [link for tree in reached for link in self._by_start.get(tree, ()) if link.tree == after]
+
+    def _reach(self, start: str) -> set[str]:
+        """Return the trees that changes in a row lead to."""
+        reached, unseen = {start}, [start]
+        while unseen:
+            for link in self._by_start.get(unseen.pop(), ()):
+                if link.tree not in reached:
+                    reached.add(link.tree)
+                    unseen.append(link.tree)
+        return reached
+
+
+def group_by_task(links: Iterable[CommitLink]) -> dict[str, TaskChanges]:
+    """Index links by their task."""
+    by_task: dict[str, list[CommitLink]] = {}
+    for link in links:
+        by_task.setdefault(link.task_id, []).append(link)
+    return {task: TaskChanges(own) for task, own in by_task.items()}
+
+
+def find_chain(
+    before: str, after: str, by_end: Mapping[str, Collection[CommitLink]], longest: int
+) -> list[CommitLink]:
+    """Return the shortest row of recorded changes of any tasks that leads from one tree to another.
+
+    `by_end` has the changes by the tree that they end with. A squash of the work of several tasks consists of
+    such a row, and of nothing else.
+    """
+    next_tree, reached = {after: ""}, [after]
+    for _ in range(longest):
+        if before in next_tree:
+            break
+        earlier = []
+        for tree in reached:
+            for link in by_end.get(tree, ()):
+                if link.tree_before and link.tree_before not in next_tree:
+                    next_tree[link.tree_before] = tree
+                    earlier.append(link.tree_before)
+        reached = earlier
     found: list[CommitLink] = []
     tree = before if before in next_tree else after
     while end := next_tree[tree]:

@@ -17,9 +17,10 @@ from application import call_tool
 from checks.make import run_git
 from deepwork.call import Call
 from deepwork.errors import DeepworkError
-from deepwork.jobs.sessions.state import PinnedEntry, Session
+from deepwork.jobs.sessions.state import PinnedEntry, Session, SessionEvent
 from deepwork.jobs.step_budgets import (
     compute_minutes_left,
+    count_time,
     find_overrun,
     renew_minutes,
     start_clock,
@@ -86,35 +87,35 @@ def make_session(**given: Any) -> Session:
 def test_time_counts_for_the_current_steps_while_the_clock_runs():
     running = start_clock(make_session(), NINE)
 
-    stopped = stop_clock(running, TEN)
+    counted = count_time(running, TEN)
 
-    assert stopped.working_since is None
-    assert compute_minutes_left(running, "a", TEN) == 30
-    assert compute_minutes_left(stopped, "a", ELEVEN) == 30
-    assert compute_minutes_left(stopped, "c", ELEVEN) == 5
-    assert compute_minutes_left(stopped, "b", ELEVEN) is None
+    assert compute_minutes_left(running, TEN) == compute_minutes_left(counted, TEN) == 30
+    assert compute_minutes_left(stop_clock(counted), ELEVEN) == 30
+    assert compute_minutes_left(counted, ELEVEN) == 0
+    assert compute_minutes_left(replace(counted, current_entry_index=1), NINE) == 5
 
 
 def test_a_step_whose_minutes_are_used_up_is_named():
-    twice = stop_clock(start_clock(stop_clock(start_clock(make_session(), NINE), TEN), TEN), ELEVEN)
+    twice = count_time(count_time(start_clock(make_session(), NINE), TEN), ELEVEN)
 
     found = find_overrun(twice, ["b", "a", "c"], ELEVEN)
 
     assert found == "Step 'a': The step's budget of 90 minutes is used up: 120 minutes spent."
-    assert find_overrun(renew_minutes(twice, ELEVEN), ["a"], ELEVEN) is None
+    assert find_overrun(renew_minutes(twice), ["a"], ELEVEN) is None
 
 
 def test_a_clock_that_was_set_back_counts_nothing():
-    stopped = stop_clock(start_clock(make_session(), TEN), NINE)
+    counted = count_time(start_clock(make_session(), TEN), NINE)
 
-    assert stopped.worked_ms["a"] == 0
+    assert counted.worked_ms["a"] == 0
 
 
 def test_without_limits_nothing_is_counted():
     free = make_session(minutes={})
 
     assert start_clock(free, NINE) is free
-    assert stop_clock(free, TEN) is free
+    assert count_time(free, TEN) is free
+    assert compute_minutes_left(free, TEN) is None
 
 
 # What agents and people see
@@ -173,6 +174,7 @@ def test_a_step_that_is_sent_back_without_minutes_waits_for_a_person(tmp_path: P
     assert f"deepwork sessions pass {id}" in error["suggestion"]
     assert (again["code"], again["message"]) == ("BUDGET_USED_UP", error["message"])
     assert "waits for a person" in back["message"]
+    assert refuse(app, "abort_workflow", explanation="Again.")["code"] == "BUDGET_USED_UP"
     with app.database.reading() as tx:
         [need] = list_needs(tx)[0]
     assert (need["kind"], need["title"]) == ("gate", "a used up its minutes")
@@ -189,7 +191,9 @@ def test_a_person_gives_the_minutes_again(tmp_path: Path, action: str):
 
     session = get_session(app, id)
     assert session["step_progress"]["a"]["person_reason"] is None
-    assert (session["worked_ms"], session["working_since"] is None) == ({}, False)
+    assert (session["worked_ms"], session["working_since"]) == ({}, None)
+    handed_out = finish_step(app, "a.md")
+    assert (handed_out["status"], get_session(app, id)["working_since"] is None) == ("needs_work", False)
 
 
 def test_a_person_lets_the_step_pass(tmp_path: Path):
@@ -200,14 +204,82 @@ def test_a_person_lets_the_step_pass(tmp_path: Path):
 
     decide(app, "pass_step", id)
 
-    assert get_session(app, id)["current_step_id"] == "b"
+    session = get_session(app, id)
+    assert (session["current_step_id"], session["working_since"]) == ("b", None)
+
+
+def test_the_clock_runs_on_after_every_answer_that_lets_the_agent_work(gated: GatedProject):
+    write_job(gated.folder, "report", [make_step("write", checks=["tests"], budget=PLENTY)])
+    commit_job(gated)
+    gated.write("write.md", "text\n")
+    gated.call("start_workflow", goal="g", job_name="report", workflow_name="main")
+    gated.write("guarded/x", "mine\n")
+    gated.fix()
+
+    answers = [report(gated)]
+    (gated.folder / "guarded" / "x").unlink()
+    (gated.folder / "good").unlink()
+    answers += [report(gated) for _ in range(4)]
+
+    assert [each.get("code") or each["status"] for each, _ in answers] == [
+        *["needs_work"] * 3,
+        *["CHECKS_FAILED"] * 2,  # a person has to decide now, but it can still be fixed
+    ]
+    assert all(is_running for _, is_running in answers)
+
+
+def test_minutes_bind_after_the_last_red_check_too(gated: GatedProject):
+    write_job(gated.folder, "report", [make_step("write", checks=["tests"], budget=PLENTY)])
+    commit_job(gated)
+    gated.write("write.md", "text\n")
+    id = gated.call("start_workflow", goal="g", job_name="report", workflow_name="main")["begin_step"][
+        "session_id"
+    ]
+    codes = [report(gated)[0].get("code") for _ in range(3)]
+    sessions = gated.app.sessions
+    sessions.save(replace(sessions.load(id), minutes={"write": NOTHING["minutes"]}), SessionEvent.UPDATED)
+
+    last, _ = report(gated)
+
+    assert codes == [None, None, "CHECKS_FAILED"]
+    assert last["code"] == "BUDGET_USED_UP"
+
+
+def test_a_pending_approval_stops_the_clock_and_a_refused_one_starts_it(gated: GatedProject):
+    write_job(gated.folder, "report", [make_step("write", approval={}, budget=PLENTY)])
+    commit_job(gated)
+    gated.write("write.md", "text\n")
+    gated.call("start_workflow", goal="g", job_name="report", workflow_name="main")
+
+    pending, is_running = report(gated)
+    decision = {"approval_id": pending["approval"]["id"], "comment": "Longer."}
+    refuse_approval = gated.app.person_actions["refuse_approval"]
+    invoke(gated.app.database, refuse_approval, decision, Call("human:ada", "refuse_approval"))
+    refused, is_running_again = report(gated)
+
+    assert (pending["waiting_for"], is_running) == ("approval", False)
+    assert "Longer." in refused["feedback"]
+    assert is_running_again
+
+
+def commit_job(project: GatedProject) -> None:
+    run_git(project.folder, "add", "-A", "-f", ".deepwork/jobs")
+    run_git(project.folder, "commit", "-q", "-m", "job")
+
+
+def report(project: GatedProject) -> tuple[dict[str, Any], bool]:
+    """Report the step; return the answer or the error, and whether the clock runs afterwards."""
+    try:
+        answer = project.call("finished_step", outputs={"write.md": "write.md"})
+    except DeepworkError as error:
+        answer = error.to_dict()
+    return answer, project.call("get_session")["session"]["working_since"] is not None
 
 
 def test_a_red_check_sends_no_work_back_without_minutes(any_gated: GatedProject):
     project = any_gated
     write_job(project.folder, "report", [make_step("write", checks=["tests"], budget=NOTHING)])
-    run_git(project.folder, "add", "-A", "-f", ".deepwork/jobs")
-    run_git(project.folder, "commit", "-q", "-m", "job")
+    commit_job(project)
     project.write("write.md", "text\n")
     project.call("start_workflow", goal="g", job_name="report", workflow_name="main")
 
@@ -247,13 +319,23 @@ def test_going_back_keeps_what_was_worked(tmp_path: Path):
 
 def test_editing_the_job_raises_nothing(gated: GatedProject):
     write_chain(gated.folder, NOTHING)
-    run_git(gated.folder, "add", "-A", "-f", ".deepwork/jobs")
-    run_git(gated.folder, "commit", "-q", "-m", "job")
+    commit_job(gated)
     write_chain(gated.folder, PLENTY)  # in the file only
 
     id = start_job(gated.app)
 
     assert get_session(gated.app, id)["minutes"] == {"a": NOTHING["minutes"]}
+
+
+def test_a_step_that_was_renamed_keeps_no_limit_out(gated: GatedProject):
+    write_chain(gated.folder, NOTHING)
+    commit_job(gated)
+    write_job(gated.folder, "chain", [make_step("other")])
+
+    error = refuse(gated.app, "start_workflow", goal="g", job_name="chain", workflow_name="main")
+
+    assert error["code"] == "INVALID_INPUT"
+    assert "'a' has a budget in the committed job.yml" in error["message"]
 
 
 def test_a_session_of_an_earlier_version_goes_on(tmp_path: Path):

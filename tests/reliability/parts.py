@@ -136,7 +136,7 @@ PARTS = (
     ),
     Part(
         "claims-postgres",
-        "16 processes claim and complete the tasks of four plans; 15 of them are killed in each batch",
+        "16 processes claim and complete the same tasks, of up to four plans; some are killed in each batch",
         "PostgreSQL",
         {"claims": 200_000},
         ("lost", "doubled"),

@@ -42,7 +42,7 @@ def build_active_step(job: Job, session: Session) -> ActiveStep:
         concurrent_steps=_build_concurrent_steps(job, group) if session.current_entry.is_concurrent else None,
         decisions=to_infos(list_for_current_step(session)),
         step_checks=list(session.list_current_checks()) or None,
-        minutes_left=compute_minutes_left(session, step.id, format_now()),
+        minutes_left=compute_minutes_left(session, format_now()),
     )
 
 

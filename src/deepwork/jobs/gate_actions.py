@@ -21,7 +21,7 @@ from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import GateDecision, Session, SessionEvent, StepProgress, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager
 from deepwork.jobs.step_approvals import StepApprovals
-from deepwork.jobs.step_budgets import renew_minutes
+from deepwork.jobs.step_budgets import renew_minutes, stop_clock
 from deepwork.jobs.step_outputs import complete_steps, split_outputs
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Text
@@ -52,7 +52,8 @@ class GateActions:
         """Let the current step pass its quality gate with the outputs that were submitted last."""
 
         def decide(session: Session) -> tuple[Session, SessionEvent]:
-            moved = state.advance(self._complete(session), format_now())
+            # Its agent begins the next step when it reads of this, which may be much later.
+            moved = stop_clock(state.advance(self._complete(session), format_now()))
             return moved, SessionEvent.UPDATED if moved.is_active else SessionEvent.COMPLETED
 
         return self._decide(session_id, step_id, GateDecision.PASSED, comment, decide)
@@ -63,7 +64,7 @@ class GateActions:
 
         def decide(session: Session) -> tuple[Session, SessionEvent]:
             require_asked(current_call().caller)
-            return renew_minutes(state.send_back(session), format_now()), SessionEvent.UPDATED
+            return renew_minutes(state.send_back(session)), SessionEvent.UPDATED
 
         return self._decide(session_id, step_id, GateDecision.SENT_BACK, text, decide)
 
@@ -75,7 +76,7 @@ class GateActions:
             require_asked(current_call().caller)
             progress = session.get_progress(session.current_step_id)
             granted = state.grant_attempt(session, self._get_limit(progress))
-            return renew_minutes(granted, format_now()), SessionEvent.UPDATED
+            return renew_minutes(granted), SessionEvent.UPDATED
 
         return self._decide(session_id, step_id, GateDecision.ROUND_GRANTED, None, decide)
 

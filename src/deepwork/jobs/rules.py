@@ -42,8 +42,8 @@ def build_budget_error(session: Session, feedback: str) -> GateClosed:
         feedback,
         code=Code.BUDGET_USED_UP,
         suggestion="Stop working on it, and ask a person, who decides with "
-        f"`deepwork sessions pass {session.session_id}`, `send-back` or `grant-round`; the last two give the "
-        "step its minutes again.",
+        f"`deepwork sessions pass {session.session_id}`, `send-back` or `grant-round`; the last two give all "
+        "steps their minutes again.",
         evidence={"waiting_for": "person", "reason": PersonReason.BUDGET.value},
     )
 

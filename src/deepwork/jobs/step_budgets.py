@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.budgets.models import Budget, Cost
 from deepwork.budgets.rules import find_own_refusal
 from deepwork.call import is_person
-from deepwork.errors import Code, NotAllowed
+from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.jobs.definitions.committed import CommittedJob, list_mappings
 from deepwork.jobs.definitions.models import Job
 from deepwork.jobs.sessions.state import Session
@@ -22,35 +22,49 @@ def pin_budgets(session: Session, job: Job, at_head: CommittedJob) -> Session:
     What is committed counts; what only the file says can limit another step, but raises nothing.
     """
     current = {step.id: step.budget.minutes for step in job.steps if step.budget and step.budget.minutes}
-    named = {**current, **dict(_list_committed_minutes(at_head.find("budget") or {}))}
+    committed = dict(_list_committed_minutes(at_head.find("budget") or {}))
+    if lost := sorted(committed.keys() - {step.id for step in job.steps}):
+        raise InvalidInput(
+            f"Step {lost[0]!r} has a budget in the committed job.yml, and is missing in the file.",
+            suggestion="Restore it, or commit the change of job.yml first.",
+        )
+    named = {**current, **committed}
     steps = [step for entry in session.entries for step in entry.steps]
     minutes = {step: named[step] for step in steps if step in named}
     return replace(session, minutes=minutes, working_since=session.started_at) if minutes else session
 
 
-def stop_clock(session: Session, now: str) -> Session:
-    """Count the time since the agent got the current steps, or got them back."""
-    if session.working_since is None:
+def count_time(session: Session, now: str) -> Session:
+    """Count the time since the agent got the current steps, or got them back; the clock runs on."""
+    if not session.minutes:
         return session
     spent = {step: _measure(session, step, now) for step in session.current_entry.steps}
-    return replace(session, worked_ms={**session.worked_ms, **spent}, working_since=None)
+    return replace(session, worked_ms={**session.worked_ms, **spent}, working_since=now)
 
 
 def start_clock(session: Session, now: str) -> Session:
-    """Count from now on, if any step has a limit."""
+    """Count from now on, if any step has a limit; what passed since the last count is not counted."""
     return replace(session, working_since=now) if session.minutes else session
 
 
-def renew_minutes(session: Session, now: str) -> Session:
-    """Give the current steps all their minutes again, because a person wants them to be worked on."""
-    left = {step: ms for step, ms in session.worked_ms.items() if step not in session.current_entry.steps}
-    return start_clock(replace(session, worked_ms=left), now)
+def stop_clock(session: Session) -> Session:
+    """Count nothing until the agent gets its step again: it waits for a person."""
+    return replace(session, working_since=None)
 
 
-def compute_minutes_left(session: Session, step_id: str, now: str) -> float | None:
-    """Return how many minutes the step may still take; None if it has no limit."""
-    allowed = session.minutes.get(step_id)
-    return None if allowed is None else max(0.0, round(allowed - _measure(session, step_id, now) / 60_000, 2))
+def renew_minutes(session: Session) -> Session:
+    """Give all steps their minutes again, because a person wants the work to go on."""
+    return replace(session, worked_ms={}, working_since=None)
+
+
+def compute_minutes_left(session: Session, now: str) -> float | None:
+    """Return how many minutes the current steps may still take; None if they have no limit."""
+    left = [
+        session.minutes[step] - _measure(session, step, now) / 60_000
+        for step in session.current_entry.steps
+        if step in session.minutes
+    ]
+    return max(0.0, round(min(left), 2)) if left else None
 
 
 def find_overrun(session: Session, steps: Iterable[str], now: str) -> str | None:
@@ -69,8 +83,8 @@ def require_minutes_left(session: Session, cleared: Iterable[str], caller: str, 
         raise NotAllowed(
             overrun,
             code=Code.BUDGET_USED_UP,
-            suggestion="Report the current step with {tool:finished_step}. If it is sent back, a person can "
-            f"give it its minutes again: `deepwork sessions send-back {session.session_id} --text TEXT`.",
+            suggestion="Report the current step with {tool:finished_step}. At its gate, a person can give "
+            f"all steps their minutes again: `deepwork sessions send-back {session.session_id} --text TEXT`.",
         )
 
 

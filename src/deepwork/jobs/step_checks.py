@@ -42,6 +42,8 @@ class ProvenStep:
     is_red: bool = False
     """Whether a check failed: then the agent works on, and waits for nothing."""
     verdicts: Mapping[str, str] | None = None
+    used_up: GateClosed | None = None
+    """The error for the agent, if checks were red as often as they may."""
 
 
 class StepChecks:
@@ -71,7 +73,7 @@ class StepChecks:
     def prove(self, session: Session) -> ProvenStep:
         """Prove the checks of the current steps; return why that is not possible, if so.
 
-        Costs an attempt only if a check is red; raises after the last one, as a review does.
+        Costs an attempt only if a check is red; after the last one a person has to decide, as after a review.
         """
         names = session.list_current_checks()
         if not names:
@@ -79,10 +81,9 @@ class StepChecks:
         try:
             proofs = self._prove(session, names)
         except GateClosed as closed:
-            is_red = closed.code is Code.CHECKS_FAILED
-            if is_red:
-                session = self._count_attempt(session, closed)
-            return ProvenStep(session, describe_gate(closed), is_red=is_red)
+            if closed.code is Code.CHECKS_FAILED:
+                return self._count_attempt(session, closed)
+            return ProvenStep(session, describe_gate(closed))
         verdicts = {proof.check_name: proof.verdict.value for proof in proofs}
         return ProvenStep(state.add_proofs(session, [proof.id for proof in proofs]), verdicts=verdicts)
 
@@ -104,14 +105,14 @@ class StepChecks:
             checks.record_uses(tx, request.subject, proofs)
         return proofs
 
-    def _count_attempt(self, session: Session, closed: GateClosed) -> Session:
+    def _count_attempt(self, session: Session, closed: GateClosed) -> ProvenStep:
         step_id = session.current_step_id
         counted = self._state.save(state.add_attempt(session, step_id), SessionEvent.UPDATED)
         progress = counted.get_progress(step_id)
         limit = self._max_attempts + progress.granted_attempts
-        if progress.quality_attempts >= limit:
-            raise _build_used_up_error(counted, closed)
-        return counted
+        is_last = progress.quality_attempts >= limit
+        used_up = _build_used_up_error(counted, closed) if is_last else None
+        return ProvenStep(counted, describe_gate(closed), is_red=True, used_up=used_up)
 
 
 def describe_gate(closed: GateClosed) -> ClosedGate:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from deepwork.call import current_call
+from deepwork.call import current_call, is_person
 from deepwork.database.transaction import Database
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
@@ -46,6 +46,7 @@ from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, se
 from deepwork.jobs.step_answers import StepAnswers, add_verdicts
 from deepwork.jobs.step_approvals import StepApprovals
 from deepwork.jobs.step_budgets import (
+    count_time,
     find_overrun,
     pin_budgets,
     require_minutes_left,
@@ -182,7 +183,7 @@ class WorkflowTools:
                 require_override_allowed(self._settings.override, _get_caller())
             job = self._catalog.get(session.job_name)
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
-            session = stop_clock(state.mark_decisions_seen(session), format_now())
+            session = count_time(state.mark_decisions_seen(session), format_now())
             session = state.submit_outputs(session, outputs, notes)
             submitted = Submitted(step_outputs, notes, quality_review_override_reason, review_results or [])
             return self._pass_gates(session, submitted, news, taken_over)
@@ -197,6 +198,8 @@ class WorkflowTools:
         ended: list[Session] = []
 
         def abort(session: Session, _: bool) -> SessionChange[Aborted]:
+            if not is_person(_get_caller()):
+                require_open_budget(session)  # else an agent could begin again with all its minutes
             aborted = state.abort(session, explanation, format_now())
             ended.append(aborted)
             left = self._state.stack_sessions(_get_caller(), aborted)
@@ -226,9 +229,9 @@ class WorkflowTools:
             index = find_entry_index(session, step_id)
             require_no_person_awaited(session, _get_caller())
             news, now = self._list_news(session), format_now()
-            stopped = stop_clock(session, now)
-            moved, cleared = state.go_back(stopped, index, step_id, now)
-            require_minutes_left(stopped, cleared, _get_caller(), now)
+            counted = count_time(session, now)
+            moved, cleared = state.go_back(counted, index, step_id, now)
+            require_minutes_left(counted, cleared, _get_caller(), now)
             moved = state.mark_decisions_seen(moved)
             answer = WentToStep(
                 status="next_step",
@@ -331,12 +334,12 @@ class WorkflowTools:
         """Answer a report that a person's decision has overtaken; None if the report is to be handled."""
         # An ended session has nothing to report on, even if `get_session` already showed why it ended.
         if not session.is_active or has_passed_meanwhile(session, step_id, news):
-            seen = state.mark_decisions_seen(session)
+            seen = start_clock(state.mark_decisions_seen(session), format_now())
             overtaken = self._answers.report_progress(seen, news, taken_over, review="person")
             return replace(overtaken, event=SessionEvent.UPDATED)
         if (sent_back := find_send_back(news)) is None:
             return None
-        seen = state.mark_decisions_seen(session)
+        seen = start_clock(state.mark_decisions_seen(session), format_now())
         answer = self._answers.build_needs_work(seen, SentBack(format_send_back(sent_back)), news, taken_over)
         return SessionChange(seen, answer, SessionEvent.UPDATED)
 
@@ -349,6 +352,8 @@ class WorkflowTools:
             returned = proven.session
             if proven.is_red:
                 returned = self._return_to_agent(returned, proven.closed.feedback)
+            if proven.used_up:
+                raise proven.used_up
             return self._answers.report_closed(returned, proven.closed, news, taken_over)
         digest = self._approvals.digest_outputs(proven.session, submitted.outputs)
         session, outcome = self._review(proven.session, submitted, digest)
@@ -356,6 +361,8 @@ class WorkflowTools:
             return self._send_back(session, outcome, news, taken_over)
         if closed := self._approvals.pass_or_ask(session, submitted.outputs):
             waiting = self._approvals.mark_reviewed(session, digest)
+            is_refused = closed.evidence["approval"].get("status") == "refused"
+            waiting = self._return_to_agent(waiting, closed.message) if is_refused else stop_clock(waiting)
             return self._answers.report_unapproved(waiting, closed, news, taken_over)
         session = complete_steps(session, submitted.outputs, submitted.notes, format_now())
         moved = state.advance(session, format_now())
@@ -388,7 +395,7 @@ class WorkflowTools:
         if overrun is None:
             return start_clock(session, now)
         text = cut_feedback(f"{overrun} It was sent back: {feedback}")
-        waiting = state.wait_for_person(session, PersonReason.BUDGET, text)
+        waiting = stop_clock(state.wait_for_person(session, PersonReason.BUDGET, text))
         raise build_budget_error(self._state.save(waiting, SessionEvent.UPDATED), text)
 
 

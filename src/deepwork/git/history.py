@@ -147,7 +147,7 @@ def _build_commits(git: Git, entries: Sequence[_Entry]) -> list[HistoryCommit]:
 
 def _build_commit(entry: _Entry, trees: dict[str, str], cut_off: Collection[str]) -> HistoryCommit:
     _, hash, tree, listed, at, author, message = entry
-    parents = tuple(listed.split())
+    parents = tuple(listed.split(" ")) if listed else ()
     start = None if hash in cut_off else EMPTY_TREES[len(hash)]
     before = trees.get(parents[0]) if parents else start
     return HistoryCommit(hash, tree, parents, int(at), author, message[:_MAX_MESSAGE], before)

@@ -30,8 +30,10 @@ class EvidenceFinder:
         self._database = database
         self._git = git.at(git.root, max_output=MAX_LISTING_BYTES)
 
-    def find(self, commits: Sequence[HistoryCommit], is_settled: IsSettled) -> tuple[Evidence, set[str]]:
-        """Find evidence for commits; return it, and the hashes of commits that it does not settle.
+    def find(
+        self, commits: Sequence[HistoryCommit], judged: Sequence[HistoryCommit], is_settled: IsSettled
+    ) -> tuple[Evidence, set[str]]:
+        """Find evidence for commits; return it, and the hashes of judged commits that it does not settle.
 
         Patch ids take longest: only unsettled commits are compared by them.
         """
@@ -42,7 +44,7 @@ class EvidenceFinder:
 
         with self._database.reading() as tx:
             _add_by_hash(tx, commits, evidence)
-            opened = keep_open(commits)
+            opened = keep_open(judged)
             unknown = [commit for commit in commits if commit.hash not in evidence]
             _add_by_trees(tx, [*unknown, *(each for each in opened if each.hash in evidence)], evidence)
             opened = keep_open(opened)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from deepwork.database.engine import Row, row_parser
@@ -48,7 +48,7 @@ class LinkStore:
         given = self._tx.json_texts.given.format(name="wanted")
         sql = f"SELECT {_COLUMNS} FROM commit_links WHERE {column} IN ({given})"
         rows = self._tx.fetch_tuples(sql, wanted=json.dumps(list(wanted))) if wanted else ()
-        return [_from_values(values) for values in rows]
+        return _from_rows(rows)
 
     def _to_row(self, link: CommitLink) -> Row:
         return link._asdict() | {
@@ -59,19 +59,9 @@ class LinkStore:
 
 
 @row_parser
-def _from_values(values: tuple[Any, ...]) -> CommitLink:
-    """Build a link from the columns in the order of its fields."""
-    task_id, hash, before, tree, known_by, patch_id, workflow_id, attempt_id, agent_id, is_likely, at = values
-    return CommitLink(
-        task_id,
-        hash,
-        before,
-        tree,
-        _KNOWN_BY[known_by],
-        patch_id,
-        workflow_id,
-        attempt_id,
-        agent_id,
-        bool(is_likely),
-        at,
-    )
+def _from_rows(rows: Iterable[tuple[Any, ...]]) -> list[CommitLink]:
+    """Build links from columns in the order of their fields."""
+    return [
+        CommitLink(*values[:4], _KNOWN_BY[values[4]], *values[5:9], bool(values[9]), values[10])
+        for values in rows
+    ]

@@ -59,10 +59,11 @@ class ProvenanceVerifier:
         def is_settled(commit: HistoryCommit, found: Collection[Found]) -> bool:
             own = claims.get(commit.hash)
             if own is None:
-                return bool(found) or not is_required
+                return bool(found)
             return are_supported(own, [link for link, _ in found], attempts)
 
-        evidence, opened = EvidenceFinder(self._database, self._git).find(commits, is_settled)
+        judged = commits if is_required else [commit for commit in commits if commit.hash in claims]
+        evidence, opened = EvidenceFinder(self._database, self._git).find(commits, judged, is_settled)
         unsettled = [found for hash, found in claims.items() if hash in opened]
         known = _Known(attempts, self._find_others(claims.values(), unsettled))
         return [
@@ -125,17 +126,28 @@ def _judge(
     if not claims:
         matches = build_matches(found)
         return VerifiedCommit(commit.hash, commit.subject, Verdict.LINKED, (), matches)
-    wrong = _list_problems(claims, found, known, is_settled=is_settled)
     is_compared = _BY_PATCH_ID in [known_by for _, known_by in found]
+    if is_settled and not is_compared and not _has_identity_problem(claims, known):
+        return VerifiedCommit(commit.hash, commit.subject, _VERIFIED, tuple(claims), build_matches(found))
+    wrong = _list_problems(claims, found, known, is_settled=is_settled)
     links = [link for link, _ in found] if is_compared else []
     matches = build_matches(found, find_supported(claims, links, known.attempts) if links else ())
     if not wrong:
         return VerifiedCommit(commit.hash, commit.subject, _VERIFIED, tuple(claims), matches)
     verdict = Verdict.FORGED
-    if commit.change is None and not any(find_identity_problem(claim, *known) for claim in claims):
+    if commit.change is None and not _has_identity_problem(claims, known):
         verdict, wrong = Verdict.UNVERIFIABLE, (_CUT_OFF,)
     matches += list_claimed_matches(claims, matches, *known)
     return VerifiedCommit(commit.hash, commit.subject, verdict, tuple(claims), matches, wrong)
+
+
+def _has_identity_problem(claims: Sequence[Claim], known: _Known) -> bool:
+    """Return whether a claim names something that does not exist."""
+    attempts, others = known
+    for claim in claims:  # noqa: SIM110 - it runs for every commit, and a generator takes twice as long
+        if find_identity_problem(claim, attempts, others) is not None:
+            return True
+    return False
 
 
 def _list_problems(

@@ -62,6 +62,6 @@ class LinkStore:
 def _from_rows(rows: Iterable[tuple[Any, ...]]) -> list[CommitLink]:
     """Build links from columns in the order of their fields."""
     return [
-        CommitLink(*values[:4], _KNOWN_BY[values[4]], *values[5:9], bool(values[9]), values[10])
-        for values in rows
+        CommitLink(task, hash, before, tree, _KNOWN_BY[how], patch, plan, attempt, agent, bool(likely), at)
+        for task, hash, before, tree, how, patch, plan, attempt, agent, likely, at in rows
     ]

@@ -102,8 +102,8 @@ def test_a_command_may_write_its_verdict_on_several_lines(bin: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ("print('Looks fine.')", "no JSON object with passed, feedback: Looks fine."),
-        ("print('{\"passed\": true}')", "no JSON object with passed, feedback"),
+        ("print('Looks fine.')", "not a JSON object with passed, feedback: Looks fine."),
+        ("print('{\"passed\": true}')", "not a JSON object with passed, feedback"),
         ("sys.exit('No key.')", "exit code 1: No key."),
         (
             "print(json.dumps({'type': 'result', 'is_error': True, 'result': 'Out of credit'}))",

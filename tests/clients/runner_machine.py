@@ -16,6 +16,8 @@ from clients.model_endpoint import ModelEndpoint, Tokens
 from clients.vendors import Vendor, point_at
 
 SECONDS_FOR_A_RUN = 300
+_TRANSCRIPT_SECONDS = 3
+"""Clients write their transcripts with a delay: what Claude Code did in its last moment before a kill is lost."""
 TASK = {"name": "Greet", "description": "Write hi into a.txt."}
 
 
@@ -81,6 +83,7 @@ class RunnerMachine:
         self._wait(lambda: any(entry["step"] == "hang" for entry in self.endpoint.ledger.list_entries()))
         [file] = self._machine.project.glob(".deepwork/runs/*/1/process")
         process = json.loads(file.read_text())
+        time.sleep(_TRANSCRIPT_SECONDS)
         os.kill(process["pid"], signal.SIGKILL)
 
     def _wait(self, is_so: Callable[[], bool]) -> None:

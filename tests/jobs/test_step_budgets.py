@@ -17,6 +17,7 @@ from application import call_tool
 from checks.make import run_git
 from deepwork.call import Call
 from deepwork.errors import DeepworkError
+from deepwork.jobs import tools as job_tools
 from deepwork.jobs.sessions.state import PinnedEntry, Session, SessionEvent
 from deepwork.jobs.step_budgets import (
     compute_minutes_left,
@@ -26,6 +27,7 @@ from deepwork.jobs.step_budgets import (
     start_clock,
     stop_clock,
 )
+from deepwork.jobs.step_checks import ProvenStep, StepChecks
 from deepwork.overview.needs import list_needs
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
@@ -243,6 +245,27 @@ def test_minutes_bind_after_the_last_red_check_too(gated: GatedProject):
 
     assert codes == [None, None, "CHECKS_FAILED"]
     assert last["code"] == "BUDGET_USED_UP"
+
+
+def test_the_time_of_a_check_is_not_the_agents(gated: GatedProject, monkeypatch: pytest.MonkeyPatch):
+    write_job(gated.folder, "report", [make_step("write", checks=["tests"], budget={"minutes": 90})])
+    commit_job(gated)
+    gated.write("write.md", "text\n")
+    now = [NINE]
+    monkeypatch.setattr(job_tools, "format_now", lambda: now[0])
+    prove = StepChecks.prove
+
+    def prove_slowly(checks: StepChecks, session: Session) -> ProvenStep:
+        now[0] = ELEVEN
+        return prove(checks, session)
+
+    monkeypatch.setattr(StepChecks, "prove", prove_slowly)
+    gated.call("start_workflow", goal="g", job_name="report", workflow_name="main")
+
+    red, _ = report(gated)
+
+    assert red["status"] == "needs_work"
+    assert gated.call("get_session")["session"]["worked_ms"] == {"write": 0}
 
 
 def test_a_pending_approval_stops_the_clock_and_a_refused_one_starts_it(gated: GatedProject):

@@ -391,7 +391,8 @@ class WorkflowTools:
     def _return_to_agent(self, session: Session, feedback: str) -> Session:
         """Let the agent work on its steps again; raise if their minutes are used up."""
         now = format_now()
-        overrun = find_overrun(session, session.current_entry.steps, now)
+        # Stopped: the time since the report is that of the checks and reviews, not the agent's.
+        overrun = find_overrun(stop_clock(session), session.current_entry.steps, now)
         if overrun is None:
             return start_clock(session, now)
         text = cut_feedback(f"{overrun} It was sent back: {feedback}")

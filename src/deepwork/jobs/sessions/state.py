@@ -171,7 +171,7 @@ class Session:
     minutes: Mapping[str, float] = field(default_factory=dict)
     """By step, how long it may be worked on; the runner limits its own sessions."""
     worked_ms: Mapping[str, int] = field(default_factory=dict)
-    """By step with such a limit, how long it was worked on until the clock stopped."""
+    """By step with such a limit, how long it was worked on, as last counted."""
     working_since: str | None = None
     """Since when the current steps are worked on; None while they wait, or if no step has a limit."""
     last_answers: Mapping[str, LastAnswer] = field(default_factory=dict)

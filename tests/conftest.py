@@ -18,6 +18,7 @@ from clocks import coarsen_clocks
 from deepwork.server.application import Application
 from isolation import isolate
 from postgres_server import run_postgres
+from store_guard import violations, watch_opened_files
 
 # A shell that starts pytest in the background makes it, and every process it starts, ignore interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -37,6 +38,7 @@ LONG_FOLDERS = ("store_admin", "tracking", "workspaces")
 """Their modules take minutes. As the last ones, they would leave all workers but one without work."""
 
 coarsen_clocks()
+watch_opened_files()
 
 # Collecting ten thousand tests makes millions of objects that stay: see `pytest_collection_finish`.
 gc.disable()
@@ -47,6 +49,15 @@ def postgres_url() -> Iterator[str]:
     """A real PostgreSQL server, started from a wheel and removed after the tests."""
     with run_postgres() as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+def _only_sqlite_opens_stores() -> Iterator[None]:
+    """Fail a test in which the product opened a file of a store that SQLite had open."""
+    yield
+    found = violations[:]
+    violations.clear()
+    assert found == []
 
 
 @pytest.fixture

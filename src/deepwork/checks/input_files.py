@@ -21,6 +21,7 @@ from typing import NamedTuple
 from deepwork.checks.models import Check
 from deepwork.checks.rules import InputFile, compute_inputs_digest, select_inputs
 from deepwork.errors import NotAllowed
+from deepwork.files.locked_files import is_locked
 from deepwork.git.snapshot import SnapshotStore
 from deepwork.git.snapshot_types import Snapshot, TreeFile
 
@@ -280,7 +281,7 @@ def hash_content(path: Path) -> str:
 
 def _list_below(path: Path) -> Iterator[Path]:
     if path.is_symlink() or not path.is_dir():
-        if path.is_symlink() or path.is_file():
+        if path.is_symlink() or (path.is_file() and not is_locked(path.lstat())):
             yield path
         return
     for entry in sorted(path.iterdir()):

@@ -28,6 +28,7 @@ from deepwork.checks.store import ProofStore
 from deepwork.database.transaction import Database
 from deepwork.environment import build_child_environment
 from deepwork.errors import DeepworkError
+from deepwork.files.locked_files import is_locked
 from deepwork.files.paths import confine, read_confined
 from deepwork.files.private import make_private_folder
 from deepwork.git.snapshot import SnapshotStore
@@ -306,6 +307,6 @@ def _get_clean_folder(key: str) -> Path:
 def _copy_unstored(state: TreeState, folder: Path, paths: Iterable[str]) -> None:
     """Copy the inputs that are only listed in the snapshot: large untracked files."""
     for path in state.unstored.intersection(paths):
-        if (state.top / path).is_file():
+        if (state.top / path).is_file() and not is_locked((state.top / path).lstat()):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(state.top / path, folder / path, follow_symlinks=False)

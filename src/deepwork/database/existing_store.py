@@ -16,22 +16,16 @@ from deepwork.database import schema
 from deepwork.database.adoption import find_tracking_problem, read_identity, require_own_mark
 from deepwork.database.fulltext import SQLITE
 from deepwork.database.statements import format_colon_placeholder
+from deepwork.database.store_file import connect
 from deepwork.database.transaction import Transaction
 from deepwork.errors import StorageError
 from deepwork.files.lock import FileLock
 from deepwork.files.state import find_store_link_problem
 
 if TYPE_CHECKING:
-    import sqlite3
-
     import psycopg
 
     from deepwork.database.engine import Connection, Cursor, Engine
-else:
-    try:
-        from pysqlite3 import dbapi2 as sqlite3
-    except ImportError:  # as in `database/sqlite.py`
-        import sqlite3
 
 _CLOSE_LOCK_TIMEOUT_SECONDS = 0.05
 _CONNECT_TIMEOUT_SECONDS = 2  # the driver's minimum
@@ -81,9 +75,7 @@ class _ExistingSQLite:
     def __init__(self, path: Path, patience: float) -> None:
         self._path = path
         self._lock = FileLock(path.with_name(path.name + ".lock"))
-        self._connection = sqlite3.connect(  # `rw`: do not recreate a deleted file
-            f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=patience
-        )
+        self._connection = connect(path, timeout=patience)
 
     @contextmanager
     def open(self) -> Iterator[_ExistingSQLite]:

@@ -6,7 +6,6 @@ SQLite's own busy waiting, and avoids its WAL-reset bug between our processes.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -36,6 +35,7 @@ from deepwork.database.sqlite_connections import (
     list_columns,
 )
 from deepwork.database.statements import format_colon_placeholder
+from deepwork.database.store_file import connect, create_file, keep_log
 from deepwork.database.store_key import StoreKey, create_store_key
 from deepwork.database.table_store import SQLiteTableStore
 from deepwork.database.tables import VERSION_TABLE
@@ -54,8 +54,6 @@ else:
         from pysqlite3 import dbapi2 as sqlite3
     except ImportError:  # no wheel for this platform; `deepwork doctor` explains the consequences
         import sqlite3
-
-_FILE_HEADER = b"SQLite format 3\0"
 
 
 class SQLite:
@@ -93,16 +91,15 @@ class SQLite:
             if not self.path.exists():
                 get_or_create_user_key()  # before the file, which is useless without it
                 self._create_file()
+            if self._file is not None:  # from a look at the store before it was prepared
+                self._file.close()
             self._file = OpenFile(self.path)
             self._open_or_create()
             self.is_prepared = True
 
     def _create_file(self) -> None:
         try:
-            # The log of a removed store must not be applied to this one.
-            for suffix in SUFFIXES[1:]:
-                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            create_file(self.path)
         except OSError as error:
             raise to_storage_error("create", self.path, error) from error
 
@@ -117,9 +114,10 @@ class SQLite:
         if file.is_in_place():
             return file
         self._file, self.is_prepared = None, False  # the next call prepares what is there then
+        file.rescue_log()
         file.close()
         raise StorageError(
-            f"{self.name} was removed or replaced while it was in use; this call was not stored.",
+            f"{self.name} or its log was removed or replaced while it was in use; this call was not stored.",
             recoverable=True,
             suggestion="Call again: it uses the store that is there now, or creates one. To keep the store "
             "when you clean the project, use: git clean -e .deepwork",
@@ -142,6 +140,7 @@ class SQLite:
             elif schema.is_behind(version, self.name):
                 self._back_up(connection, version)
                 self._migrate()
+            keep_log(connection)
 
     def _create_schema(self, connection: Any) -> None:
         connection.executescript(f"BEGIN IMMEDIATE; {schema.read_snapshot('sqlite')}")
@@ -284,11 +283,15 @@ class SQLite:
     def exists(self) -> bool:
         if not self.path.is_file() or self.path.stat().st_size == 0:
             return False
-        with self.path.open("rb") as file:
-            if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
+        try:
+            # Only SQLite may read the file: see `database/store_file.py`.
+            with self.reading() as connection:
+                connection.execute("PRAGMA schema_version").fetchone()
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB" or "not a database" in str(error):
                 raise StorageError(
                     f"{self.name} is not a SQLite file.", suggestion="Name the file of a store or a backup."
-                )
+                ) from error
         return True
 
     def list_other_processes(self) -> list[str] | None:
@@ -297,7 +300,8 @@ class SQLite:
 
     def save(self, connection: Connection, path: Path) -> None:
         """Write this snapshot of the data to a new file, which needs no log beside it."""
-        with closing(sqlite3.connect(path, isolation_level=None)) as saved:
+        create_file(path)
+        with closing(connect(path)) as saved:
             connection.backup(saved)  # type: ignore[attr-defined]  # SQLite's own connection can
             saved.execute("PRAGMA journal_mode = DELETE")
 
@@ -375,7 +379,7 @@ class SQLite:
             )
 
     def _migrate(self) -> None:
-        connection = sqlite3.connect(self.path, isolation_level=None, timeout=WRITE_TIMEOUT)
+        connection = connect(self.path, timeout=WRITE_TIMEOUT)
         try:
             schema.migrate("sqlite+pysqlite://", connection, sqlite3)
         finally:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database.engine import Row
+from deepwork.database.store_file import StoreConnection, connect, is_log_in_place, rescue_log
 from deepwork.database.store_key import hmac_hex
 from deepwork.errors import StorageError
+from deepwork.files.locked_files import read_file_identity
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,37 +47,48 @@ class OpenFile:
     """The idle connections to one file, and its identity: another file may take its place."""
 
     def __init__(self, path: Path) -> None:
-        self._path = str(path)
-        self._uri = f"{path.absolute().as_uri()}?mode=rw"  # never creates a file
-        self._identity = _read_identity(self._path)
-        self.readers: deque[sqlite3.Connection] = deque()
-        self.writers: deque[sqlite3.Connection] = deque()
+        self._path = path
+        self._place = str(path)
+        self._identity = read_file_identity(self._place)
+        self.readers: deque[StoreConnection] = deque()
+        self.writers: deque[StoreConnection] = deque()
 
     def is_in_place(self) -> bool:
-        """Return whether this file is still at its path."""
-        return self._identity is not None and _read_identity(self._path) == self._identity
+        """Return whether this file is still at its path, with the log into which its connections write."""
+        return self.has_own_path() and is_log_in_place(self._identity)
 
-    def take(self, idle: deque[sqlite3.Connection]) -> sqlite3.Connection:
+    def has_own_path(self) -> bool:
+        """Return whether this file is still at its path."""
+        return self._identity is not None and read_file_identity(self._place) == self._identity
+
+    def rescue_log(self, connection: StoreConnection | None = None) -> bool:
+        """Save what a removed log holds; return whether all of it is in the file now.
+
+        Only a connection from before can: a new one would begin another log.
+        """
+        connection = connection or next(iter((*self.writers, *self.readers)), None)
+        return connection is not None and self.has_own_path() and rescue_log(connection, self._path)
+
+    def take(self, idle: deque[StoreConnection]) -> StoreConnection:
         """Return an idle or new connection, which its user puts back or closes."""
         try:
             return idle.pop()
         except IndexError:
             return self.connect(query_only=idle is self.readers)
 
-    def connect(self, *, query_only: bool) -> sqlite3.Connection:
+    def connect(self, *, query_only: bool) -> StoreConnection:
         """Open a new connection with our settings."""
-        connection = sqlite3.connect(
-            self._uri,
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=WRITE_TIMEOUT,
-            cached_statements=CACHED_STATEMENTS,
+        connection = connect(
+            self._path, check_same_thread=False, timeout=WRITE_TIMEOUT, cached_statements=CACHED_STATEMENTS
         )
-        connection.row_factory = _to_dict
-        connection.create_function("hmac_hex", 2, hmac_hex, deterministic=True)
-        for pragma in (*_PRAGMAS, f"PRAGMA query_only = {query_only:d}"):
-            connection.execute(pragma)
+        try:
+            connection.row_factory = _to_dict
+            connection.create_function("hmac_hex", 2, hmac_hex, deterministic=True)
+            for pragma in (*_PRAGMAS, f"PRAGMA query_only = {query_only:d}"):
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def close(self) -> None:
@@ -122,10 +134,11 @@ class Session:
 
     def _commit(self) -> None:
         self._execute("COMMIT")
-        if self._lock is not None and not self._file.is_in_place():
-            self._connection.close()
-            self._get_file()  # raises: the commit is in a file that nobody can open again
-            raise StorageError("The store was replaced during this call, which was not stored.")
+        if self._lock is None or self._file.is_in_place() or self._file.rescue_log(self._connection):
+            return
+        self._connection.close()
+        self._get_file()  # raises: the commit is in a file that nobody can open again
+        raise StorageError("The store was replaced during this call, which was not stored.")
 
     def _execute(self, sql: str) -> None:
         try:
@@ -154,12 +167,3 @@ def list_columns(cursor: sqlite3.Cursor) -> list[str]:
 
 def _to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
     return dict(zip(list_columns(cursor), values, strict=True))
-
-
-def _read_identity(path: str) -> tuple[int, int] | None:
-    """Read which file is at this path: its device and inode; None if there is none."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

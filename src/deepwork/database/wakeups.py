@@ -142,7 +142,7 @@ class SQLiteListener:
     def _has_reopened(self) -> bool:
         """Listen to the file that took the place of ours; return False while there is none."""
         file = self._open_file()
-        if not file.is_in_place():
+        if not file.has_own_path():
             return False
         self._connection.close()
         self._file, self._connection = file, file.connect(query_only=True)

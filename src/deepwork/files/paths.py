@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from deepwork.errors import Code, InvalidInput
+from deepwork.files.locked_files import is_locked
 
 Kind = Literal["file", "directory", "any"]
 
@@ -78,13 +79,19 @@ def _resolve(path: Path, user_path: str) -> Path:
 
 
 def _get_mode(path: Path, user_path: str) -> int | None:
-    """Return the file mode, or None if nothing is there."""
+    """Return the file mode, or None if nothing is there; raises for a file of a store."""
     try:
-        mode = path.lstat().st_mode
+        status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _build_open_error(user_path, error) from error
+    if is_locked(status):
+        raise InvalidInput(
+            f"The path {_format_path(user_path)} belongs to deepwork's own store.",
+            suggestion="Name a file of the project.",
+        )
+    mode = status.st_mode
     if stat.S_ISLNK(mode):  # every link was followed, so a remaining one is a cycle
         raise _build_open_error(user_path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
     return mode

@@ -16,6 +16,7 @@ from deepwork.call import current_call
 from deepwork.errors import GitError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import hold_file_lock
+from deepwork.files.locked_files import is_locked
 from deepwork.git.snapshot_types import (
     LARGEST_UNTRACKED,
     FileChange,
@@ -124,6 +125,8 @@ class ChecksumSnapshotStore:
                 )
             try:
                 status = os.lstat(f"{self._root}/{path}")
+                if is_locked(status):  # the store itself
+                    continue
                 if status.st_size > LARGEST_UNTRACKED:
                     listed.append(ListedFile(path, status.st_size, status.st_mtime_ns))
                     continue

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from deepwork.errors import GitError
+from deepwork.files.locked_files import open_unlocked
 from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
 from deepwork.git.refs import IDENTITY
 from deepwork.git.snapshot_types import TreeFile
@@ -104,7 +105,7 @@ def hash_exactly(path: Path, like: str) -> str | None:
         target = _read_link(path)
         digest.update(b"blob %d\0%b" % (len(target), target))
         return digest.hexdigest()
-    with path.open("rb") as file:
+    with open(path, "rb", opener=open_unlocked) as file:
         digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
         while part := file.read(_READ_BYTES):
             digest.update(part)

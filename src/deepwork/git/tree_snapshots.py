@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from deepwork.errors import GitError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import hold_file_lock
+from deepwork.files.locked_files import is_locked
 from deepwork.files.stamps import find_stamp
 from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
 from deepwork.git.object_store import build_object_environment, remove_unneeded_objects
@@ -278,12 +279,21 @@ class TreeSnapshotStore:
         for path in untracked:
             if path.endswith("/"):
                 listed.append(ListedFile(path.rstrip("/"), 0, 0))
+            elif self._is_of_store(path):
+                continue
             elif (large := self._find_if_large(path)) is not None:
                 listed.append(large)
             else:
                 new.append(path)
         listed += [large for path in grown if (large := self._find_if_large(path)) is not None]
         return new, sorted(listed, key=lambda each: each.path)
+
+    def _is_of_store(self, path: str) -> bool:
+        """Return whether the file belongs to a store in the tree, which is nobody's work."""
+        try:
+            return is_locked(os.lstat(f"{self.top}/{path}"))
+        except OSError:
+            return False
 
     def _find_if_large(self, path: str) -> ListedFile | None:
         with suppress(OSError):

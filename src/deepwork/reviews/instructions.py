@@ -15,6 +15,7 @@ from pathlib import Path
 from deepwork.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.errors import InvalidInput, NotFound
 from deepwork.files.atomic import write_atomically
+from deepwork.files.locked_files import open_unlocked
 from deepwork.files.os_errors import to_storage_error
 from deepwork.files.paths import read_confined
 from deepwork.files.stamps import find_stamp, to_printable_name
@@ -168,7 +169,7 @@ def _hash_file(path: str) -> bytes:
 
 def _open_no_follow(path: str, flags: int) -> int:
     """Open without following a symbolic link and without blocking on a named pipe."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return open_unlocked(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _describe_submodule(path: str) -> bytes:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.errors import DeepworkError, InvalidInput
+from deepwork.files.locked_files import open_unlocked
 from deepwork.files.os_errors import to_storage_error
 from deepwork.files.paths import confine
 from deepwork.git.command import Git
@@ -135,7 +136,7 @@ def _copy_entry(source: Path, target: Path) -> None:
 
 def _copy_file(source: Path, target: Path) -> None:
     with (
-        os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as reading,
+        os.fdopen(open_unlocked(source, os.O_RDONLY | os.O_NOFOLLOW), "rb") as reading,
         target.open("xb") as writing,
     ):
         if not _try_to_clone(reading.fileno(), writing.fileno()):

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,7 +100,8 @@ def restore(
 def require_backup(file: Path, store: Engine) -> None:
     """Raise if the file cannot be a backup; changes nothing."""
     try:
-        require_store_exists(SQLite(file))
+        with closing(SQLite(file)) as backup:
+            require_store_exists(backup)
     except OSError as error:
         raise to_storage_error("read", file, error) from error
     if isinstance(store, SQLite) and store.path.exists() and store.path.samefile(file):

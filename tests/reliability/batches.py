@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from reliability.bystanders import read_store_in_a_loop
 from reliability.claims import claim_together
 from reliability.fuzz import fuzz_tools
 from reliability.kills import kill_http_server, kill_stdio_server, kill_writers
@@ -40,6 +41,16 @@ def _kill_stdio_server(_: Resources, folder: Path, seed: int) -> Result:
 
 def _kill_http_server(_: Resources, folder: Path, seed: int) -> Result:
     return kill_http_server(folder, 10, seed)
+
+
+def _kill_watched_http_server(_: Resources, folder: Path, seed: int) -> Result:
+    return kill_http_server(folder, 10, seed, is_watched=True)
+
+
+def _claim_beside_reader(resources: Resources, folder: Path, seed: int) -> Result:
+    store = folder / "deepwork.db"
+    with read_store_in_a_loop(store):
+        return claim_together(folder, resources.get_crew(8), str(store), 2_500, 5, seed)
 
 
 def _claim_on_sqlite(resources: Resources, folder: Path, seed: int) -> Result:
@@ -109,9 +120,11 @@ BATCHES: dict[str, Batch] = {
     "kills": _kill_writers,
     "kills-stdio": _kill_stdio_server,
     "kills-http": _kill_http_server,
+    "kills-watched": _kill_watched_http_server,
     "write-calls-claim": _kill_at_writes(Claim),
     "write-calls-step": _kill_at_writes(FinishedStep),
     "claims-sqlite": _claim_on_sqlite,
+    "claims-watched": _claim_beside_reader,
     "stopped-holders-sqlite": _stop_on_sqlite,
     "stopped-holders-postgres": _stop_on_postgres,
     "runs-sqlite": _kill_runs_on_sqlite,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from deepwork.server.application import Application
 from deepwork.server.mcp_service import KEY
 from protocol.stdio_server import StdioServer
 from quick import PLAIN
+from reliability.bystanders import read_store_in_a_loop, visit_pages_in_a_loop
 from reliability.result import Result, check_entries
 
 A_DAY = 86_400
@@ -77,11 +79,18 @@ def kill_stdio_server(folder: Path, kills: int, seed: int) -> Result:
     return result
 
 
-def kill_http_server(folder: Path, kills: int, seed: int) -> Result:
-    """Kill a server over HTTP while two clients call it; each repeats its call with its key."""
+def kill_http_server(folder: Path, kills: int, seed: int, *, is_watched: bool = False) -> Result:
+    """Kill a server over HTTP while two clients call it; each repeats its call with its key.
+
+    `is_watched`: meanwhile another program reads the store, and somebody looks at the pages of the server.
+    """
     result, chance, host = Result(), random.Random(seed), Host("local", "127.0.0.1")
     location = str(folder / "deepwork.db")
-    with TeamServer(host, folder, location) as server:
+    with ExitStack() as opened:
+        server = opened.enter_context(TeamServer(host, folder, location))
+        if is_watched:
+            opened.enter_context(read_store_in_a_loop(Path(location)))
+            opened.enter_context(visit_pages_in_a_loop(server))
         writes = kills * WRITES_PER_KILL
         scribes = [Scribe(server, folder / f"scribe-{number}", writes, seed + number) for number in range(2)]
         for kill in range(kills):

@@ -58,6 +58,13 @@ PARTS = (
         (*STORED, "internal_errors", "first_try"),
     ),
     Part(
+        "kills-watched",
+        "the same while another program reads the store and somebody looks at the pages",
+        "SQLite",
+        {"kills": 50},
+        (*STORED, "internal_errors", "first_try"),
+    ),
+    Part(
         "write-calls-claim",
         "a claim, killed at every system call that writes; then repeated",
         "SQLite",
@@ -76,6 +83,13 @@ PARTS = (
         "8 processes claim and complete the same tasks; 5 of them are killed in each batch",
         "SQLite",
         {"claims": 50_000},
+        ("lost", "doubled"),
+    ),
+    Part(
+        "claims-watched",
+        "the same while another program opens, reads and closes the store in a loop",
+        "SQLite",
+        {"claims": 10_000},
         ("lost", "doubled"),
     ),
     Part(

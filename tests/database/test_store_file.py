@@ -245,6 +245,24 @@ def test_a_commit_into_a_log_that_others_replaced_is_not_acknowledged(tmp_path: 
     database.close()
 
 
+def test_doctor_names_a_process_that_writes_into_a_removed_log(tmp_path: Path):
+    path = tmp_path / "deepwork.db"
+    database = open_database(path)
+    insert(database, "one")
+    path.with_name("deepwork.db-wal").unlink()
+
+    # Another process looks, as `deepwork doctor` does.
+    look = (
+        "import sys; from deepwork.database.sqlite import SQLite; print(*SQLite(sys.argv[1]).find_problems())"
+    )
+    seen = subprocess.run([sys.executable, "-c", look, str(path)], check=True, capture_output=True, text=True)
+
+    assert f"Process {os.getpid()} " in seen.stdout
+    with pytest.raises(StorageError):
+        insert(database, "refused")
+    database.close()
+
+
 def test_one_module_opens_the_files_of_stores():
     product = Path(deepwork.__file__).parent
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 
 from http_tests.http_server import PATIENCE_SECONDS, HttpServer, McpSession
@@ -57,3 +58,29 @@ def test_live_events_resume_after_a_database_outage(
 
 def register(server: HttpServer, name: str) -> None:
     McpSession(server).call(1, "agent_register", {"name": name, "runtime": "custom"})
+
+
+def test_a_server_says_that_its_store_failed_until_it_works_again(tmp_path: Path):
+    with HttpServer(tmp_path) as server:
+        register(server, "before")
+        with connect(
+            f"ws://{server.host}/ws?since=0", additional_headers=server.bearer, proxy=None
+        ) as socket:
+            socket.recv(timeout=PATIENCE_SECONDS)
+            store = tmp_path / ".deepwork" / "deepwork.db"
+            moved = store.rename(store.with_name("moved.db"))
+            store.mkdir()
+
+            with pytest.raises(ConnectionClosedError) as ended:
+                socket.recv(timeout=PATIENCE_SECONDS)
+            failed = server.get("/health")
+            with pytest.raises(InvalidStatus):
+                connect(f"ws://{server.host}/ws?since=0", additional_headers=server.bearer, proxy=None)
+        store.rmdir()
+        moved.rename(store)
+        while server.get("/health").status != 200:
+            time.sleep(0.1)
+
+        assert ended.value.rcvd is not None
+        assert ended.value.rcvd.code == 1013
+        assert (failed.status, failed.json) == (503, {"status": "store_failed"})

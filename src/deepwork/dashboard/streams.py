@@ -37,6 +37,11 @@ class EventStreams:
         ]
 
     async def _handle_websocket(self, socket: WebSocket) -> None:
+        try:
+            await self._hub.require_readable()
+        except DeepworkError:  # not accepted, so that the page never looks live
+            await socket.send_denial_response(Response(status_code=503))
+            return
         await socket.accept()
         try:
             subscription: Subscription | None = Subscription.from_parameters(dict(socket.query_params))

@@ -98,6 +98,9 @@ class Engine(Protocol):
     def reading(self) -> AbstractContextManager[Connection]:
         """Open a read-only transaction with one consistent snapshot of the data."""
 
+    def reading_anew(self) -> AbstractContextManager[Connection]:
+        """Open a connection that was not used before, to see what other processes see."""
+
     def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
         """Execute a statement of the driver's form that returns rows."""
 

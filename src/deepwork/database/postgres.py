@@ -200,6 +200,11 @@ class PostgreSQL:
             yield connection  # type: ignore[misc]
             _roll_back(connection)
 
+    @contextmanager
+    def reading_anew(self) -> Iterator[Any]:
+        with psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row) as connection:
+            yield connection
+
     def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
         return connection.execute(sql, values)
 

@@ -213,6 +213,11 @@ class SQLite:
     def reading(self) -> AbstractContextManager[Connection]:
         return Session(self.get_open_file)
 
+    @contextmanager
+    def reading_anew(self) -> Iterator[Any]:
+        with closing(self.get_open_file().connect(query_only=True)) as connection:
+            yield connection
+
     def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
         cursor: Any = connection.cursor()
         cursor.row_factory = _get_row_factory(sql)
@@ -260,8 +265,7 @@ class SQLite:
         yield from (f"{problem.message} {problem.suggestion}" for problem in unsafe)
         if unsafe:
             return
-        if (wal := self.path.with_name(self.path.name + "-wal")).exists() and wal.stat().st_size > LARGE_WAL:
-            yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for too long."
+        yield from self._find_log_problems()
         try:
             with self.reading() as connection:
                 for row in connection.execute("PRAGMA quick_check").fetchall():
@@ -276,6 +280,16 @@ class SQLite:
         except sqlite3.Error as error:
             backup = self._find_newest_backup() or "none"
             yield f"The file cannot be read: {error}. The newest backup is {backup}."
+
+    def _find_log_problems(self) -> Iterator[str]:
+        wal = self.path.with_name(f"{self.path.name}-wal")
+        for number in find_processes_with_open(wal.with_name(f"{wal.name} (deleted)")) or ():
+            yield (
+                f"Process {number} writes into a log of {self.name} that was removed: what it stores may be "
+                "lost. Stop that process now; it saves what it can when it ends."
+            )
+        if wal.exists() and wal.stat().st_size > LARGE_WAL:
+            yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for too long."
 
     def open_tables(self, connection: Connection) -> SQLiteTableStore:
         return SQLiteTableStore(connection)

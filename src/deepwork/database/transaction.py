@@ -222,6 +222,10 @@ class Database:
         """Open a read-only transaction: one consistent snapshot, without waiting for writers."""
         return nullcontext(outer) if (outer := _joined.get()) else _ReadBlock(self, self.engine.reading())
 
+    def reading_anew(self) -> AbstractContextManager[Transaction]:
+        """Read through a connection that was not used before: it sees what other processes see."""
+        return _ReadBlock(self, self.engine.reading_anew())
+
     def listen(self) -> Listener:
         """Start listening for events of any process."""
         try:

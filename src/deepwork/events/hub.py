@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
+from deepwork.errors import DeepworkError, StorageError
 from deepwork.events.feed import EventBatch, EventFeed, ResyncRequired
 from deepwork.events.log import Event
+from deepwork.events.store_watch import StoreWatch
 
 log = logging.getLogger("deepwork")
 
@@ -37,8 +39,10 @@ class EventHub:
     A slow listener therefore needs no memory and loses nothing, and a fast one needs no query.
     """
 
-    def __init__(self, feed: EventFeed) -> None:
+    def __init__(self, feed: EventFeed, watch: StoreWatch | None = None) -> None:
         self._feed = feed
+        self._watch = watch
+        self._outage: DeepworkError | None = None
         self._recent: deque[SerializedEvent] = deque()
         self._bytes = 0
         self._position = -1
@@ -53,6 +57,8 @@ class EventHub:
         await self._start()
         cursor = self._position if since is None else since
         while True:
+            if self.problem is not None:
+                raise self.problem
             batch = await self._read_after(cursor, workflow_id)
             if isinstance(batch, ResyncRequired):
                 yield batch
@@ -63,6 +69,24 @@ class EventHub:
             if upto == cursor:
                 await self._updated.wait()
             cursor = upto
+
+    @property
+    def problem(self) -> DeepworkError | None:
+        """Why the events that listeners get may be incomplete; None if all is well."""
+        return self._outage or (self._watch.problem if self._watch else None)
+
+    async def require_readable(self) -> None:
+        """Raise the problem if there is one; looks again after an outage."""
+        if self._outage is not None:
+            await asyncio.to_thread(self._feed.get_last_seq)
+            self._outage = None
+        if self.problem is not None:
+            raise self.problem
+
+    def wake_listeners(self) -> None:
+        """Let every listener look again: for new events, or for a problem."""
+        updated, self._updated = self._updated, asyncio.Event()
+        updated.set()
 
     def close(self) -> None:
         self._stopping.set()
@@ -96,6 +120,9 @@ class EventHub:
         position = self._position
         while not self._stopping.is_set():
             try:
+                if self._outage is not None:
+                    self._feed.get_last_seq()
+                    self._outage = None
                 for event in self._feed.follow(position, should_stop=self._stopping.is_set):
                     position = event.seq if isinstance(event, Event) else event.resume_at
                     loop.call_soon_threadsafe(self._publish, event)
@@ -103,6 +130,9 @@ class EventHub:
                 if loop.is_closed():
                     return
                 log.warning("Cannot follow the event log: %s", error)
+                # Listeners end, and connect again: until then they must not seem to be up to date.
+                self._outage = error if isinstance(error, DeepworkError) else StorageError(str(error))
+                loop.call_soon_threadsafe(self.wake_listeners)
                 time.sleep(RETRY_SECONDS)
 
     def _publish(self, event: Event | ResyncRequired) -> None:
@@ -111,8 +141,7 @@ class EventHub:
             self._position, self._bytes = event.resume_at, 0
         else:
             self._cache_event(_serialize(event))
-        updated, self._updated = self._updated, asyncio.Event()
-        updated.set()
+        self.wake_listeners()
 
     def _cache_event(self, event: SerializedEvent) -> None:
         self._recent.append(event)

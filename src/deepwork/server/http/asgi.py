@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from deepwork.dashboard.api import RestApi
 from deepwork.dashboard.pages import StaticPages, render_sign_in_page
 from deepwork.dashboard.streams import EventStreams
 from deepwork.events.hub import EventHub
+from deepwork.events.store_watch import StoreWatch
 from deepwork.protocol.handler import MessageHandler
 from deepwork.protocol.transports.http import StreamableHttp
 from deepwork.protocol.transports.sse import SseTransport
@@ -69,11 +71,15 @@ def create_asgi_app(app: Application, protocol: McpApp | None, policy: AccessPol
 
 def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
     """Build all routes; without `protocol` only those of the dashboard."""
-    hub = EventHub(app.feed)
+    watch = StoreWatch(app.database)
+    hub = EventHub(app.feed, watch)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        watch.start(lambda: loop.call_soon_threadsafe(hub.wake_listeners))
         yield
+        watch.stop()
         hub.close()
 
     read_only = app.settings.read_only
@@ -89,7 +95,7 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
     )
     pages = StaticPages()
     routes: list[BaseRoute] = [
-        Route("/health", _build_health_endpoint(pages), methods=["GET"]),
+        Route("/health", _build_health_endpoint(pages, hub), methods=["GET"]),
         *api.build_routes(),
         *MetricsEndpoint(app.database, app.presence, hub).build_routes(),
         *EventStreams(hub).build_routes(),
@@ -124,12 +130,17 @@ def build_tool_invoker(app: Application) -> InvokeTool:
     return call_tool
 
 
-def _build_health_endpoint(pages: StaticPages) -> Callable[[Request], Awaitable[Response]]:
-    """Build the health endpoint: JSON for programs, the dashboard page for browsers."""
+def _build_health_endpoint(pages: StaticPages, hub: EventHub) -> Callable[[Request], Awaitable[Response]]:
+    """Build the health endpoint: JSON for programs, the dashboard page for browsers.
+
+    It is open to everybody, so it does not say what is wrong with the store; the log does.
+    """
 
     async def health(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
             return pages.serve_index(request)
+        if hub.problem is not None:
+            return JSONResponse({"status": "store_failed"}, 503)
         return JSONResponse({"status": "ok"})
 
     return health

@@ -155,3 +155,21 @@ async def _track(url: str) -> str:
         answer = await client.call_tool("start_workflow", given)
         id: str = answer.structured_content["workflow_id"]
         return id
+
+
+def test_the_page_is_not_live_while_the_server_cannot_read_its_store(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with Dashboard(tmp_path, "serve", "--transport", "http") as server, Visitor(browser, server) as visitor:
+        visitor.open("/")
+        store = tmp_path / ".deepwork" / "deepwork.db"
+        moved = store.rename(store.with_name("moved.db"))
+        store.mkdir()
+
+        visitor.page.wait_for_selector("#connection.is-gone")
+        visitor.page.get_by_role("button", name="Retry now").click()
+        visitor.page.wait_for_selector("#connection.is-gone")
+        store.rmdir()
+        moved.rename(store)
+
+        visitor.page.wait_for_selector("#connection.is-live")

@@ -80,7 +80,8 @@ class EventStreams:
             subscription = Subscription.from_parameters(
                 dict(request.query_params) | ({"since": last} if last else {})
             )
-        except InvalidInput as error:
+            await self._hub.require_readable()
+        except DeepworkError as error:
             return error_to_response(error, error.to_dict())
         return StreamingResponse(self._generate_lines(subscription), media_type="text/event-stream")
 

@@ -135,16 +135,40 @@ def test_a_limit_that_does_not_stop_the_agent_is_none(info: dict[str, object]) -
     assert get_adapter("claude").read_line(line, now=NOW) == ()
 
 
-def test_a_notice_of_a_limit_is_no_success_even_if_the_result_says_so() -> None:
-    line = to_line(
-        type="result", subtype="success", is_error=False, result="You've hit your session limit · resets 11pm"
-    )
+@pytest.mark.parametrize("is_error", [False, True])
+def test_only_a_failure_is_explained_by_its_wording(is_error: bool) -> None:
+    text = "You have reached your weekly limit, resets in 5 hours"
+    line = to_line(type="result", subtype="success", is_error=is_error, result=text)
 
-    state = read_all("claude", [line])
+    state = get_adapter("claude").finish(read_all("claude", [line]), int(is_error), text, now=NOW)
+
+    assert state.ended is not None
+    assert (state.ended.is_error, state.limit is not None) == (is_error, is_error)
+
+
+@pytest.mark.parametrize(
+    "resets_at", [10**400, 2**63, -1, float("inf"), float("nan"), True, "soon", 10**11 - 1]
+)
+def test_a_reset_that_cannot_be_is_unknown(resets_at: object) -> None:
+    info = {"status": "rejected", "resetsAt": resets_at}
+
+    state = read_all("claude", [to_line(type="rate_limit_event", rate_limit_info=info)])
 
     assert state.limit is not None
-    assert state.ended is not None
-    assert state.ended.is_error
+    assert state.limit.resets_at is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("claude", to_line(type="system", subtype="init", session_id="--dangerously-skip-permissions")),
+        ("codex", to_line(type="thread.started", thread_id="--sandbox=danger-full-access")),
+        ("gemini", to_line(type="init", session_id="-y")),
+        ("opencode", to_line(type="step_start", sessionID="--auto")),
+    ],
+)
+def test_a_session_id_that_would_be_an_option_of_the_program_is_none(kind: str, line: str) -> None:
+    assert read_all(kind, [line]).session_id is None
 
 
 def test_work_on_rate_limits_is_no_limit() -> None:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepwork.budgets.models import MICROS_PER_USD
+from deepwork.foreign_numbers import MAX_MOMENT, MAX_TOKENS, MAX_USD
 from deepwork.runner.adapters import ADAPTERS, get_adapter
 from deepwork.runner.adapters.base import StreamAdapter
 from deepwork.runner.signals import (
@@ -25,6 +27,7 @@ from deepwork.runner.signals import (
 from deepwork.runner.stream_state import StreamState, apply, begin_start, describe_now
 from runner.samples import NOW, STREAMS, Stream, read_all
 
+LONGEST_WAIT_MS = 40 * 24 * 3_600_000
 IDS = st.sampled_from(["", "a", "b", "c"])
 TEXTS = st.sampled_from(["", "short", " two\nlines\t", "\x1b[31mred\u202e", "\udcff\x00", "long " * 5000])
 COUNTS = st.integers(0, 10_000)
@@ -47,8 +50,9 @@ SIGNALS = st.one_of(
     st.builds(TransientFailure, TEXTS),
     st.builds(Ended, st.booleans(), TEXTS, TEXTS),
 )
+NUMBERS = st.sampled_from([10**400, -(10**400), 2**63, 10**12, float("inf"), float("nan"), -1, True, "1e999"])
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | NUMBERS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
@@ -70,7 +74,9 @@ def require_valid(state: StreamState) -> None:
     assert len(described) <= 80
     assert described.isprintable()
     assert StreamState.from_json(state.to_json()) == state
-    assert all(figure >= 0 for figure in (*list_figures(state), state.unpriced_tokens))
+    assert all(0 <= figure <= MAX_TOKENS for figure in list_figures(state))
+    assert 0 <= state.usd_micros <= MAX_USD * MICROS_PER_USD
+    assert state.unpriced_tokens >= 0
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=repr)
@@ -189,6 +195,52 @@ def test_no_text_makes_an_adapter_raise(kind: str, text: str) -> None:
     require_valid(adapter.finish(state, 1, text, now=NOW))
 
 
+WORDS = [
+    "\nusage limit",
+    "rate limited 429",
+    "try again",
+    "resets",
+    "retry-after",
+    "in",
+    "at",
+    "until",
+    ":",
+    "1e999",
+    "-1",
+    "25:61",
+    "3am",
+    "hours",
+    "ms",
+    "and",
+    ",",
+    "Nov 99",
+    "9999\n",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59-14:00",
+    "1794960000",
+    "(Etc/GMT+14)",
+    "(../../x)",
+    "\x00",
+    "٣\n",
+]
+WORDING = st.lists(st.sampled_from([*WORDS, "|", "9" * 400, "0." + "9" * 400, "\udcff"]), max_size=12).map(
+    " ".join
+)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@settings(max_examples=100)
+@given(text=WORDING, now=st.integers(0, MAX_MOMENT) | st.just(NOW))
+def test_no_wording_makes_an_adapter_raise_or_wait_for_ever(kind: str, text: str, now: int) -> None:
+    adapter = get_adapter(kind)
+
+    state = adapter.finish(StreamState(), 1, text, now=now)
+
+    require_valid(state)
+    assert state.limit is None or (state.limit.resets_at or 0) - now <= LONGEST_WAIT_MS
+    adapter.find_awaited_limit(text, now=now)
+
+
 @pytest.mark.parametrize("stream", STREAMS, ids=repr)
 @settings(max_examples=30)
 @given(data=st.data())
@@ -197,7 +249,7 @@ def test_no_value_in_a_known_event_makes_an_adapter_raise(stream: Stream, data: 
     event = json.loads(line) if line.startswith("{") else {"type": "result"}
     damaged = json.dumps(data.draw(st.sampled_from([*iterate_damaged(event, data.draw(VALUES))])))
 
-    state = read_all(stream.kind, [damaged])
+    state = read_all(stream.kind, [damaged] * 3)
 
     require_valid(state)
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from deepwork.runner.adapters import get_adapter
-from deepwork.runner.adapters.wording import classify, find_reset, is_notice, to_milliseconds
+from deepwork.runner.adapters.wording import classify, find_reset
 from deepwork.runner.signals import LimitReached, TransientFailure
 from deepwork.runner.stream_state import StreamState, begin_start
 
@@ -55,6 +55,11 @@ def at(*fields: int, zone: str = "UTC") -> int:
         ("resets 3", None),
         ("resets Feb 31, 4am", None),
         ("usage limit reached|9999999999", None),
+        (f"try again in {'9' * 400} minutes", None),
+        (f"retry-after: {'9' * 400}", None),
+        (f"try again in 0.{'9' * 400}s and {'9' * 39} weeks", None),
+        ("try again after 0001-01-01T00:00:00+14:00", at(1, 1, 1) - 14 * HOUR),
+        ("try again after 9999-12-31T23:59:59-14:00", None),
         ("", None),
     ],
 )
@@ -147,17 +152,6 @@ def test_a_long_text_is_searched_at_its_ends_only() -> None:
     assert isinstance(classify(f"{filler}\nusage limit reached", NOW_MS), LimitReached)
     assert isinstance(classify(f"usage limit reached\n{filler}", NOW_MS), LimitReached)
     assert classify(f"{filler}\nusage limit reached\n{filler}", NOW_MS) is None
-
-
-def test_only_a_short_message_in_the_vendors_words_is_a_notice() -> None:
-    assert is_notice("You've hit your session limit · resets 3am")
-    assert is_notice("API Error: 529 Overloaded")
-    assert not is_notice("I made the client wait when you've hit your rate limit.")
-    assert not is_notice("You've hit your mark: " + "all of it is done. " * 50)
-
-
-def test_a_unix_time_may_be_in_seconds_or_milliseconds() -> None:
-    assert to_milliseconds(1_794_960_000) == to_milliseconds(1_794_960_000_000) == 1_794_960_000_000
 
 
 @pytest.mark.parametrize("vendor", ["claude", "codex", "gemini", "opencode"])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from deepwork.budgets.models import MICROS_PER_USD, Source, Usage
 from deepwork.budgets.prices import estimate_price, load_price_table, price_tokens
+from deepwork.foreign_numbers import MAX_TOKENS, MAX_USD, read_number, read_whole_number
 
 KEY = "usage"
-_MAX_TOKENS = 10**12
-_MAX_USD = 1_000_000
 _MAX_NAME = 100
 _KEYS = frozenset({"tokens", "input_tokens", "cached_tokens", "output_tokens", "usd", "model", "vendor"})
 
@@ -79,17 +77,15 @@ def _parse_tokens(given: Mapping[str, Any], name: str) -> int:
     count = given.get(name)
     if count is None:
         return 0
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MAX_TOKENS:
-        raise ValueError(f"`{name}` is a whole number from 0 to {_MAX_TOKENS:,}.")
-    return count
+    if not isinstance(count, int) or (number := read_whole_number(count, MAX_TOKENS)) is None:
+        raise ValueError(f"`{name}` is a whole number from 0 to {MAX_TOKENS:,}.")
+    return number
 
 
 def _parse_usd(usd: object) -> int:
-    if isinstance(usd, bool) or not isinstance(usd, int | float) or not math.isfinite(usd):
-        raise ValueError("`usd` is a number.")
-    if not 0 <= usd <= _MAX_USD:
-        raise ValueError(f"`usd` is a number from 0 to {_MAX_USD:,}.")
-    return round(usd * MICROS_PER_USD)
+    if (number := read_number(usd, MAX_USD)) is None:
+        raise ValueError(f"`usd` is a number from 0 to {MAX_USD:,}.")
+    return round(number * MICROS_PER_USD)
 
 
 def _parse_name(given: Mapping[str, Any], name: str) -> str | None:

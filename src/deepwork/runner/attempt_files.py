@@ -6,15 +6,18 @@ file, where the file system can, and stays otherwise.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepwork.files.os_errors import to_storage_error
+from deepwork.errors import DeepworkError, NotAllowed
+from deepwork.files.os_errors import format_path, to_storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +29,20 @@ CUT_MARK = " [deepwork cut this line]"
 KEPT_OUTPUT_BYTES = 64_000_000
 """How much of what was read stays on the disk."""
 
+_MAX_RECORD_BYTES = 100_000
+_MAX_SKIPS = 16
+"""How often one look reads on in a line that was cut."""
 _FREED_STEP_BYTES = 8_000_000
 _BLOCK_BYTES = 4096
 _PUNCH_HOLE_AND_KEEP_SIZE = 0x02 | 0x01
 _FOLDER = "runs"
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_REPLACED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO})
+"""What the system says of something that is in the place of a file of ours; trying again is no use."""
+
+
+class DamagedFiles(NotAllowed):
+    """An agent, or somebody else, has put something else in the place of a file of its start."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +101,39 @@ def _locate(state_folder: Path, attempt_id: str, start_number: int) -> AttemptFi
 def read_record(path: Path) -> dict[str, Any] | None:
     """Return the values that were written into one of these files; None if it was not written."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 (it is read every second)
-            record = json.loads(file.read())
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        descriptor = _open_to_read(path)
+        try:
+            content = os.read(descriptor, _MAX_RECORD_BYTES)
+        finally:
+            os.close(descriptor)
+        record = json.loads(content)
+    except (FileNotFoundError, DamagedFiles):
         return None
-    except ValueError:  # damaged; atomic writes leave no half of one
+    except (ValueError, RecursionError):  # damaged; atomic writes leave no half of one
         return None
     except OSError as error:
-        raise to_storage_error("read", path, error) from error
+        raise _to_error(path, error) from error
     return record if isinstance(record, dict) else None
+
+
+def _open_to_read(path: Path) -> int:
+    """Open a file that an agent can reach; raises DamagedFiles for a pipe, a link or a folder."""
+    try:
+        descriptor = os.open(path, _READ_FLAGS)
+    except OSError as error:
+        if error.errno in _REPLACED:
+            raise _to_error(path, error) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _to_error(path, OSError(errno.EISDIR, "it is not a file"))
+    return descriptor
+
+
+def _to_error(path: Path, error: OSError) -> DeepworkError:
+    if error.errno in _REPLACED:
+        return DamagedFiles(f"The file {format_path(path)} cannot be read: {error.strerror}.")
+    return to_storage_error("read", path, error)
 
 
 def read_lines(
@@ -114,7 +151,7 @@ def read_lines(
             return [], offset
         if is_over is None:
             is_over = files.exit.exists()  # before reading: nothing is written after it
-        descriptor = os.open(files.stdout, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _open_to_read(files.stdout)
         try:
             start = _skip_hole(descriptor, offset, size)
             return _read_lines(descriptor, start, max_bytes, is_over=is_over)
@@ -123,20 +160,20 @@ def read_lines(
     except FileNotFoundError:
         return [], offset
     except OSError as error:
-        raise to_storage_error("read", files.stdout, error) from error
+        raise _to_error(files.stdout, error) from error
 
 
 def read_tail(path: Path, max_bytes: int) -> str:
     """Return the end of an output file, from the start of a line if it has one; empty if there is none."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(_open_to_read(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - max_bytes))
             tail = file.read(max_bytes)
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise to_storage_error("read", path, error) from error
+        raise _to_error(path, error) from error
     if size > max_bytes:
         _, newline, rest = tail.partition(b"\n")
         tail = rest if newline and rest else tail
@@ -154,7 +191,7 @@ def _read_time(path: Path) -> float:
     except FileNotFoundError:
         return 0
     except OSError as error:
-        raise to_storage_error("read", path, error) from error
+        raise _to_error(path, error) from error
     return status.st_mtime_ns / 1_000_000 if status.st_size else 0
 
 
@@ -216,8 +253,9 @@ def _is_inside_line(descriptor: int, offset: int) -> bool:
 
 
 def _skip_line(descriptor: int, offset: int, max_bytes: int) -> tuple[int, bool]:
-    """Return the offset after the end of the line, or as far as it was written, and whether it has ended."""
-    while data := os.pread(descriptor, max(max_bytes, _BLOCK_BYTES), offset):
+    """Return the offset after the end of the line, or as far as was looked, and whether it has ended."""
+    for _ in range(_MAX_SKIPS):
+        data = os.pread(descriptor, max(max_bytes, _BLOCK_BYTES), offset)
         newline = data.find(b"\n")
         if newline >= 0:
             return offset + newline + 1, True

@@ -57,7 +57,11 @@ def list_unclosed(state_folder: Path, opened: Collection[str]) -> Iterator[tuple
     for entry in list(os.scandir(folder)):
         if entry.name in opened or not entry.is_dir() or (folder / entry.name / _CLOSED).exists():
             continue
-        starts = [int(path.name) for path in Path(entry.path).iterdir() if path.name.isdigit()]
+        starts = [
+            int(path.name)
+            for path in Path(entry.path).iterdir()
+            if path.name.isascii() and path.name.isdigit()
+        ]
         if starts:
             yield entry.name, AttemptFiles.locate(state_folder, entry.name, max(starts))
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import DeepworkError, NotFound, StorageError
+from deepwork.foreign_text import to_one_line
 from deepwork.runner.attempt_files import AttemptFiles
 from deepwork.runner.attempt_locks import AttemptLocks, list_unclosed, mark_closed
 from deepwork.runner.claiming import STOPPED
@@ -44,6 +45,8 @@ _REFRESH_MS = 3_000
 """How old what was read from the store may be, if no event says that it changed."""
 _RETRY_SECONDS = 2.0
 _MAX_WORKERS = 8
+_PATIENCE_SECONDS = 5.0
+_MAX_CAUSE = 300
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,15 @@ class AttemptEngine:
         self._get_profile, self._lease_ms, self._sources = get_profile, lease_ms, sources
         self._lander = lander
         self._attempts = AttemptService(database)
-        self._watcher = AgentWatcher(database, preparer, finisher, sources, self._submit)
+        self._watcher = AgentWatcher(database, preparer, finisher, sources, self._submit, self._fail)
         self._locks = locks
         self._pool = ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="deepwork-attempt")
         self._working: dict[str, Future[None]] = {}
         self._view = _View()
         self._looked_at: dict[str, int] = {}
         self._renewed_at: dict[str, int] = {}
+        self._refused_since: dict[str, float] = {}
+        """Since when files of an attempt cannot be read or written, although the store works."""
         self._has_ended_strays = False
 
     def close(self) -> None:
@@ -144,27 +149,32 @@ class AttemptEngine:
         opened = {attempt.id: attempt for attempt in AttemptStore(tx).list_open_of_host(self._host)}
         self._end_closed(opened)
         self._end_strays(tx, opened)
-        mine = tuple(each for each in opened.values() if each.run_id in runs and self._locks.take(each.id))
+        mine = tuple(each for each in opened.values() if each.run_id in runs and self._take(each))
         return _View(tx.now, tx.now, runs, mine, self._sources.load(tx, mine))
 
     def _read_one(self, attempt_id: str, tx: Transaction) -> _View:
         attempt = AttemptStore(tx).find(attempt_id)
         run = RunStore(tx).find(attempt.run_id) if attempt and not attempt.stage.is_final else None
         self._end_closed([attempt_id] if run else [])
-        if attempt is None or run is None or not self._locks.take(attempt_id):
+        if attempt is None or run is None or not self._take(attempt):
             return _View(tx.now, tx.now)
         tasks = self._sources.load(tx, [attempt])
         return _View(tx.now, tx.now, {run.id: (run, 0)}, (attempt,), tasks)
+
+    def _take(self, attempt: Attempt) -> bool:
+        try:
+            return self._locks.take(attempt.id)
+        except StorageError as error:  # something is in the place of its lock
+            self._fail(attempt, error)
+            return False
 
     def _look_after(self, run: Run, attempt: Attempt, task: WorkItem | None, now: int) -> bool:
         if attempt.id in self._working:
             return False
         try:
             return self._advance(run, attempt, task, now)
-        except StorageError:
-            raise
-        except DeepworkError as error:
-            self._submit(attempt, partial(self._handle_error, attempt, error))
+        except Exception as error:  # noqa: BLE001 - of this attempt, whatever it is
+            self._fail(attempt, error)
             return True
 
     def _advance(self, run: Run, attempt: Attempt, task: WorkItem | None, now: int) -> bool:
@@ -195,33 +205,83 @@ class AttemptEngine:
         def guarded() -> None:
             try:
                 work()
-            except StorageError as error:
-                log.warning("Attempt %s is tried again: %s", attempt.id, error.message)
-                time.sleep(_RETRY_SECONDS)
-            except DeepworkError as error:
-                self._handle_error(attempt, error)
+            except Exception as error:  # noqa: BLE001 - of this attempt, whatever it is
+                if self._may_pass(attempt, error):
+                    log.warning("Attempt %s is tried again: %s", attempt.id, error)
+                    time.sleep(_RETRY_SECONDS)
+                else:
+                    self._handle_error(attempt, error)
 
         self._working[attempt.id] = self._pool.submit(guarded)
 
     def _collect_workers(self) -> bool:
-        """Forget workers that have ended; raises what no worker should raise."""
+        """Forget workers that have ended; raises only what says that the store cannot be used."""
         ended = [id for id, future in self._working.items() if future.done()]
         for id in ended:
             self._working.pop(id).result()
         return bool(ended)
 
-    def _handle_error(self, attempt: Attempt, error: DeepworkError) -> None:
-        """End an attempt that cannot go on; the reason says why and what to do."""
+    def _fail(self, attempt: Attempt, error: Exception) -> None:
+        """End an attempt that cannot go on, and no other; raises what says that the store cannot be used."""
+        if self._may_pass(attempt, error):
+            if isinstance(error, StorageError) and (error.recoverable or not self._is_store_usable()):
+                raise error
+        elif attempt.id not in self._working:
+            self._watcher.forget(attempt)
+            self._submit(attempt, partial(self._handle_error, attempt, error))
+
+    def _may_pass(self, attempt: Attempt, error: Exception) -> bool:
+        """Return whether to try again: a full disk or an outage passes, and so may a file that is not there.
+
+        What concerns an attempt's own files while the store works is tried for some seconds.
+        """
+        if not isinstance(error, StorageError):
+            return False
+        if error.recoverable or not self._is_store_usable():
+            return True
+        since = self._refused_since.setdefault(attempt.id, time.monotonic())
+        return time.monotonic() - since < _PATIENCE_SECONDS
+
+    def _is_store_usable(self) -> bool:
+        try:
+            with self._database.transaction() as tx:
+                return tx.now > 0
+        except StorageError:
+            return False
+
+    def _handle_error(self, attempt: Attempt, error: Exception) -> None:
+        """End an attempt that cannot go on, and no other; the reason says why and what to do.
+
+        What cannot even be ended as it should be ends in the store alone.
+        """
         with self._database.reading() as tx:
             current = AttemptStore(tx).find(attempt.id)
         if current is None or current.stage.is_final:
             return
-        self._watcher.end_agent(current)
-        reason = f"{error.message} {error.suggestion or ''}".strip()
-        if is_lost_claim(error) or isinstance(error, NotFound):
-            self._finisher.stop(current, reason)
-        else:
-            self._finisher.fail(current, reason)
+        reason = describe_error(error, current)
+        try:
+            self._watcher.end_agent(current)
+        except Exception as second:
+            if isinstance(second, StorageError) and second.recoverable:
+                raise
+            reason = f"{reason} {describe_error(second, current)}"
+        try:
+            if isinstance(error, NotFound) or (isinstance(error, DeepworkError) and is_lost_claim(error)):
+                self._finisher.stop(current, reason)
+            else:
+                self._finisher.fail(current, reason)
+        except Exception as second:  # noqa: BLE001 - the next line fails too if the store cannot be used
+            reason = f"{reason} {describe_error(second, current)}"
+            if self._attempts.move(current, Stage.FAILED, reason=reason) and current.workflow_id:
+                self._release(current, reason)
+
+    def _release(self, attempt: Attempt, reason: str) -> None:
+        """Let others take the task at once; otherwise they can when its lease has ended."""
+        given = {"task_id": attempt.task_id, "agent_id": attempt.agent_id, "reason": reason[:_MAX_CAUSE]}
+        try:
+            self._call("task_release", given)
+        except DeepworkError as error:
+            log.warning("The task of %s is free when its lease ends: %s", attempt.id, error.message)
 
     def _stop(self, attempt: Attempt, reason: str) -> None:
         def stop() -> None:
@@ -362,9 +422,18 @@ class AttemptEngine:
         self._has_ended_strays = True
         for attempt_id, files in list_unclosed(self._preparer.state_folder, opened):
             attempt = AttemptStore(tx).find(attempt_id)  # files of another store may be in the same project
-            if attempt is not None and self._locks.take(attempt_id):
+            if attempt is not None and self._take(attempt):
                 self._submit(attempt, partial(self._close, attempt_id, files))
 
     def _close(self, attempt_id: str, files: AttemptFiles) -> None:
         end_process(files)
         mark_closed(self._preparer.state_folder, attempt_id)
+
+
+def describe_error(error: Exception, attempt: Attempt) -> str:
+    """Say what ended an attempt, and what to do; what nobody foresaw is logged with its place."""
+    if isinstance(error, DeepworkError):
+        return f"{error.message} {error.suggestion or ''}".strip()
+    log.error("Attempt %s failed by a fault of deepwork.", attempt.id, exc_info=error)
+    text = to_one_line(f"{type(error).__name__}: {error}")[:_MAX_CAUSE]
+    return f"deepwork failed: {text} Please report this; the log has the details."

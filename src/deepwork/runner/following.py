@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from deepwork.budgets.models import Entry, Source, Usage
 from deepwork.budgets.service import BudgetService
 from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import StorageError
 from deepwork.records import copy_with
 from deepwork.runner.adapters import get_adapter
 from deepwork.runner.attempt_files import AttemptFiles, read_lines, read_tail, read_times
@@ -36,6 +37,8 @@ class Followed:
     saved_at: int = 0
     shown_at: int = 0
     is_unsaved: bool = False
+    is_behind: bool = False
+    """Whether more was written than one look reads."""
 
     @classmethod
     def begin(cls, attempt: Attempt) -> Followed:
@@ -56,26 +59,36 @@ class Followed:
 
 
 def read_stream(followed: Followed, files: AttemptFiles, now: int, *, is_over: bool) -> Followed:
-    """Read what the agent wrote since, not later than `now`; to its end if it has exited."""
+    """Read what the agent wrote since, not later than `now`; some of it, if it is much."""
     adapter = get_adapter(followed.attempt.vendor)
-    state, offset = followed.state, followed.offset
-    reads = 0
-    while is_over or reads < _MAX_READS:
+    state, offset, is_behind = followed.state, followed.offset, True
+    for _ in range(_MAX_READS):
         lines, after = read_lines(files, offset, _READ_BYTES, is_over=is_over)
         if after == offset:
+            is_behind = False
             break
         state = apply(state, (signal for line in lines for signal in adapter.read_line(line, now=now)))
-        offset, reads = after, reads + 1
+        offset = after
     if offset == followed.offset:
-        return followed
+        return replace(followed, is_behind=False) if followed.is_behind else followed
     attempt: Attempt = copy_with(followed.attempt, active_at=now)
-    return replace(followed, attempt=attempt, state=state, offset=offset, is_unsaved=True)
+    return replace(
+        followed, attempt=attempt, state=state, offset=offset, is_unsaved=True, is_behind=is_behind
+    )
+
+
+def read_to_end(followed: Followed, files: AttemptFiles, now: int) -> Followed:
+    """Read all that an agent wrote which has ended."""
+    followed = read_stream(followed, files, now, is_over=True)
+    while followed.is_behind:
+        followed = read_stream(followed, files, now, is_over=True)
+    return followed
 
 
 def finish_stream(followed: Followed, files: AttemptFiles, observed: Observation) -> Followed:
     """Return what the stream says after its end, with the exit code and the last errors."""
     code = observed.code if observed.state is ProcessState.EXITED else None
-    tail = read_tail(files.stderr, _STDERR_BYTES)
+    tail = _read_errors(files)
     adapter = get_adapter(followed.attempt.vendor)
     state = adapter.finish(followed.state, code, tail, now=observed.ended_at)
     return replace(followed, state=state, is_unsaved=True)
@@ -93,16 +106,26 @@ def find_awaited_limit(followed: Followed, files: AttemptFiles) -> AwaitedLimit 
     written, complained = read_times(files)
     if followed.state.open_tools or complained <= written:
         return None
-    errors = read_tail(files.stderr, _STDERR_BYTES)
-    limit = get_adapter(followed.attempt.vendor).find_awaited_limit(errors, now=round(complained))
+    adapter = get_adapter(followed.attempt.vendor)
+    limit = adapter.find_awaited_limit(_read_errors(files), now=round(complained))
     return AwaitedLimit(limit, complained) if limit else None
+
+
+def _read_errors(files: AttemptFiles) -> str:
+    """Return the last errors, without what no store takes."""
+    return read_tail(files.stderr, _STDERR_BYTES).replace("\0", "")
+
+
+Fail = Callable[[Attempt, Exception], None]
+"""Ends an attempt that cannot go on; raises the error if it is not about the attempt."""
 
 
 class ProgressRecorder:
     """Stores progress at most once a second, with what was spent, and announces it every five."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, fail: Fail | None = None) -> None:
+        """`fail` gets the attempts whose progress cannot be stored; without it, the error is raised."""
+        self._database, self._fail = database, fail
 
     def save(self, followed: Followed, now: int) -> Followed | None:
         """Store what was read to the end; None if the attempt is not ours to change any more."""
@@ -110,13 +133,29 @@ class ProgressRecorder:
             return next(iter(_save_all(tx, [followed], now)), None)
 
     def save_due(self, all_followed: Sequence[Followed], now: int) -> list[Followed]:
-        """Store what was read of all that are due, in one transaction; return them."""
+        """Store what was read of all that are due, in one transaction; return them.
+
+        If that fails, each is stored by itself, so that only those are left out which cannot be stored.
+        """
         interval = max(_SAVE_MS, _SAVE_MS_PER_AGENT * len(all_followed))
         due = [each for each in all_followed if each.is_unsaved and now - each.saved_at >= interval]
         if not due:
             return []
-        with self._database.transaction() as tx:
-            return _save_all(tx, due, now)
+        try:
+            with self._database.transaction() as tx:
+                return _save_all(tx, due, now)
+        except Exception as error:
+            if self._fail is None or (isinstance(error, StorageError) and error.recoverable):
+                raise
+            return list(self._save_each(due, now, self._fail))
+
+    def _save_each(self, due: Sequence[Followed], now: int, fail: Fail) -> Iterator[Followed]:
+        for followed in due:
+            try:
+                if saved := self.save(followed, now):
+                    yield saved
+            except Exception as error:  # noqa: BLE001 - of this attempt, whatever it is
+                fail(followed.attempt, error)
 
 
 def _save_all(tx: Transaction, all_followed: Sequence[Followed], now: int) -> list[Followed]:

@@ -28,6 +28,7 @@ from deepwork.errors import NotAllowed, StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.os_errors import format_path, to_storage_error
 from deepwork.files.private import make_private_folder
+from deepwork.foreign_numbers import MAX_MOMENT, MAX_PID, read_moment, read_pid, read_whole_number
 from deepwork.runner.attempt_files import AttemptFiles, read_record
 from deepwork.runner.models import Observation, ProcessState
 from deepwork.supervision import supervisor
@@ -45,6 +46,7 @@ _TEST_BOOT_ID = "DEEPWORK_TEST_BOOT_ID"
 _MAX_START_SECONDS = 60.0
 _MAX_END_SECONDS = 30.0
 _POLL_SECONDS = 0.02
+_MAX_CODE = 2**31
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _OUTPUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _INPUT_FLAGS = os.O_RDONLY | os.O_CLOEXEC
@@ -128,10 +130,18 @@ def read_identity(files: AttemptFiles) -> ProcessIdentity | None:
 @lru_cache(maxsize=1000)
 def _read_recorded(files: AttemptFiles) -> ProcessIdentity:
     """Return the process that was written down, which never changes; raises LookupError if none was."""
-    process, launch = read_record(files.process), read_record(files.launch)
-    if process is None or launch is None:
+    process, launch = read_record(files.process), _read_launch(files)
+    pid = read_pid(process.get("pid")) if process else None
+    if process is None or launch is None or pid is None:
         raise LookupError
-    return ProcessIdentity(launch["host"], launch["boot_id"], process["pid"], process["start_time"])
+    return ProcessIdentity(launch["host"], launch["boot_id"], pid, str(process.get("start_time")))
+
+
+def _read_launch(files: AttemptFiles) -> dict[str, str] | None:
+    """Return where a start was made, and how its processes are marked; None if that was not written."""
+    record = read_record(files.launch) or {}
+    known = {name: record[name] for name in ("host", "boot_id", "tree") if isinstance(record.get(name), str)}
+    return known if len(known) == len(("host", "boot_id", "tree")) else None
 
 
 def _require_startable(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
@@ -151,7 +161,7 @@ def _hold_start(files: AttemptFiles) -> Iterator[int]:
     try:
         if not _try_lock(descriptor) or files.process.exists() or files.exit.exists():
             raise _build_started_error(files)
-        launch = read_record(files.launch)
+        launch = _read_launch(files)
         if launch is not None and launch["boot_id"] != read_boot_id():  # its later files may be lost
             raise _build_started_error(files)
         yield descriptor
@@ -273,13 +283,20 @@ def _observe_exit(files: AttemptFiles) -> Observation | None:
     record = read_record(files.exit)
     if record is None:
         return None
-    known = {key: record[key] for key in ("code", "reason", "cpu_ms", "ended_at", "left") if key in record}
-    return Observation(ProcessState.EXITED, **known)
+    reason = record.get("reason")
+    return Observation(
+        ProcessState.EXITED,
+        code=read_whole_number(record.get("code"), _MAX_CODE, least=-_MAX_CODE),
+        reason=reason if isinstance(reason, str) else "",
+        cpu_ms=read_whole_number(record.get("cpu_ms"), MAX_MOMENT),
+        ended_at=read_moment(record.get("ended_at")),
+        left=read_whole_number(record.get("left"), MAX_PID) or 0,
+    )
 
 
 def _observe_launch(files: AttemptFiles) -> Observation:
     """Return what is known where no process was written: after a power failure that may be lost."""
-    launch = read_record(files.launch)
+    launch = _read_launch(files)
     if launch is None:
         return Observation(ProcessState.NOT_STARTED)
     _require_this_host(ProcessIdentity(launch["host"], launch["boot_id"], 0, ""))
@@ -362,12 +379,10 @@ def _end_shim(files: AttemptFiles, identity: ProcessIdentity, grace_seconds: flo
 
 def _end_leftovers(files: AttemptFiles) -> None:
     """End what a killed shim left: all processes with the marker of the start, or in the agent's session."""
-    launch, process = read_record(files.launch), read_record(files.process)
+    launch = _read_launch(files)
     if launch is None:
         return
-    agent = None
-    if process is not None and launch["boot_id"] == read_boot_id():
-        agent = (process["agent_pid"], process["agent_start_time"])
+    agent = _read_agent(files) if launch["boot_id"] == read_boot_id() else None
     if agent and not supervisor.has_proc():  # its group has the same number as its session
         supervisor.signal_group(agent[0], signal.SIGKILL)
     if not supervisor.has_proc():
@@ -381,6 +396,14 @@ def _end_leftovers(files: AttemptFiles) -> None:
             f"{left} processes of {format_path(files.folder)} cannot be ended.",
             suggestion="They belong to another user or hang in the kernel; end them, then call again.",
         )
+
+
+def _read_agent(files: AttemptFiles) -> tuple[int, str] | None:
+    """Return the process of the agent, which leads a session, and when it started."""
+    process = read_record(files.process) or {}
+    pid, start = read_pid(process.get("agent_pid")), process.get("agent_start_time")
+    is_known = isinstance(start, str) and (start.isdecimal() or not supervisor.has_proc())
+    return (pid, str(start)) if pid and is_known else None
 
 
 def _forbid_start(files: AttemptFiles) -> ProcessIdentity | None:

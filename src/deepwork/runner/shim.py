@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import sys
 import time
 
@@ -34,6 +35,7 @@ LEFTOVER_GRACE_SECONDS = 2.0
 
 _EXIT_RETRY_SECONDS = 30.0
 _RETRY_PAUSE_SECONDS = 0.2
+_OUTPUT_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -106,11 +108,20 @@ class Shim(supervisor.Supervisor):
                 return
 
     def _flush_output(self) -> None:
-        """Bring the output to the disk before the exit code: after a power failure it must not be shorter."""
+        """Bring the output to the disk before the exit code: after a power failure it must not be shorter.
+
+        The agent may have removed a file, or put a pipe in its place, which must not hold us up.
+        """
         for name in ("stdout", "stderr"):
-            descriptor = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            os.fsync(descriptor)
-            os.close(descriptor)
+            try:
+                descriptor = os.open(f"{self._folder}/{name}", _OUTPUT_FLAGS)
+            except OSError:
+                continue
+            try:
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def _hurry(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of signal handlers
         self._is_stopped = self._is_hurried = True

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from deepwork.budgets.models import Source
+from deepwork.budgets.models import MICROS_PER_USD, Source
 from deepwork.budgets.prices import Price, load_price_table, price_tokens
+from deepwork.foreign_numbers import MAX_TOKENS, MAX_USD
 from deepwork.foreign_text import to_one_line
 from deepwork.records import copy_with
 from deepwork.runner.signals import (
@@ -42,6 +43,8 @@ _MAX_OPEN_TOOLS = 32
 _MAX_KEYS = 64
 """Keys of reports that are remembered. Vendors repeat a report in the lines after it, never much later."""
 _MAX_DESCRIPTION = 80
+_MAX_USD_MICROS = MAX_USD * MICROS_PER_USD
+"""Sums of an attempt stop here, so that those of all attempts fit their columns."""
 _Value = TypeVar("_Value")
 _VARIANT_PATTERN = re.compile(r"\[[^\]]*\]$")
 
@@ -286,11 +289,11 @@ def _add(draft: StreamState, delta: Counts, usd_micros: int | None, model: str |
     unpriced = 0 if source else delta.total
     _change(
         draft,
-        input_tokens=draft.input_tokens + delta.input,
-        cached_tokens=draft.cached_tokens + delta.cached,
-        output_tokens=draft.output_tokens + delta.output,
-        usd_micros=draft.usd_micros + usd_micros,
-        start_usd_micros=draft.start_usd_micros + usd_micros,
+        input_tokens=min(draft.input_tokens + delta.input, MAX_TOKENS),
+        cached_tokens=min(draft.cached_tokens + delta.cached, MAX_TOKENS),
+        output_tokens=min(draft.output_tokens + delta.output, MAX_TOKENS),
+        usd_micros=min(draft.usd_micros + usd_micros, _MAX_USD_MICROS),
+        start_usd_micros=min(draft.start_usd_micros + usd_micros, _MAX_USD_MICROS),
         usd_source=_find_weaker(draft.usd_source, source) if source else draft.usd_source,
         unpriced_tokens=draft.unpriced_tokens + unpriced,
         start_unpriced_tokens=draft.start_unpriced_tokens + unpriced,
@@ -310,7 +313,7 @@ def _correct_dollars(draft: StreamState, usd_micros: int) -> None:
     """Replace the dollars of this start by the vendor's own figure."""
     _change(
         draft,
-        usd_micros=draft.usd_micros - draft.start_usd_micros + usd_micros,
+        usd_micros=min(draft.usd_micros - draft.start_usd_micros + usd_micros, _MAX_USD_MICROS),
         start_usd_micros=usd_micros,
         usd_source=_find_weaker(draft.earlier_source, Source.REPORTED),
         unpriced_tokens=draft.unpriced_tokens - draft.start_unpriced_tokens,

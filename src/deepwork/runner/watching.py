@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from deepwork.database.transaction import Database
+from deepwork.environment import get_host_name
 from deepwork.runner.attempt_files import free_output
 from deepwork.runner.claiming import STOPPED
 from deepwork.runner.cpu_times import CpuTimes
 from deepwork.runner.following import (
+    Fail,
     Followed,
     ProgressRecorder,
     find_awaited_limit,
     finish_stream,
     read_stream,
+    read_to_end,
 )
 from deepwork.runner.models import Attempt, Observation, ParkedFor, ProcessState, Run, RunStatus, Stage
 from deepwork.runner.preparing import AttemptPreparer
@@ -72,11 +75,12 @@ class AgentWatcher:
         finisher: Finisher,
         sources: WorkSources,
         later: Later,
+        fail: Fail,
     ) -> None:
         self._database, self._preparer, self._finisher, self._later = database, preparer, finisher, later
         self._sources = sources
         self._attempts = AttemptService(database)
-        self._progress = ProgressRecorder(database)
+        self._progress = ProgressRecorder(database, fail)
         self._limits = SpendingLimits(database, sources)
         self._compared_at = 0
         self._followed: dict[str, Followed] = {}
@@ -106,11 +110,14 @@ class AgentWatcher:
                 return True
             return self._intervene(looked, followed)
         if observed.state is ProcessState.VANISHED:  # what it left must write nothing after the last reading
-            end_process(files, grace_seconds=0)
+            end_process(files, self._find_identity(attempt), grace_seconds=0)
         # The agent may have ended long ago; "resets in an hour" is meant from then on.
         followed = read_stream(followed, files, observed.ended_at or now, is_over=True)
+        if followed.is_behind:  # others are looked at meanwhile
+            self._followed[attempt.id] = followed
+            return True
         followed = finish_stream(followed, files, observed)
-        self._forget(attempt)
+        self.forget(attempt)
         if saved := self._progress.save(followed, now):
             self._judge(looked, saved, observed)
         return True
@@ -138,7 +145,7 @@ class AgentWatcher:
         overruns = self._limits.find_overruns(runs, list(attempts.values()))
         for attempt in attempts.values():
             if attempt.id in overruns:
-                self._forget(attempt)
+                self.forget(attempt)
                 self._later(attempt, partial(self._park_at_budget, attempt, overruns[attempt.id]))
         return bool(overruns)
 
@@ -157,7 +164,8 @@ class AgentWatcher:
     def end_agent(self, attempt: Attempt) -> None:
         """End the process of the attempt's current start with everything that it started."""
         if attempt.starts:
-            end_process(self._preparer.locate_files(attempt), grace_seconds=_GRACE_SECONDS)
+            files = self._preparer.locate_files(attempt)
+            end_process(files, self._find_identity(attempt), grace_seconds=_GRACE_SECONDS)
 
     def _end_and_read(self, attempt: Attempt) -> None:
         """End an agent, and store what it wrote until then: what it spent counts in any case."""
@@ -166,14 +174,15 @@ class AgentWatcher:
             stored, now = AttemptStore(tx).find(attempt.id), tx.now
         if stored is not None and stored.starts == attempt.starts:
             files = self._preparer.locate_files(stored)
-            self._progress.save(read_stream(Followed.begin(stored), files, now, is_over=True), now)
+            self._progress.save(read_to_end(Followed.begin(stored), files, now), now)
 
     def forget_and_end(self, attempt: Attempt) -> None:
         """End an agent whose attempt has ended in the store."""
-        self._forget(attempt)
+        self.forget(attempt)
         self._later(attempt, lambda: self.end_agent(attempt))
 
-    def _forget(self, attempt: Attempt) -> None:
+    def forget(self, attempt: Attempt) -> None:
+        """Follow an attempt no more."""
         self._followed.pop(attempt.id, None)
         self._identities.pop((attempt.id, attempt.starts), None)
         self._measured.pop(attempt.id, None)
@@ -183,7 +192,7 @@ class AgentWatcher:
     def _find_identity(self, attempt: Attempt) -> ProcessIdentity | None:
         key = attempt.id, attempt.starts
         if key not in self._identities:
-            identity = read_identity(self._preparer.locate_files(attempt))
+            identity = read_identity(self._preparer.locate_files(attempt)) or _find_stored_identity(attempt)
             if identity is None:
                 return None
             self._identities[key] = identity
@@ -298,9 +307,16 @@ class AgentWatcher:
             reason = f"It wrote nothing, used no processor and no tool for {minutes:g} minutes."
             self._finisher.fail(attempt, reason, Stage.STALLED)
 
-        self._forget(attempt)
+        self.forget(attempt)
         self._later(attempt, end)
         return True
+
+
+def _find_stored_identity(attempt: Attempt) -> ProcessIdentity | None:
+    """Return the process that was stored when it was started: an agent can remove files, and go on."""
+    if not (attempt.pid and attempt.boot_id and attempt.start_time):
+        return None
+    return ProcessIdentity(get_host_name(), attempt.boot_id, attempt.pid, attempt.start_time)
 
 
 def has_lost_claim(attempt: Attempt, task: WorkItem) -> bool:

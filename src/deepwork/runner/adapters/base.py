@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from deepwork.budgets.models import MICROS_PER_USD
+from deepwork.foreign_numbers import MAX_TOKENS, MAX_USD, read_number, read_whole_number
 from deepwork.records import copy_with
 from deepwork.runner.adapters.wording import classify, find_reset, is_lost_session
 from deepwork.runner.signals import Ended, LimitReached, Signal, ToolEnded, TransientFailure
@@ -24,8 +25,6 @@ SERVER_NAME: Final = "deepwork"
 MAX_TEXT: Final = 16_000
 _MAX_DETAIL = 200
 _MAX_ID = 200
-_MAX_COUNT = 10**12
-_MAX_USD = 1_000_000
 _HEAD = 2_000
 """Characters of a line that was cut in which the id of a tool is looked for."""
 _DETAIL_KEYS = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description")
@@ -213,22 +212,19 @@ def get_id(event: Event, key: str) -> str:
 def get_count(event: Event, key: str) -> int:
     """Return a number of tokens; 0 if it is none."""
     value = event.get(key)
-    if type(value) is int:
-        return value if 0 <= value <= _MAX_COUNT else 0
-    return 0 if value is None else int(_get_number(event, key, _MAX_COUNT) or 0)
+    return 0 if value is None else read_whole_number(value, MAX_TOKENS) or 0
 
 
 def get_usd_micros(event: Event, key: str) -> int | None:
     """Return an amount in millionths of a dollar; None if there is none."""
-    usd = _get_number(event, key, _MAX_USD)
+    usd = read_number(event.get(key), MAX_USD)
     return None if usd is None else round(usd * MICROS_PER_USD)
 
 
-def _get_number(event: Event, key: str, limit: int) -> float | None:
-    value = event.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return value if 0 <= value <= limit else None
+def get_session_id(event: Event, key: str) -> str:
+    """Return the id of a session; "" if there is none that could be an argument of a program."""
+    id = get_id(event, key)
+    return "" if id.startswith("-") else id
 
 
 def clean_text(text: str, limit: int) -> str:

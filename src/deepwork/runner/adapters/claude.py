@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from deepwork.foreign_numbers import read_moment
 from deepwork.runner.adapters.base import (
     SERVER_NAME,
     Event,
@@ -20,11 +21,12 @@ from deepwork.runner.adapters.base import (
     get_count,
     get_id,
     get_object,
+    get_session_id,
     get_text,
     get_usd_micros,
     list_objects,
 )
-from deepwork.runner.adapters.wording import is_notice, to_milliseconds
+from deepwork.runner.adapters.wording import bound_reset
 from deepwork.runner.signals import (
     START_TOTAL,
     Ended,
@@ -99,13 +101,13 @@ def _read_event(event: Event, now: int) -> Iterator[Signal]:
                 if block.get("type") == "tool_result":
                     yield ToolEnded(get_id(block, "tool_use_id"))
         case "rate_limit_event":
-            yield from _read_rate_limit(event)
+            yield from _read_rate_limit(event, now)
         case "result":
             yield from _read_result(event, now)
 
 
 def _read_system(event: Event) -> Iterator[Signal]:
-    session_id = get_id(event, "session_id")
+    session_id = get_session_id(event, "session_id")
     if event.get("subtype") == "init" and session_id:
         yield SessionStarted(session_id, get_id(event, "model") or None)
     elif event.get("subtype") == "api_retry" and _may_pass(get_count(event, "error_status")):
@@ -154,7 +156,7 @@ def _read_usage(key: str, usage: Event, model: str | None) -> UsageReported:
     )
 
 
-def _read_rate_limit(event: Event) -> Iterator[Signal]:
+def _read_rate_limit(event: Event, now: int) -> Iterator[Signal]:
     info = get_object(event, "rate_limit_info") or event
     goes_on = info.get("isUsingOverage") is True or info.get("overageStatus") in (
         "allowed",
@@ -164,8 +166,8 @@ def _read_rate_limit(event: Event) -> Iterator[Signal]:
         return
     scope = get_id(info, "rateLimitType")
     message = f"The limit {scope or 'of use'} was reached."
-    resets_at = get_count(info, "resetsAt")
-    yield LimitReached(to_milliseconds(resets_at) if resets_at else None, message, scope)
+    resets_at = bound_reset(read_moment(info.get("resetsAt")), now)
+    yield LimitReached(resets_at, message, scope)
 
 
 def _read_result(event: Event, now: int) -> Iterator[Signal]:
@@ -175,7 +177,7 @@ def _read_result(event: Event, now: int) -> Iterator[Signal]:
     lines = [each for each in errors if isinstance(each, str)] if isinstance(errors, list) else []
     text = get_text(event, "result") or clean_text("\n".join(lines), 16_000)
     subtype = get_id(event, "subtype")
-    is_error = event.get("is_error") is True or subtype.startswith("error") or is_notice(text)
+    is_error = event.get("is_error") is True or subtype.startswith("error")
     yield Ended(is_error, text, _find_reason(event, subtype))
     if is_error:
         yield from _explain_result(event, text, now)

@@ -19,6 +19,7 @@ from deepwork.runner.adapters.base import (
     get_count,
     get_id,
     get_object,
+    get_session_id,
     get_text,
 )
 from deepwork.runner.signals import (
@@ -89,7 +90,7 @@ def _to_toml(value: str | list[str]) -> str:
 def _read_event(event: Event, now: int) -> Iterator[Signal]:
     match event["type"]:
         case "thread.started":
-            thread_id = get_id(event, "thread_id")
+            thread_id = get_session_id(event, "thread_id")
             if thread_id:
                 yield SessionStarted(thread_id)
         case "item.started":

@@ -20,6 +20,7 @@ from deepwork.runner.adapters.base import (
     get_count,
     get_id,
     get_object,
+    get_session_id,
     get_text,
 )
 from deepwork.runner.signals import (
@@ -81,7 +82,7 @@ def _build_settings(server: McpServer) -> str:
 def _read_event(event: Event, now: int) -> Iterator[Signal]:
     match event["type"]:
         case "init":
-            session_id = get_id(event, "session_id")
+            session_id = get_session_id(event, "session_id")
             if session_id:
                 yield SessionStarted(session_id, get_id(event, "model") or None)
         case "message" if event.get("role") == "assistant":

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from deepwork.foreign_numbers import MAX_MOMENT, read_decimal, read_moment
 from deepwork.runner.adapters.base import (
     SERVER_NAME,
     Event,
@@ -18,10 +19,11 @@ from deepwork.runner.adapters.base import (
     get_count,
     get_id,
     get_object,
+    get_session_id,
     get_text,
     get_usd_micros,
 )
-from deepwork.runner.adapters.wording import to_milliseconds
+from deepwork.runner.adapters.wording import bound_reset
 from deepwork.runner.signals import (
     Ended,
     LimitReached,
@@ -89,7 +91,7 @@ def _read_event(event: Event, now: int) -> Iterator[Signal]:
     part = get_object(event, "part")
     match event["type"]:
         case "step_start":
-            session_id = get_id(event, "sessionID")
+            session_id = get_session_id(event, "sessionID")
             if session_id:
                 yield SessionStarted(session_id)
         case "text":
@@ -147,20 +149,12 @@ def _explain_error(data: Event, text: str, now: int) -> Iterator[Signal]:
 
 
 def _find_reset(headers: Event, now: int) -> int | None:
-    milliseconds = _read_number(headers.get("retry-after-ms"))
-    seconds = _read_number(headers.get("retry-after"))
+    milliseconds = read_decimal(headers.get("retry-after-ms"), MAX_MOMENT)
+    seconds = read_decimal(headers.get("retry-after"), MAX_MOMENT)
     if milliseconds or seconds:
-        return now + int(milliseconds or seconds * 1000)
-    reset = _read_number(headers.get("anthropic-ratelimit-unified-reset"))
-    return to_milliseconds(reset) if reset else None
-
-
-def _read_number(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return 0
-    return number if 0 < number < 10**14 else 0
+        return bound_reset(now + int(milliseconds or (seconds or 0) * 1000), now)
+    reset = read_decimal(headers.get("anthropic-ratelimit-unified-reset"), MAX_MOMENT)
+    return bound_reset(read_moment(reset), now)
 
 
 OPENCODE: Final = StreamAdapter(

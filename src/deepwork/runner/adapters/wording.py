@@ -1,6 +1,7 @@
 """Limits and passing failures by their wording, for vendors and logins that report neither as an event.
 
-Only for texts of the vendor: its errors, its last message when it failed, its stderr.
+Only for failures: errors of the vendor, its last message when it failed, its stderr. What a success says
+about a limit is about the work.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
+from deepwork.foreign_numbers import read_decimal, read_moment
 from deepwork.runner.signals import LimitReached, TransientFailure
 
 _MAX_TEXT = 8_000
@@ -72,9 +74,6 @@ PHRASES: Final = (
 _LOST_SESSION_PATTERN = re.compile(
     r"no conversation found|no rollout found|invalid session identifier|session not found", re.IGNORECASE
 )
-_NOTICE_PATTERN = re.compile(
-    r"\s*(you(.ve| have) (hit|reached) your|claude (ai|code)? ?usage limit|api error\b)", re.IGNORECASE
-)
 
 
 def classify(text: str, now: int, zone: tzinfo | None = None) -> LimitReached | TransientFailure | None:
@@ -93,11 +92,6 @@ def classify(text: str, now: int, zone: tzinfo | None = None) -> LimitReached | 
     return None
 
 
-def is_notice(text: str) -> bool:
-    """Return whether a message is a vendor's notice in place of an answer; some call that a success."""
-    return len(text) <= _MAX_MESSAGE and _NOTICE_PATTERN.match(text) is not None
-
-
 def is_lost_session(text: str) -> bool:
     """Return whether an error of the vendor says that the session to continue does not exist."""
     return _LOST_SESSION_PATTERN.search(text) is not None
@@ -106,13 +100,12 @@ def is_lost_session(text: str) -> bool:
 def find_reset(text: str, now: int, zone: tzinfo | None = None) -> int | None:
     """Return when a limit resets, in Unix milliseconds, if the text says it."""
     parsed = (_parse_epoch(text), _parse_iso(text), _parse_wait(text, now), _parse_clock(text, now, zone))
-    moment = next((each for each in parsed if each is not None), None)
+    return bound_reset(next((each for each in parsed if each is not None), None), now)
+
+
+def bound_reset(moment: int | None, now: int) -> int | None:
+    """Return when a limit resets; None if that is so far away that it was not understood."""
     return moment if moment is not None and moment - now <= _MAX_WAIT_MS else None
-
-
-def to_milliseconds(moment: float) -> int:
-    """Return a Unix time in milliseconds, given in seconds or milliseconds."""
-    return int(moment * 1000) if moment < 100_000_000_000 else int(moment)  # seconds until the year 5138
 
 
 def _get_line(text: str, position: int) -> str:
@@ -148,7 +141,7 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 
 def _parse_epoch(text: str) -> int | None:
     match = _EPOCH_PATTERN.search(text)
-    return to_milliseconds(int(match[1] or match[2])) if match else None
+    return read_moment(int(match[1] or match[2])) if match else None
 
 
 def _parse_iso(text: str) -> int | None:
@@ -157,9 +150,9 @@ def _parse_iso(text: str) -> int | None:
         return None
     try:
         moment = datetime.fromisoformat(match[1])
-    except ValueError:
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
         return None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _parse_wait(text: str, now: int) -> int | None:
@@ -168,9 +161,15 @@ def _parse_wait(text: str, now: int) -> int | None:
         return None
     parts = _DURATION_PATTERN.findall(match[1])
     if not parts:
-        return now + int(float(match[1]) * 1000)  # the seconds of a header
-    lengths = [float(amount) * _get_unit(unit) for amount, unit in parts]
+        parts = [(match[1], "s")]  # the seconds of a header
+    lengths = [_measure(amount, unit) for amount, unit in parts]
     return now + int(sum(lengths)) if any(lengths) else None
+
+
+def _measure(amount: str, unit: str) -> float:
+    """Return a time in milliseconds; one beyond the bound is longer than any wait, and so not understood."""
+    number = read_decimal(amount, _MAX_WAIT_MS)
+    return (2 * _MAX_WAIT_MS if number is None else number) * _get_unit(unit)
 
 
 def _get_unit(word: str) -> int:
@@ -181,11 +180,10 @@ def _parse_clock(text: str, now: int, zone: tzinfo | None) -> int | None:
     match = _CLOCK_PATTERN.search(text)
     if match is None or not (match["half"] or match["minute"]):
         return None
-    local = datetime.fromtimestamp(now / 1000, _find_zone(match["zone"]) or zone)
     try:
-        moment = _set_clock(local, match)
-        return int(moment.timestamp() * 1000)
-    except (ValueError, OverflowError):
+        local = datetime.fromtimestamp(now / 1000, _find_zone(match["zone"]) or zone)
+        return int(_set_clock(local, match).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
         return None
 
 

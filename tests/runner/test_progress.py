@@ -14,7 +14,7 @@ from deepwork.records import copy_with
 from deepwork.runner.following import Followed, ProgressRecorder
 from deepwork.runner.models import Attempt, ParkedFor, RunRequest, Stage
 from deepwork.runner.service import AttemptService
-from deepwork.runner.store import AttemptStore
+from deepwork.runner.store import AttemptStore, RunStore
 from runner.run_project import RunProject
 
 
@@ -43,10 +43,13 @@ def start_attempts(project: RunProject) -> list[Attempt]:
     return running
 
 
-def advance(project: RunProject, run_id: str) -> bool:
+def advance(project: RunProject, run_id: str, agents: int = 2) -> bool:
+    """Start what may start, with this many agents."""
     runner = project.app.runner
     with closing(runner._build_engine(runner._find_profile)) as engine:
-        return engine.scheduler.advance(runner._get_run(run_id), 2, now=0, is_urgent=True)
+        with project.app.database.transaction() as tx:
+            RunStore(tx).join(run_id, engine._host, agents)
+        return engine.scheduler.advance(runner._get_run(run_id), agents, now=0, is_urgent=True)
 
 
 def list_open(project: RunProject, run_id: str) -> list[Attempt]:
@@ -97,19 +100,39 @@ def test_progress_of_many_agents_is_stored_together_and_only_of_those_that_are_s
     assert [each.attempt.id for each in saved] == [one.attempt.id]
 
 
-def test_no_agent_starts_while_another_one_of_the_same_account_waits_at_a_limit(project: RunProject) -> None:
+def park_at_limit(project: RunProject, attempt: Attempt) -> Attempt:
+    """Let an attempt wait for an hour."""
+    with project.app.database.reading() as tx:
+        later = tx.now + 3_600_000
+    attempts = AttemptService(project.app.database)
+    parked = attempts.move(attempt, Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=later)
+    assert parked is not None
+    return parked
+
+
+def test_beside_an_agent_that_waits_at_a_limit_one_other_tries_and_no_more_until_it_was_answered(
+    project: RunProject,
+) -> None:
     waiting, other = start_attempts(project)
     attempts = AttemptService(project.app.database)
     attempts.move(other, Stage.STOPPED, reason="A person stopped it.")
-    with project.app.database.reading() as tx:
-        later = tx.now + 3_600_000
-    parked = attempts.move(waiting, Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=later)
-    assert parked is not None
+    park_at_limit(project, waiting)
 
-    assert not advance(project, waiting.run_id)
-    assert [each.id for each in list_open(project, waiting.run_id)] == [waiting.id]
+    assert advance(project, waiting.run_id, agents=4)
+    [probe] = [each for each in list_open(project, waiting.run_id) if each.id != waiting.id]
+    assert not advance(project, waiting.run_id, agents=4), "nobody knows yet whether it meets the limit, too"
+
+    assert attempts.update(probe, output_tokens=1) is not None
+    assert advance(project, waiting.run_id, agents=4)
+    assert len(list_open(project, waiting.run_id)) == 3
+
+
+def test_no_agent_starts_while_two_of_the_same_account_wait_at_a_limit(project: RunProject) -> None:
+    parked, _ = (park_at_limit(project, each) for each in start_attempts(project))
+
+    assert not advance(project, parked.run_id, agents=4)
 
     with project.app.database.transaction() as tx:
         AttemptStore(tx).save(parked, copy_with(parked, not_before=1))
-    assert advance(project, waiting.run_id)
-    assert len(list_open(project, waiting.run_id)) == 2
+    assert advance(project, parked.run_id, agents=4)
+    assert len(list_open(project, parked.run_id)) == 3

@@ -12,6 +12,7 @@ from deepwork.runner.claiming import TaskClaimer, find_next_profile
 from deepwork.runner.job_steps import JobStep, JobSteps, build_step_id, is_current, locate_place
 from deepwork.runner.models import Attempt, Run, RunStatus
 from deepwork.runner.profiles import Profile
+from deepwork.runner.rules import is_limit_sure
 from deepwork.runner.service import RunService
 from deepwork.runner.spending_limits import find_step_overrun
 from deepwork.runner.store import AttemptStore
@@ -76,9 +77,10 @@ class JobScheduler:
         with self._database.reading() as tx:
             name = find_next_profile(tx, run, step)
             profile = self._get_profile(name) if name else None
-            if profile is not None and AttemptStore(tx).find_limit_end(
-                profile.kind, profile.name, self._host
-            ):
+            at_limit = (
+                AttemptStore(tx).count_at_limit(profile.kind, profile.name, self._host) if profile else (0, 0)
+            )
+            if is_limit_sure(*at_limit):
                 return False
         if profile is None:
             reason = f"Every agent of the chain has tried step {step.name!r}."

@@ -47,6 +47,8 @@ class Stage(CaseInsensitiveEnum):
 FINAL_STAGES = frozenset({Stage.DONE, Stage.FAILED, Stage.STALLED, Stage.HANDED_OVER, Stage.STOPPED})
 NOT_LANDED = "Its work was not landed:"
 """Begins the reason of an attempt whose task is done, but could not even be queued to land."""
+TIME_IS_OVER = "The time of the run is over."
+"""The reason of a run that ended at the moment of `--until`."""
 FAILED_STAGES = frozenset({Stage.FAILED, Stage.STALLED, Stage.HANDED_OVER})
 """The stages of attempts that count against `max_attempts`."""
 

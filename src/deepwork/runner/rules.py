@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MS_PER_MINUTE = 60_000
 _PROBE_MINUTES = (5, 10, 20, 40, 60)
 """How long to wait at a limit that names no reset, each time in a row."""
+_SURE_SIGNS = 2
 _MAX_JITTER_MS = 120_000
 _RESET_PRECISION_MS = 60_000
 """Some vendors name only the minute of a reset."""
@@ -141,6 +142,15 @@ def compute_limit_end(resets_at: int | None, waits: int, met_at: int) -> int:
     if resets_at is not None and resets_at > met_at - _RESET_PRECISION_MS:
         return resets_at if resets_at > met_at else met_at + _RESET_PRECISION_MS
     return met_at + _PROBE_MINUTES[min(waits, len(_PROBE_MINUTES) - 1)] * MS_PER_MINUTE
+
+
+def is_limit_sure(waiting: int, unanswered: int) -> bool:
+    """Return whether a vendor's limit holds for all agents with the same account, so that none is started.
+
+    `waiting` attempts are parked at a limit that has not ended; to `unanswered` ones that were started the
+    vendor has said nothing yet. One that waits may be wrong about the others: the next one tries, alone.
+    """
+    return waiting >= _SURE_SIGNS or (waiting > 0 and unanswered > 0)
 
 
 def add_jitter(end: int, now: int, share: float) -> int:

@@ -16,9 +16,9 @@ from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.claiming import STOPPED, Refused, TaskClaimer, find_next_profile
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.job_scheduling import JobScheduler
-from deepwork.runner.models import NOT_LANDED, Attempt, Run, RunStatus, Stage
+from deepwork.runner.models import NOT_LANDED, TIME_IS_OVER, Attempt, Run, RunStatus, Stage
 from deepwork.runner.profiles import Profile
-from deepwork.runner.rules import is_working
+from deepwork.runner.rules import is_limit_sure, is_working
 from deepwork.runner.service import RunService
 from deepwork.runner.store import AttemptStore, RunStore
 
@@ -56,7 +56,7 @@ class RunScheduler:
         if run.status in (RunStatus.ENDING, RunStatus.STOPPING):
             return self._stop(run, attempts)
         if run.options.until is not None and now >= run.options.until:
-            self._runs.set_status(run.id, RunStatus.ENDING, "The time of the run is over.")
+            self._runs.set_status(run.id, RunStatus.ENDING, TIME_IS_OVER)
             return True
         if run.status is RunStatus.PAUSED:
             return False
@@ -161,7 +161,7 @@ class RunScheduler:
             if name is None:
                 return Refused(f"Every agent of the chain has tried task {task.name!r}.", is_for_person=True)
             profile = self._get_profile(name)
-            if AttemptStore(tx).find_limit_end(profile.kind, profile.name, self._host):
+            if is_limit_sure(*AttemptStore(tx).count_at_limit(profile.kind, profile.name, self._host)):
                 return None
         return self._claimer.claim(run, task_id, profile, is_limited=is_limited)
 

@@ -243,20 +243,22 @@ class AttemptStore:
             "UPDATE attempts SET exhausted = 1 WHERE task_id = :id AND ended_at IS NOT NULL", id=task_id
         )
 
-    def find_limit_end(self, vendor: str, profile: str, host: str) -> int | None:
-        """Return when the vendor's limit ends that another attempt of this host met, if it has not ended.
+    def count_at_limit(self, vendor: str, profile: str, host: str) -> tuple[int, int]:
+        """Count the open attempts here that wait at the vendor's limit, and those that it has not answered.
 
-        Every agent with the same account meets the same limit, so none needs to try before.
+        Every agent with the same account meets the same limit; `is_limit_sure` says when none needs to try.
         """
         sql = """
-            SELECT max(not_before) FROM attempts
-             WHERE ended_at IS NULL AND stage = 'parked' AND parked_for = 'limit' AND not_before > :now
-               AND vendor = :vendor AND profile = :profile AND host = :host
+            SELECT sum(CASE WHEN stage = 'parked' AND parked_for = 'limit' AND not_before > :now
+                            THEN 1 ELSE 0 END) AS waiting,
+                   sum(CASE WHEN stage IN ('claimed', 'preparing', 'running')
+                             AND input_tokens + cached_tokens + output_tokens = 0
+                            THEN 1 ELSE 0 END) AS unanswered
+              FROM attempts
+             WHERE ended_at IS NULL AND vendor = :vendor AND profile = :profile AND host = :host
         """
-        end: int | None = self._tx.fetch_value(
-            sql, vendor=vendor, profile=profile, host=host, now=self._tx.now
-        )
-        return end
+        row = self._tx.fetch_one(sql, vendor=vendor, profile=profile, host=host, now=self._tx.now)
+        return (int(row["waiting"] or 0), int(row["unanswered"] or 0)) if row else (0, 0)
 
     def count_working(self, run_id: str, host: str) -> int:
         """Count the attempts of a run on this host that go on without a person; `is_working` is the rule."""

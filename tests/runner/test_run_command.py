@@ -6,11 +6,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from application import call_tool
 from cli.live_terminal import LiveTerminal
 from cli.run import CommandResult, run_deepwork
 from deepwork.cli import main
@@ -156,6 +158,38 @@ def test_json_is_one_object_per_line_and_3_means_that_a_person_is_needed(make_pr
     assert all(each["id"] for each in objects)
 
 
+def test_a_plan_that_is_done_is_no_error(make_project: MakeProject):
+    project = make_project()
+    plan(project, "Work", [write("a")])
+    (project.agents.bin / "claude").unlink()  # no agent is needed for nothing
+    call_tool(project.app, "workflow_update_status", id=project.plan, status="completed", force=True)
+
+    said = run(project, "run", "Release", "--agent", "claude")
+    previewed = run(project, "run", "Release", "--agent", "claude", "--dry-run")
+    as_json = run(project, "run", "Release", "--agent", "claude", "--json")
+    worked = run(project, "work", "--once", "--plan", "Release", "--agent", "claude")
+
+    assert (said.code, previewed.code, as_json.code, worked.code) == (0, 0, 0, 75)
+    assert (as_json.json["type"], as_json.json["id"], as_json.json["status"]) == (
+        "plan",
+        project.plan,
+        "completed",
+    )
+    assert find_no_run(project)
+
+
+def test_a_run_whose_time_is_over_ends_its_agents_and_can_be_run_again_later(make_project: MakeProject):
+    project = make_project()
+    plan(project, "Work", [{"do": "sleep", "seconds": 600}])
+    soon = (datetime.now().astimezone() + timedelta(seconds=4)).isoformat()
+
+    ended = run(project, "run", "Release", "--agent", "claude", "--until", soon)
+    attached = run(project, "runs", "attach", find_run(project)["id"])
+
+    assert (ended.code, attached.code) == (3, 3)
+    assert not list_living(project)
+
+
 @pytest.fixture
 def project(make_project: MakeProject) -> Iterator[RunProject]:
     made = make_project()
@@ -189,7 +223,7 @@ def test_a_dry_run_prints_the_exact_command_and_starts_nothing(project: RunProje
         ("run wf_000000000000", "There is no workflow 'wf_000000000000'", 1),
         ("run Nothing", "There is no workflow 'Nothing'", 1),
         ("run Release --until 25:00", "'25:00' is not a time of day", 2),
-        ("run Release --until 2020-01-01", "has passed", 2),
+        ("run Release --until 2020-01-01", "has passed", 3),
         ("run Release --goal x", "--goal is for jobs", 2),
         ("run Release --agent claude --chain default", "give one of them", 2),
         ("run Release --agent nobody", "There is no agent 'nobody'", 1),

@@ -297,11 +297,23 @@ def test_a_paused_run_starts_no_tasks(project: RunProject):
     assert worked.attempt.run_id in (nothing.reason or "")
 
 
-def test_a_named_plan_that_cannot_run_is_an_error(project: RunProject):
+def test_a_named_plan_that_is_done_leaves_nothing_to_do(project: RunProject):
     plan_tasks(project, "one")
     assert work(project).status is WorkStatus.WORKED
 
-    with pytest.raises(NotAllowed, match="is completed"):
+    ended = project.app.runner.work_once(project.plan, None)
+
+    assert ended.status is WorkStatus.NOTHING
+    assert "is completed" in (ended.reason or "")
+
+
+def test_a_named_plan_that_cannot_run_is_an_error(project: RunProject):
+    plan_tasks(project, "one")
+    call_tool(
+        project.app, "workflow_update_status", id=project.plan, status="abandoned", reason="Not needed."
+    )
+
+    with pytest.raises(NotAllowed, match="is abandoned"):
         project.app.runner.work_once(project.plan, None)
 
 

@@ -13,10 +13,11 @@ from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import TextParam
 from deepwork.cli.framework.options import place_options
 from deepwork.cli.framework.output import to_printable
-from deepwork.cli.run_acts import preview_run, start_run
+from deepwork.cli.run_acts import is_plan_done, preview_run, start_run
 from deepwork.cli.run_engines import engine_options, start_in_engine, take_engine
-from deepwork.cli.run_options import build_request, request_options
-from deepwork.cli.run_target import find_target, may_be_job
+from deepwork.cli.run_options import build_request, is_over, request_options
+from deepwork.cli.run_target import JobTarget, PlanTarget, find_target, may_be_job
+from deepwork.errors import NotAllowed
 from deepwork.foreign_text import dump_json
 
 if TYPE_CHECKING:
@@ -39,18 +40,26 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
     """Let agents work on a plan, or run a workflow of a job, until everything is done.
 
     Ctrl-C leaves the agents running; the same command, or `deepwork runs attach`, goes on. Exit code: 0 all
-    is done, 3 something needs a person, 1 failed or stopped, 130 interrupted.
+    is done, 3 something needs a person or the time of --until is over, 1 failed or stopped, 130 interrupted.
     """
     if detach and dry_run:
         raise click.UsageError("--dry-run starts nothing, so there is nothing to detach.")
     request, engine = build_request(given), take_engine(given)
+    if is_over(request):
+        sys.exit(_refuse_late_run())
     place = {name: given[name] for name in ("database", "global_store")}
     with open_application(given["path"], place, reads=not may_be_job(target), quiet=as_json) as app:
         found = find_target(app, target, goal)
-        if dry_run:
-            _print_preview(preview_run(app, found, request), as_json=as_json)
+        try:
+            if dry_run:
+                _print_preview(preview_run(app, found, request), as_json=as_json)
+                return
+            started = start_run(app, found, request, is_local=engine is None)
+        except NotAllowed as refused:
+            if not is_plan_done(refused):
+                raise
+            _print_done(found, refused.message, as_json=as_json)
             return
-        started = start_run(app, found, request, is_local=engine is None)
         if engine is not None:
             start_in_engine(engine, app, started, request.parallel)
         code = _detach(app, started, place, as_json=as_json) if detach else _follow(app, started, as_json)
@@ -77,6 +86,20 @@ def _detach(app: Application, started: Run, place: Mapping[str, Any], *, as_json
     print(f"deepwork runs attach {started.id}  # watch it")
     print(f"deepwork runs stop {started.id}  # start nothing more; --now ends its agents")
     return 0
+
+
+def _refuse_late_run() -> int:
+    from deepwork.cli.main import print_error
+    from deepwork.cli.run_summary import NEEDS_PERSON
+
+    said = "The time of --until has passed, so nothing was started."
+    print_error(NotAllowed(said, suggestion="Give a later time."))
+    return NEEDS_PERSON
+
+
+def _print_done(plan: PlanTarget | JobTarget, said: str, *, as_json: bool) -> None:
+    about = {"type": "plan", "id": plan.id if isinstance(plan, PlanTarget) else None, "status": "completed"}
+    print(dump_json({**about, "reason": said}) if as_json else to_printable(said))
 
 
 def _print_preview(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

@@ -35,6 +35,13 @@ def preview_run(
     return app.runner.preview(target.id, request)
 
 
+def is_plan_done(refused: NotAllowed) -> bool:
+    """Return whether a run was refused because its plan is done."""
+    from deepwork.runner.work import PlanDone
+
+    return isinstance(refused, PlanDone)
+
+
 def decide(app: Application, action: str, run_id: str, **arguments: Any) -> dict[str, Any]:
     """Pause, resume or stop a run; the process that drives it carries that out."""
     from deepwork.server.invocation import invoke

@@ -38,7 +38,7 @@ def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
     if state.run.status.is_final:
         output.begin(state)
         output.end(state)
-        return choose_exit_code(state.run.status)
+        return choose_exit_code(state.run)
 
     def drive(stop: Event) -> Run:
         return app.runner.drive(run_id, stop)
@@ -97,7 +97,7 @@ class _Follower:
                 return self._leave(code)
             self._interruptions.wait(_TICK_SECONDS)
         self._output.end(self._state)
-        return INTERRUPTED if self._is_stopping else choose_exit_code(self._state.run.status)
+        return INTERRUPTED if self._is_stopping else choose_exit_code(self._state.run)
 
     def _has_ended(self) -> bool:
         has_driver_ended = self._driver.has_ended  # asked first: what it did is in the store by now

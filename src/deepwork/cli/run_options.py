@@ -18,7 +18,7 @@ _LAST_HOUR, _LAST_MINUTE = 23, 59
 
 
 class MomentParam(click.ParamType[int]):
-    """A time of day, or a date with a time; its value is a future moment in Unix milliseconds."""
+    """A time of day, which is in the future, or a date with a time; its value is in Unix milliseconds."""
 
     name = "moment"
 
@@ -34,7 +34,7 @@ class MomentParam(click.ParamType[int]):
 def parse_moment(text: str, now: datetime) -> int:
     """Return the next moment at which this machine's clock shows a time, or a date with a time.
 
-    Raises ValueError for anything else, and for a moment that has passed.
+    Raises ValueError for anything else. A date may have passed: `is_over` tells.
     """
     if clock := _CLOCK_PATTERN.fullmatch(text.strip()):
         hour, minute = int(clock[1]), int(clock[2])
@@ -43,16 +43,18 @@ def parse_moment(text: str, now: datetime) -> int:
         today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
         return _to_milliseconds(today if today > now else today + timedelta(days=1))
     try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return _to_milliseconds(datetime.fromisoformat(text.strip()))
+    except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a time: write 07:00, or 2026-11-18T07:00.") from None
-    if _to_milliseconds(moment) <= _to_milliseconds(now):
-        raise ValueError(f"{text!r} has passed.")
-    return _to_milliseconds(moment)
 
 
 def _to_milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
+
+
+def is_over(request: RunRequest) -> bool:
+    """Return whether the time of a run has passed before it began."""
+    return request.until is not None and request.until <= _to_milliseconds(datetime.now())  # noqa: DTZ005
 
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)

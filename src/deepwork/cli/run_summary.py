@@ -8,7 +8,7 @@ from deepwork.cli.framework.output import to_printable
 from deepwork.cli.run_amounts import format_duration, format_usd
 from deepwork.cli.run_screen import count_done
 from deepwork.cli.run_state import RunState
-from deepwork.runner.models import RunStatus
+from deepwork.runner.models import TIME_IS_OVER, Run, RunStatus
 
 DONE, FAILED, NEEDS_PERSON = 0, 1, 3
 """Exit codes of a run that has ended; docs/command-line.md documents them."""
@@ -17,9 +17,11 @@ _EXIT_CODES = {RunStatus.DONE: DONE, RunStatus.NEEDS_PERSON: NEEDS_PERSON}
 _WORDS = {RunStatus.NEEDS_PERSON: "needs you"}
 
 
-def choose_exit_code(status: RunStatus) -> int:
-    """Return the exit code for a run that ended in this way."""
-    return _EXIT_CODES.get(status, FAILED)
+def choose_exit_code(run: Run) -> int:
+    """Return the exit code for a run that ended in this way; one whose time is over can be run again."""
+    if run.status is RunStatus.STOPPED and run.reason == TIME_IS_OVER:
+        return NEEDS_PERSON
+    return _EXIT_CODES.get(run.status, FAILED)
 
 
 def render_summary(state: RunState) -> Iterator[str]:

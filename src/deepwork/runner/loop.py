@@ -27,7 +27,7 @@ from deepwork.runner.repeating import repeat_until_over
 from deepwork.runner.run_settings import RunSettings, build_run_settings, require_trusted_setup
 from deepwork.runner.service import RunService, create_run
 from deepwork.runner.store import AttemptStore
-from deepwork.runner.work import Worker
+from deepwork.runner.work import PlanDone, Worker
 
 _OPTION_NAMES = ("stall_minutes", "minutes", "resumes", "wait_at_limit", "max_unreviewed", "land")
 
@@ -59,12 +59,13 @@ class Runner:
         Unless `is_local`, this host starts no tasks of it: another engine calls `work_in_run`.
         """
         defaults = build_run_settings(self._settings)
-        chain = self._choose_chain(request, defaults)
         try:
-            new = self._build_run(workflow_id, request, defaults, chain)
+            self._load_runnable(workflow_id)
         except NotAllowed:  # such as after the plan was completed by another host
             self._end_strays()
             raise
+        chain = self._choose_chain(request, defaults)
+        new = self._build_run(workflow_id, request, defaults, chain)
         with self._database.reading() as tx:
             workflow = self._localize(tx, PlanStore(tx).get(workflow_id))
         require_trusted_setup(self._settings)
@@ -114,10 +115,7 @@ class Runner:
     def _build_run(
         self, workflow_id: str, request: RunRequest, defaults: RunSettings, chain: Sequence[Profile]
     ) -> Run:
-        with self._database.reading() as tx:
-            workflow = self._localize(tx, PlanStore(tx).get(workflow_id))
-            now, is_left = tx.now, AttemptStore(tx).has_open_of_plan(workflow_id)
-        _require_runnable(workflow, is_left=is_left)
+        workflow, now = self._load_runnable(workflow_id)
         return create_run(
             repository_path=workflow.repository_path or "",
             chain=[profile.name for profile in chain],
@@ -126,6 +124,14 @@ class Runner:
             now=now,
             workflow_id=workflow.id,
         )
+
+    def _load_runnable(self, workflow_id: str) -> tuple[Workflow, int]:
+        """Return a plan that can be run, and the time; raises PlanDone if there is nothing left to do."""
+        with self._database.reading() as tx:
+            workflow = self._localize(tx, PlanStore(tx).get(workflow_id))
+            now, is_left = tx.now, AttemptStore(tx).has_open_of_plan(workflow_id)
+        _require_runnable(workflow, is_left=is_left)
+        return workflow, now
 
     def _choose_chain(self, request: RunRequest, defaults: RunSettings) -> tuple[Profile, ...]:
         catalog = self._load_catalog()
@@ -146,6 +152,7 @@ class Runner:
 
     def preview(self, workflow_id: str, request: RunRequest) -> list[dict[str, Any]]:
         """Describe what would be started first, and how; starts and stores nothing."""
+        self._load_runnable(workflow_id)
         defaults = build_run_settings(self._settings)
         profile = self._choose_chain(request, defaults)[0]
         run = self._build_run(workflow_id, request, defaults, [profile])
@@ -255,6 +262,7 @@ class Runner:
 
     def _join_for_work(self, workflow_id: str, *, request: RunRequest) -> tuple[Run, Sequence[str]]:
         """Return the open run of a plan, or a new one, and who may work on its tasks."""
+        self._load_runnable(workflow_id)
         defaults = build_run_settings(self._settings)
         chain = self._choose_chain(request, defaults)
         new = self._build_run(workflow_id, request, defaults, chain)
@@ -281,6 +289,8 @@ def _list_given(request: RunRequest) -> list[str]:
 
 def _require_runnable(workflow: Workflow, *, is_left: bool) -> None:
     """Raise NotAllowed if there is nothing to do; `is_left`: an attempt of the plan is still to be ended."""
+    if workflow.status is PlanStatus.COMPLETED and not is_left:
+        raise PlanDone(f"Plan {workflow.name!r} is completed: there is nothing left to do.")
     if workflow.status.is_final and not is_left:
         raise NotAllowed(
             f"Plan {workflow.name!r} is {workflow.status}.", suggestion="Run a plan that has open tasks."

@@ -23,6 +23,10 @@ _TRIES = 3
 """How often a task is claimed whose run was ended by another process meanwhile."""
 
 
+class PlanDone(NotAllowed):
+    """Every task of the plan is done: there is nothing to run, and nothing wrong."""
+
+
 class Worker:
     """Brings one attempt to its end; others of this host may work on others at the same time."""
 
@@ -106,7 +110,7 @@ class Worker:
         except StorageError:
             raise
         except DeepworkError as error:
-            if is_named:
+            if is_named and not isinstance(error, PlanDone):
                 raise
             return error.message
         return reason

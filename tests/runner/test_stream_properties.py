@@ -195,37 +195,20 @@ def test_no_text_makes_an_adapter_raise(kind: str, text: str) -> None:
     require_valid(adapter.finish(state, 1, text, now=NOW))
 
 
-WORDS = [
-    "\nusage limit",
-    "rate limited 429",
-    "try again",
-    "resets",
-    "retry-after",
-    "in",
-    "at",
-    "until",
-    ":",
-    "1e999",
-    "-1",
-    "25:61",
-    "3am",
-    "hours",
-    "ms",
-    "and",
-    ",",
-    "Nov 99",
-    "9999\n",
-    "0001-01-01T00:00:00+14:00",
-    "9999-12-31T23:59:59-14:00",
-    "1794960000",
-    "(Etc/GMT+14)",
-    "(../../x)",
-    "\x00",
-    "٣\n",
-]
-WORDING = st.lists(st.sampled_from([*WORDS, "|", "9" * 400, "0." + "9" * 400, "\udcff"]), max_size=12).map(
-    " ".join
+LIMITS = st.sampled_from(
+    ["usage limit reached", "429 rate limited", "quota exceeded\0", "overloaded", "\udcff"]
 )
+LEADS = st.sampled_from(
+    ["try again in", "resets at", "retry-after:", "|", "resets", "try again after", "until Nov"]
+)
+AMOUNTS = st.sampled_from(
+    ["9" * 400, "0." + "9" * 400, "1e999", "-1", "25:61", "3", "9999", "1794960000", "\u0663"]
+)
+DATES = st.sampled_from(
+    ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "12:00 (../../x)", "11pm (Etc/GMT+14)"]
+)
+UNITS = st.sampled_from(["", "ms", "hours", " weeks and", "am", " 99 4:00"])
+WORDING = st.tuples(LIMITS, LEADS, AMOUNTS | DATES, UNITS).map(" ".join)
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)

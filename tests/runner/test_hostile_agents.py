@@ -68,6 +68,11 @@ DONE: dict[str, Steps] = {
         write("worded"),
         {"do": "exit", "text": "You have reached your weekly limit, resets in 5 hours"},
     ],
+    "folders": [shell(FOLDER + "mkdir ../² ../99999999999999999999 && mkfifo ../7")],
+    "names": [
+        shell(r"""mkfifo pipe; ln -s loop loop; touch -- -rf 'new
+line' "$(printf 'wrong\377')"; mkdir -p a/.git""")
+    ],
     "honest": [],
 }
 """What agents write and do before they do their work."""
@@ -105,6 +110,7 @@ ENDED: dict[str, Steps] = {
         {"do": "leave_silently", "code": 1},
     ],
     "tree_is_gone": [shell('rm -rf "$PWD"'), {"do": "leave_silently", "code": 0}],
+    "aborted": [{"do": "die", "number": 6}],
     "git_is_gone": [shell("rm .git && mkdir .git"), write("git_is_gone")],
 }
 """Agents that do not get their work done, in many ways."""
@@ -159,6 +165,13 @@ def test_later_commands_about_a_run_with_hostile_agents_work(hostile: Ended, com
     assert done.code in (0, 1, 3), done.err  # the run has ended, and says so
     assert "Traceback" not in done.err
     assert "INTERNAL_ERROR" not in done.err
+
+
+def test_the_same_plan_can_be_run_again(hostile: Ended):
+    again = hostile.project.run("--agent", "claude")
+
+    assert again.code == 3, again.err
+    assert hostile.get_status("honest") == "completed"
 
 
 @pytest.mark.parametrize("name", ["stdout_is_a_folder", "stdout_is_a_pipe", "lines", "sparse"])

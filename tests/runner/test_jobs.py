@@ -112,10 +112,20 @@ def test_an_agent_may_name_its_outputs_and_its_verdicts(make_job: MakeProject) -
 
 
 @on_one_database
-@pytest.mark.parametrize("content", ["no json", "[]", '{"outputs": {}, "odd": 1}'])
-def test_a_report_that_cannot_be_read_is_corrected(make_job: MakeProject, content: str) -> None:
+@pytest.mark.parametrize(
+    "report",
+    [
+        "echo no json > $DEEPWORK_OUTPUTS",
+        "echo [] > $DEEPWORK_OUTPUTS",
+        """echo '{"outputs": {}, "odd": 1}' > $DEEPWORK_OUTPUTS""",
+        "mkfifo $DEEPWORK_OUTPUTS",
+        "mkdir $DEEPWORK_OUTPUTS",
+    ],
+)
+def test_a_report_that_cannot_be_read_is_corrected(make_job: MakeProject, report: str) -> None:
     project = make_job(make_step("a"))
-    project.set_agent(f"*/a) [ $START = 1 ] && echo '{content}' > $DEEPWORK_OUTPUTS || echo 1 > a.md ;;")
+    again = "rm -rf $DEEPWORK_OUTPUTS; echo 1 > a.md"
+    project.set_agent(f"*/a) [ $START = 1 ] && {report} || {{ {again}; }} ;;")
 
     assert project.run().status is RunStatus.DONE
     assert "DEEPWORK_OUTPUTS) " in project.prompts[1]

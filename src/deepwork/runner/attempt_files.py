@@ -101,7 +101,7 @@ def _locate(state_folder: Path, attempt_id: str, start_number: int) -> AttemptFi
 def read_record(path: Path) -> dict[str, Any] | None:
     """Return the values that were written into one of these files; None if it was not written."""
     try:
-        descriptor = _open_to_read(path)
+        descriptor = open_to_read(path)
         try:
             content = os.read(descriptor, _MAX_RECORD_BYTES)
         finally:
@@ -116,7 +116,7 @@ def read_record(path: Path) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _open_to_read(path: Path) -> int:
+def open_to_read(path: Path) -> int:
     """Open a file that an agent can reach; raises DamagedFiles for a pipe, a link or a folder."""
     try:
         descriptor = os.open(path, _READ_FLAGS)
@@ -151,7 +151,7 @@ def read_lines(
             return [], offset
         if is_over is None:
             is_over = files.exit.exists()  # before reading: nothing is written after it
-        descriptor = _open_to_read(files.stdout)
+        descriptor = open_to_read(files.stdout)
         try:
             start = _skip_hole(descriptor, offset, size)
             return _read_lines(descriptor, start, max_bytes, is_over=is_over)
@@ -166,7 +166,7 @@ def read_lines(
 def read_tail(path: Path, max_bytes: int) -> str:
     """Return the end of an output file, from the start of a line if it has one; empty if there is none."""
     try:
-        with os.fdopen(_open_to_read(path), "rb") as file:
+        with os.fdopen(open_to_read(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - max_bytes))
             tail = file.read(max_bytes)

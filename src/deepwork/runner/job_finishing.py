@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,8 @@ class JobStepFinisher:
         _, step_id = split_step_id(attempt.task_id)
         moved = self._attempts.start_again(attempt, build_step_correction(feedback, step_id), feedback)
         if moved is not None:  # what it named belongs to the report that did not count
-            locate_report(Path(attempt.tree or ""), attempt.id).unlink(missing_ok=True)
+            with suppress(OSError):  # a folder is in its place: the agent is told so
+                locate_report(Path(attempt.tree or ""), attempt.id).unlink()
         return moved
 
     # The end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final
 from deepwork.config import TMP_FOLDER
 from deepwork.errors import InvalidInput
 from deepwork.jobs.responses import ActiveStep, ExpectedOutput
+from deepwork.runner.attempt_files import DamagedFiles, open_to_read
 
 OUTPUTS_VARIABLE: Final = "DEEPWORK_OUTPUTS"
 _MAX_BYTES = 1_000_000
@@ -63,10 +65,12 @@ def _find_output(tree: Path, output: ExpectedOutput) -> str | list[str] | None:
 def read_report(file: Path) -> StepReport:
     """Read the file in which an agent names its outputs, with its notes and verdicts or without."""
     try:
-        with file.open("rb") as stream:
+        with os.fdopen(open_to_read(file), "rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return StepReport()
+    except DamagedFiles as error:
+        raise _build_error(file, "is not a file that can be read") from error
     except OSError as error:
         raise _build_error(file, f"cannot be read: {error.strerror}") from error
     if len(content) > _MAX_BYTES:

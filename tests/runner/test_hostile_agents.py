@@ -68,7 +68,12 @@ DONE: dict[str, Steps] = {
         write("worded"),
         {"do": "exit", "text": "You have reached your weekly limit, resets in 5 hours"},
     ],
-    "folders": [shell(FOLDER + "mkdir ../² ../99999999999999999999 && mkfifo ../7")],
+    "folders": [
+        shell(
+            FOLDER
+            + "mkdir ../² ../99999999999999999999 && mkfifo ../7 && rm ../driver.lock && mkdir ../driver.lock"
+        )
+    ],
     "names": [
         shell(r"""mkfifo pipe; ln -s loop loop; touch -- -rf 'new
 line' "$(printf 'wrong\377')"; mkdir -p a/.git""")

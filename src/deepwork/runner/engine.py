@@ -124,9 +124,13 @@ class AttemptEngine:
         """Look after one attempt only, unless another process does; starts no task."""
         return self._look(partial(self._read_one, attempt_id), is_changed=is_changed)
 
-    def take(self, attempt_id: str) -> bool:
+    def take(self, attempt: Attempt) -> bool:
         """Let this process look after an attempt, if no other process does."""
-        return self._locks.take(attempt_id)
+        try:
+            return self._locks.take(attempt.id)
+        except StorageError as error:  # something is in the place of its lock
+            self._fail(attempt, error)
+            return False
 
     def _look(self, read: Callable[[Transaction], _View], *, is_changed: bool) -> bool:
         has_news = self._collect_workers()
@@ -149,33 +153,29 @@ class AttemptEngine:
         opened = {attempt.id: attempt for attempt in AttemptStore(tx).list_open_of_host(self._host)}
         self._end_closed(opened)
         self._end_strays(tx, opened)
-        mine = tuple(each for each in opened.values() if each.run_id in runs and self._take(each))
+        mine = tuple(each for each in opened.values() if each.run_id in runs and self.take(each))
         return _View(tx.now, tx.now, runs, mine, self._sources.load(tx, mine))
 
     def _read_one(self, attempt_id: str, tx: Transaction) -> _View:
         attempt = AttemptStore(tx).find(attempt_id)
         run = RunStore(tx).find(attempt.run_id) if attempt and not attempt.stage.is_final else None
         self._end_closed([attempt_id] if run else [])
-        if attempt is None or run is None or not self._take(attempt):
+        if attempt is None or run is None or not self.take(attempt):
             return _View(tx.now, tx.now)
         tasks = self._sources.load(tx, [attempt])
         return _View(tx.now, tx.now, {run.id: (run, 0)}, (attempt,), tasks)
-
-    def _take(self, attempt: Attempt) -> bool:
-        try:
-            return self._locks.take(attempt.id)
-        except StorageError as error:  # something is in the place of its lock
-            self._fail(attempt, error)
-            return False
 
     def _look_after(self, run: Run, attempt: Attempt, task: WorkItem | None, now: int) -> bool:
         if attempt.id in self._working:
             return False
         try:
-            return self._advance(run, attempt, task, now)
+            has_news = self._advance(run, attempt, task, now)
         except Exception as error:  # noqa: BLE001 - of this attempt, whatever it is
             self._fail(attempt, error)
             return True
+        if attempt.id not in self._working:
+            self._refused_since.pop(attempt.id, None)
+        return has_news
 
     def _advance(self, run: Run, attempt: Attempt, task: WorkItem | None, now: int) -> bool:
         if task is None:
@@ -205,6 +205,7 @@ class AttemptEngine:
         def guarded() -> None:
             try:
                 work()
+                self._refused_since.pop(attempt.id, None)
             except Exception as error:  # noqa: BLE001 - of this attempt, whatever it is
                 if self._may_pass(attempt, error):
                     log.warning("Attempt %s is tried again: %s", attempt.id, error)
@@ -422,7 +423,7 @@ class AttemptEngine:
         self._has_ended_strays = True
         for attempt_id, files in list_unclosed(self._preparer.state_folder, opened):
             attempt = AttemptStore(tx).find(attempt_id)  # files of another store may be in the same project
-            if attempt is not None and self._take(attempt):
+            if attempt is not None and self.take(attempt):
                 self._submit(attempt, partial(self._close, attempt_id, files))
 
     def _close(self, attempt_id: str, files: AttemptFiles) -> None:

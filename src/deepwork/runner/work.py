@@ -77,7 +77,7 @@ class Worker:
 
     def _continue(self, left: Attempt, stop: threading.Event) -> WorkResult | Attempt | None:
         """Go on with an attempt, unless another process does; return it as it is if it is still parked."""
-        if not self._engine.take(left.id):
+        if not self._engine.take(left):
             return None
         before = self._join_again(self._read(left))
         ended = self._finish(before, stop)  # also renews the claim of one that waits

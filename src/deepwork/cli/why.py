@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -57,7 +58,8 @@ def _explain(service: WhyService, root: Path, folder: Path, what: str, commit: s
 
 
 def _is_file(root: Path, folder: Path, name: str) -> bool:
-    return "\0" not in name and any((start / name).is_file() for start in (folder, root))
+    # Unlike Path.is_file, this is False also for names that no file can have.
+    return any(os.path.isfile(start / name) for start in (folder, root))  # noqa: PTH113
 
 
 def _find_name(root: Path, folder: Path, name: str) -> str:

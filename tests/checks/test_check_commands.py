@@ -85,7 +85,10 @@ def test_proofs_can_be_listed_shown_verified_exported_and_waived(project: Projec
     assert run("proofs", "verify", *place).exit_code == 0
     assert run("proofs", "waive", id, "--reason", "known", *place).exit_code == 0
     [waived] = json.loads(run("proofs", "list", "--json", *place).stdout)["proofs"]
-    assert (waived["waived_by"][:6], waived["waive_reason"]) == ("human:", "known")
+    assert (waived["verdict"], waived["waived_by"][:6]) == ("waived", "human:")
+    assert waived["waive_reason"] == "known"
+    assert json.loads(run("proofs", "show", id, "--json", *place).stdout)["verdict"] == "waived"
+    assert json.loads(run("proofs", "list", "--verdict", "failed", "--json", *place).stdout)["proofs"] == []
     assert run("check", *place).exit_code == 0
     assert project.count_runs() == 1
     project.write("src/a.py", "changed\n")

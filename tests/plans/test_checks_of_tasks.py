@@ -17,6 +17,7 @@ from deepwork.checks.models import Subject
 from deepwork.checks.store import ProofStore
 from deepwork.errors import GateClosed
 from deepwork.overview.needs import list_needs
+from deepwork.overview.provenance_store import ProvenanceStore
 from deepwork.server.invocation import invoke
 from gated_project import CHECK, GatedProject
 
@@ -59,6 +60,23 @@ def test_a_task_that_says_done_stays_as_it_was_while_its_check_is_red(any_gated:
     assert any_gated.call("task_get", id=tasks["fix"]) == before
     again = any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
     assert "attempt 2 of 3" in again["message"]
+
+
+def test_a_waived_check_is_called_waived_and_not_failed(any_gated: GatedProject):
+    _, tasks = plan(any_gated, checks=["tests"])
+    any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+    with any_gated.app.database.reading() as tx:
+        [red], _ = ProofStore(tx).list_newest(1)
+    waive = any_gated.app.person_actions["waive_proof"]
+    call = Call("human:ada", waive.name, account="human:ada")
+    said = invoke(any_gated.app.database, waive, {"proof_id": red.id, "reason": "known"}, call)
+
+    answer = complete(any_gated, tasks["fix"])
+
+    with any_gated.app.database.reading() as tx:
+        [explained] = ProvenanceStore(tx, [tasks["fix"]]).list_proofs()
+    assert said["verdict"] == explained["verdict"] == "waived"
+    assert answer["checks"] == {"tests": "waived"}
 
 
 def test_a_task_is_completed_with_its_proofs_once_the_check_passes(any_gated: GatedProject):

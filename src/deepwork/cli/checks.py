@@ -78,11 +78,8 @@ def list_proofs(
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         id = resolve_id(app.database, "any_task", task) if task else None
         with app.database.reading() as tx:
-            store = ProofStore(tx)
-            if id is None:
-                found = store.list_newest(limit, check_name, Verdict(verdict) if verdict else None)
-            else:
-                found = [each for kind in _KINDS for each in store.list_used_by(Subject(kind, id))][:limit]
+            shown = Verdict(verdict) if verdict else None
+            found, _ = ProofStore(tx).list_newest(limit, check_name, shown, used_by=id)
     if as_json:
         rows = [ProofSummary.from_proof(proof).model_dump() for proof in found]
         print_answer({"proofs": rows}, as_json=True)
@@ -119,7 +116,7 @@ def verify_proofs(proof_ids: tuple[str, ...], as_json: bool, **place: Any) -> No
     """Compare these proofs, or the newest 100, with the files they are about; exit code 1 if one differs."""
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         with app.database.reading() as tx:
-            newest = [] if proof_ids else ProofStore(tx).list_newest(100)
+            newest = [] if proof_ids else ProofStore(tx).list_newest(100)[0]
         found = [_get_proof(app, id) for id in proof_ids] or newest
         rows: list[dict[str, Any]] = [
             {"id": proof.id, "check": proof.check_name, **asdict(app.checks.verify(proof))} for proof in found
@@ -222,11 +219,10 @@ def _print_text(text: str) -> None:
 
 
 def _to_row(proof: Proof) -> dict[str, Any]:
-    verdict = f"{proof.verdict.value} (waived)" if proof.waived_by else proof.verdict.value
     return {
         "id": proof.id,
         "check": proof.check_name,
-        "verdict": verdict,
+        "verdict": proof.shown_verdict.value,
         "tests": proof.tests_run,
         "seconds": round(proof.duration_ms / 1000, 1),
         "created_at": ProofSummary.from_proof(proof).created_at,

@@ -109,7 +109,7 @@ def _render_task(task: Mapping[str, Any]) -> Iterator[str]:
         question = f"{_cut(decision['question'])} " if decision["question"] else ""
         yield f"    decision    {question}{_cut(decision['chosen'])}"
     for check in task["checks"]:
-        waived = f", waived by {check['waived_by']}" if "waived_by" in check else ""
+        waived = f" by {check['waived_by']}" if "waived_by" in check else ""
         yield f"    check       {check['check']}: {check['verdict']}{waived} ({check['proof_id']})"
     for approval in task["approvals"]:
         yield f"    approval    {approval['kind']}: {approval['status']} by {approval['decided_by']}"

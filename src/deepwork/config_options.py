@@ -313,7 +313,7 @@ OPTIONS: Final = (
         "run_minutes",
         _build_number_parser(0.01, 100_000),
         "minutes, from 0.01 to 100000",
-        "How long one attempt may take.",
+        "How long one process of an agent may run; an attempt may start several.",
         ("run", "minutes"),
     ),
     Option(

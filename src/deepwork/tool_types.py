@@ -68,6 +68,7 @@ def check_input(arguments: dict[str, Any]) -> None:
 
     Runs before every tool, so that both databases receive the same values.
     """
+    _check_ids(arguments)
     if _are_short(arguments) or _is_obviously_valid(arguments):
         return
     for path, value, depth in _walk_values(arguments):
@@ -81,6 +82,22 @@ def check_input(arguments: dict[str, Any]) -> None:
             raise InvalidInput(f"`{path}` is outside ±2**53, the range in which JSON numbers are exact.")
         elif isinstance(value, float) and value - value != 0:
             raise InvalidInput(f"`{path}` is {value}, which is not a JSON number.")
+
+
+def is_id_parameter(name: str) -> bool:
+    return name == "id" or name.endswith(("_id", "_ids"))
+
+
+def _check_ids(arguments: dict[str, Any]) -> None:
+    """Reject ids that are too long to be any; some are parts of file names."""
+    for name in filter(is_id_parameter, arguments):
+        given = arguments[name]
+        for id in given if type(given) is list else (given,):
+            if type(id) is str and len(id) > MAX_NAME:
+                raise InvalidInput(
+                    f"`{name}` has {len(id)} characters; an id has at most {MAX_NAME}.",
+                    suggestion="Pass the id as an earlier answer showed it.",
+                )
 
 
 def _are_short(arguments: dict[str, Any]) -> bool:

@@ -159,7 +159,7 @@ def test_other_files_than_those_that_were_shown_are_asked_about(project: Path, a
 
     answer = act(app, "give_approval", id)
 
-    assert answer["effect"].startswith("The task is not completed yet")
+    assert answer["carried_out"] is False
     assert work.get()["status"] == "in_progress"
     [again] = list_pending(app)
     shown = show(app, again)
@@ -296,6 +296,20 @@ class Shell:
         result = self.run(*words, "--json")
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
+
+
+def test_approving_work_that_was_changed_meanwhile_exits_with_1(project: Path, location: str) -> None:
+    app = make_app(project, location)
+    work, shell = Work(app), Shell(project, location)
+    (project / "a.txt").write_text("two\n")
+    id = work.report()
+    (project / "a.txt").write_text("three\n")
+
+    done = shell.run("approve", id, "--json")
+
+    assert (done.exit_code, json.loads(done.stdout)["carried_out"]) == (1, False)
+    assert work.get()["status"] == "in_progress"
+    app.close()
 
 
 def test_a_person_decides_by_command(project: Path, location: str) -> None:

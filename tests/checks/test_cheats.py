@@ -57,7 +57,7 @@ def test_a_change_to_guarded_files_needs_a_person(project: Project):
     assert path in told["message"]
     project.fail(changed_paths=("src/a.py", path))
     with project.app.database.reading() as tx:
-        [guarded] = ProofStore(tx).list_newest(10, verdict=Verdict.GUARDED)
+        [guarded], _ = ProofStore(tx).list_newest(10, verdict=Verdict.GUARDED)
     assert (guarded.exit_code, guarded.asked_by) == (0, f"task:{SUBJECT.id}")
     decide(project.app, told["approval"]["id"])
     proofs = project.prove(changed_paths=("src/a.py", path))

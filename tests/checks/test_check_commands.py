@@ -70,6 +70,14 @@ def test_check_runs_all_checks_and_says_what_failed(project: Project, place: lis
     assert (error["code"], error["checks"][0]["name"]) == ("CHECKS_FAILED", "bad")
 
 
+def test_checks_that_nobody_trusted_exit_with_3(project: Project, place: list[str]):
+    project.define_check(shell("true"), trust=False)
+
+    done = run("check", "--json", *place)
+
+    assert (done.exit_code, json.loads(done.stdout)["error"]["code"]) == (3, "CHECKS_NOT_TRUSTED")
+
+
 def test_proofs_can_be_listed_shown_verified_exported_and_waived(project: Project, place: list[str]):
     project.define_check(shell(f"{COUNT}; echo said; exit 1"), ", needs: ['src/**']")
     run("check", *place)
@@ -85,7 +93,10 @@ def test_proofs_can_be_listed_shown_verified_exported_and_waived(project: Projec
     assert run("proofs", "verify", *place).exit_code == 0
     assert run("proofs", "waive", id, "--reason", "known", *place).exit_code == 0
     [waived] = json.loads(run("proofs", "list", "--json", *place).stdout)["proofs"]
-    assert (waived["waived_by"][:6], waived["waive_reason"]) == ("human:", "known")
+    assert (waived["verdict"], waived["waived_by"][:6]) == ("waived", "human:")
+    assert waived["waive_reason"] == "known"
+    assert json.loads(run("proofs", "show", id, "--json", *place).stdout)["verdict"] == "waived"
+    assert json.loads(run("proofs", "list", "--verdict", "failed", "--json", *place).stdout)["proofs"] == []
     assert run("check", *place).exit_code == 0
     assert project.count_runs() == 1
     project.write("src/a.py", "changed\n")

@@ -138,11 +138,7 @@ def test_only_definitions_and_settings_reach_git(tmp_path: Path):
         text=True,
     )
 
-    assert set(listed.stdout.split()) == {
-        ".deepwork/.gitignore",
-        ".deepwork/config.yml",
-        ".deepwork/jobs/a/job.yml",
-    }
+    assert set(listed.stdout.split()) == {".deepwork/config.yml", ".deepwork/jobs/a/job.yml"}
 
 
 def test_a_word_of_several_can_be_written_with_hyphens(tmp_path: Path):

@@ -99,6 +99,27 @@ def test_runs_are_listed_by_state_and_page(world: World, app: Application, page:
     assert len(pages) == read(page, "/runner/runs")["total"] == 3
 
 
+def test_attempts_are_listed_by_page_and_filtered(world: World, app: Application, page: TestClient):
+    run, other = start_run(app, world.plan), start_run(app, world.paused)
+    ship = world.planned["ship"]
+    ended = move(app, add_attempt(app, run, ship), Stage.FAILED)
+    parked = add_attempt(app, run, ship, stage=Stage.PARKED, created_at=ended.created_at + 1)
+    running = add_attempt(app, other, "tk_1", created_at=ended.created_at + 2)
+
+    def list_ids(**query: Any) -> list[str]:
+        return [each["id"] for each in read(page, "/runner/attempts", **query)["attempts"]]
+
+    assert list_ids() == [running.id, parked.id, ended.id]
+    assert list_ids(state="current") == [running.id, parked.id]
+    assert list_ids(state="ended") == list_ids(stage="failed") == [ended.id]
+    assert list_ids(run_id=run.id) == list_ids(task_id=ship) == list_ids(workflow_id=world.plan)
+    assert list_ids(workflow_id=world.paused) == [running.id]
+    pages = read_pages(page, "/runner/attempts", "attempts", limit=2)
+    assert [each["id"] for lines in pages for each in lines] == list_ids()
+    assert read(page, "/runner/attempts", limit=1)["total"] == 3
+    assert read_error(page, "/runner/attempts", limit=501) == (400, "INVALID_INPUT")
+
+
 def test_the_end_of_an_agents_output_is_text(
     world: World, app: Application, page: TestClient, tmp_path: Path
 ):

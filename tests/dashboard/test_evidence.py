@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from starlette.testclient import TestClient
 
 from application import NOW, call_tool
 from budgets.make import claim, create_plan, report
-from dashboard.make import read, read_error
+from dashboard.make import create_client, create_token, read, read_error, read_pages
 from deepwork.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.approvals.service import ask
 from deepwork.checks.models import Proof, Subject, Verdict
@@ -75,7 +76,7 @@ def test_checks_are_shown_with_the_proofs_that_were_used(app: Application, page:
     assert [(each["name"], each.get("verdict"), each.get("waived_by")) for each in checks] == [
         ("tests", "passed", None),
         ("types", None, None),
-        ("lint", "failed", "human:ann"),
+        ("lint", "waived", "human:ann"),
     ]
     assert (checks[0]["tests_run"], checks[0]["tests_skipped"]) == (12, 1)
 
@@ -99,3 +100,32 @@ def test_the_spending_of_a_plan_is_an_endpoint(app: Application, page: TestClien
     assert [(line["name"], line["usd"]) for line in answer["spending"]] == [("b", 2.0), ("a", 1.0)]
     assert answer["plan"]["spent"]["usd"] == answer["total"]["usd"] == 3.0
     assert read_error(page, "/runs/wf_none/spending") == (404, "WORKFLOW_NOT_FOUND")
+
+
+def test_proofs_are_listed_by_page_and_filtered(app: Application, page: TestClient):
+    _, task = create_plan(app, {"name": "a"})
+    red = replace(PROOF, id="pf_2", check_name="lint", verdict=Verdict.FAILED, created_at=NOW + 1)
+    waived = replace(red, id="pf_3", waived_by="human:ann", created_at=NOW + 2)
+    with app.database.transaction() as tx:
+        for proof in (PROOF, red, waived):
+            ProofStore(tx).add(proof)
+        ProofStore(tx).add_uses(Subject("task", task), [waived.id])
+
+    def list_ids(**query: Any) -> list[str]:
+        return [each["id"] for each in read(page, "/proofs", **query)["proofs"]]
+
+    assert list_ids() == ["pf_3", "pf_2", "pf_1"]
+    assert list_ids(check="lint") == ["pf_3", "pf_2"]
+    assert (list_ids(verdict="failed"), list_ids(verdict="waived")) == (["pf_2"], ["pf_3"])
+    assert list_ids(task_id=task) == ["pf_3"]
+    assert read(page, "/proofs", verdict="waived")["proofs"][0]["verdict"] == "waived"
+    pages = read_pages(page, "/proofs", "proofs", limit=1)
+    assert [each["id"] for [each] in pages] == list_ids()
+    assert read(page, "/proofs", check="lint", limit=1)["total"] == 2
+    assert read_error(page, "/proofs", limit=501) == (400, "INVALID_INPUT")
+
+
+def test_a_token_that_may_only_read_lists_proofs_and_attempts(app: Application):
+    page = create_client(app, create_token(app, "reader", "read"))
+
+    assert read(page, "/proofs")["total"] == read(page, "/runner/attempts")["total"] == 0

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from deepwork.errors import StorageError
 from deepwork.files.state import make_state_folder
+
+FORMER = """\
+# Written by deepwork: definitions and settings belong to the project, everything else to this machine.
+*
+!.gitignore
+!checks.yml
+!config.yml
+!jobs/
+!jobs/**
+!templates/
+!templates/**
+"""
+
+
+def run_git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def list_untracked(folder: Path) -> list[str]:
+    return run_git(folder, "ls-files", "--others", "--exclude-standard").split()
 
 
 def get_mode(path: Path) -> int:
@@ -31,6 +52,51 @@ def test_a_folder_that_came_with_a_clone_is_closed_to_others(tmp_path: Path):
 
     assert get_mode(folder) == 0o700
     assert (folder / ".gitignore").read_text() == "mine\n"
+
+
+def test_git_does_not_list_the_folder_before_it_has_a_definition(tmp_path: Path):
+    run_git(tmp_path, "init", "-q")
+    make_state_folder(folder := tmp_path / ".deepwork")
+    (folder / "deepwork.db").write_text("")
+
+    assert list_untracked(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["checks.yml", "config.yml", "jobs/a/job.yml", "templates/b.yml"])
+def test_git_lists_a_definition_and_nothing_else(tmp_path: Path, name: str):
+    run_git(tmp_path, "init", "-q")
+    make_state_folder(folder := tmp_path / ".deepwork")
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+
+    (folder / name).write_text("")
+
+    assert list_untracked(tmp_path) == [f".deepwork/{name}"]
+
+
+@pytest.mark.parametrize("former", [FORMER, FORMER.replace("!checks.yml\n", "")])
+def test_a_gitignore_of_an_earlier_version_is_replaced(tmp_path: Path, former: str):
+    run_git(tmp_path, "init", "-q")
+    (folder := tmp_path / ".deepwork").mkdir()
+    (folder / ".gitignore").write_text(former)
+    (folder / "checks.yml").write_text("")
+
+    make_state_folder(folder)
+
+    assert list_untracked(tmp_path) == [".deepwork/checks.yml"]
+
+
+def test_a_gitignore_that_somebody_changed_or_committed_stays(tmp_path: Path):
+    run_git(tmp_path, "init", "-q")
+    for name, text in (("changed", f"{FORMER}!mine\n"), ("committed", FORMER)):
+        (folder := tmp_path / name / ".deepwork").mkdir(parents=True)
+        (folder / ".gitignore").write_text(text)
+    run_git(tmp_path, "add", "committed")
+
+    make_state_folder(tmp_path / "changed/.deepwork")
+    make_state_folder(tmp_path / "committed/.deepwork")
+
+    assert (tmp_path / "changed/.deepwork/.gitignore").read_text() == f"{FORMER}!mine\n"
+    assert (tmp_path / "committed/.deepwork/.gitignore").read_text() == FORMER
 
 
 def test_a_folder_that_is_a_link_is_refused(tmp_path: Path):

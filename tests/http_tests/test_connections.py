@@ -8,6 +8,8 @@ import resource
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,21 +99,51 @@ def test_a_connection_may_be_idle_between_two_requests():
     run_with_server(limits, pause)
 
 
-def test_a_websocket_whose_client_does_not_read_is_closed():
-    async def send_too_much(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "websocket.accept"})
-        with suppress(TimeoutError):
-            while True:
-                await asyncio.wait_for(send({"type": "websocket.send", "text": "x" * 1_000_000}), 0.05)
+async def send_over_websocket(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "websocket.accept"})
+    while True:
+        await send({"type": "websocket.send", "text": "x" * 1_000_000})
+
+
+async def send_and_wait(scope: Any, receive: Any, send: Any) -> None:
+    """Send more than a client takes that does not read, then nothing, so that no sending is ever delayed."""
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.send", "text": "x" * 20_000_000})
+    while (await receive())["type"] != "websocket.disconnect":
+        pass
+
+
+async def send_over_http(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(1000):  # uvicorn does not say that the client is gone
+        await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
+
+
+@pytest.mark.parametrize(
+    ("app", "request_sent"),
+    [
+        (send_over_websocket, HANDSHAKE),
+        (send_and_wait, HANDSHAKE),
+        (send_over_http, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"),
+    ],
+)
+def test_a_connection_whose_client_does_not_read_is_closed(app: Any, request_sent: bytes):
+    limits = ConnectionLimits(stall_seconds=0.05)
 
     async def run() -> None:
-        websocket = build_websocket_protocol(close_seconds=0.01)
-        config = uvicorn.Config(send_too_much, ws=websocket, lifespan="off", log_config=None)
+        config = uvicorn.Config(
+            app,
+            http=limit_connections(choose_http_protocol(), limits),
+            ws=build_websocket_protocol(limits),
+            ws_ping_interval=None,
+            lifespan="off",
+            log_config=None,
+        )
         listener = socket.create_server(("127.0.0.1", 0))
         server = uvicorn.Server(config)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         _, writer = await asyncio.open_connection(*listener.getsockname(), limit=1)
-        writer.write(HANDSHAKE)
+        writer.write(request_sent)
         await wait_until(lambda: bool(server.server_state.tasks))
         await wait_until(lambda: not server.server_state.connections)
         server.should_exit = True
@@ -119,6 +151,78 @@ def test_a_websocket_whose_client_does_not_read_is_closed():
         writer.transport.abort()
 
     asyncio.run(run())
+
+
+class Sending:
+    """A connection with so many bytes that its client has not accepted."""
+
+    def __init__(self) -> None:
+        self.waiting, self.is_aborted = 0, False
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class ManualLoop:
+    """An event loop whose time only `run_for` moves."""
+
+    def __init__(self) -> None:
+        self.now, self._calls = 0.0, list[tuple[float, Callable[[], object]]]()
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, act: Callable[..., object], *given: Any) -> Any:
+        entry = (self.now + seconds, partial(act, *given))
+        self._calls.append(entry)
+        return SimpleNamespace(cancel=lambda: self._calls.remove(entry))
+
+    def run_for(self, seconds: float) -> None:
+        end = self.now + seconds
+        while due := sorted((each for each in self._calls if each[0] <= end), key=lambda each: each[0]):
+            self._calls.remove(due[0])
+            self.now = due[0][0]
+            due[0][1]()
+        self.now = end
+
+
+@pytest.fixture
+def stalled() -> tuple[ManualLoop, Sending]:
+    """A connection that has just begun to wait for its client."""
+    loop, transport = ManualLoop(), Sending()
+    kind: Any = build_websocket_protocol(ConnectionLimits(stall_seconds=10))
+    protocol = kind.__new__(kind)
+    protocol.transport, protocol.loop, protocol.writable = transport, loop, asyncio.Event()
+    transport.waiting = 1000
+    protocol.pause_writing()
+    return loop, transport
+
+
+def test_a_client_that_accepts_nothing_has_the_time_of_the_limit(stalled: tuple[ManualLoop, Sending]):
+    loop, transport = stalled
+
+    loop.run_for(9)
+    was_aborted = transport.is_aborted
+    transport.waiting += 6  # a ping is no progress
+    loop.run_for(2)
+
+    assert (was_aborted, transport.is_aborted) == (False, True)
+
+
+def test_a_client_that_reads_slowly_stays_connected(stalled: tuple[ManualLoop, Sending]):
+    loop, transport = stalled
+
+    for _ in range(20):
+        loop.run_for(9)
+        transport.waiting -= 1
+
+    assert not transport.is_aborted
 
 
 async def wait_until(is_true: Callable[[], bool]) -> None:

@@ -67,6 +67,16 @@ def test_a_task_without_a_branch_has_nothing_to_land(project: LandingProject) ->
     assert "nothing to land" in answer["skipped"][0]["reason"]
 
 
+def test_a_single_task_without_a_branch_is_said_to_have_none(project: LandingProject) -> None:
+    plan = project.plan({"think": None})
+    project.call("task_update_status", id=plan.ids["think"], status="completed", outcome="Thought.")
+
+    answer = project.land(task_id=plan.ids["think"])
+
+    assert (answer["exit_code"], answer["landings"]) == (0, [])
+    assert [each["task_id"] for each in answer["skipped"]] == [plan.ids["think"]]
+
+
 def test_a_task_that_is_not_completed_cannot_land(project: LandingProject) -> None:
     plan = project.plan({"parse": None})
     plan.claim("parse")

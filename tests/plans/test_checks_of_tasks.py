@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rs_bpe.bpe import openai
 
 from application import Clock
@@ -15,8 +16,10 @@ from checks.make import run_git, shell
 from deepwork.call import Call
 from deepwork.checks.models import Subject
 from deepwork.checks.store import ProofStore
+from deepwork.cli.main import deepwork
 from deepwork.errors import GateClosed
 from deepwork.overview.needs import list_needs
+from deepwork.overview.provenance_store import ProvenanceStore
 from deepwork.server.invocation import invoke
 from gated_project import CHECK, GatedProject
 
@@ -59,6 +62,23 @@ def test_a_task_that_says_done_stays_as_it_was_while_its_check_is_red(any_gated:
     assert any_gated.call("task_get", id=tasks["fix"]) == before
     again = any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
     assert "attempt 2 of 3" in again["message"]
+
+
+def test_a_waived_check_is_called_waived_and_not_failed(any_gated: GatedProject):
+    _, tasks = plan(any_gated, checks=["tests"])
+    any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
+    with any_gated.app.database.reading() as tx:
+        [red], _ = ProofStore(tx).list_newest(1)
+    waive = any_gated.app.person_actions["waive_proof"]
+    call = Call("human:ada", waive.name, account="human:ada")
+    said = invoke(any_gated.app.database, waive, {"proof_id": red.id, "reason": "known"}, call)
+
+    answer = complete(any_gated, tasks["fix"])
+
+    with any_gated.app.database.reading() as tx:
+        [explained] = ProvenanceStore(tx, [tasks["fix"]]).list_proofs()
+    assert said["verdict"] == explained["verdict"] == "waived"
+    assert answer["checks"] == {"tests": "waived"}
 
 
 def test_a_task_is_completed_with_its_proofs_once_the_check_passes(any_gated: GatedProject):
@@ -265,6 +285,26 @@ def test_a_task_that_changed_a_guarded_file_waits_for_a_person(gated: GatedProje
     with gated.app.database.reading() as tx:
         [need], _ = list_needs(tx)
     assert need["title"] == "Approve changes to guarded files: guarded/test_a.py"
+
+
+def test_the_check_of_a_task_that_changed_a_guarded_file_exits_with_3(gated: GatedProject, tmp_path: Path):
+    _, tasks = plan(gated, checks=["tests"])
+    gated.call("task_update_status", id=tasks["fix"], status="in_progress")
+    gated.fix()
+    gated.write("guarded/test_a.py", "assert True\n")
+
+    words = [
+        "check",
+        tasks["fix"],
+        "--json",
+        "--path",
+        str(gated.folder),
+        "--db",
+        str(tmp_path / "deepwork.db"),
+    ]
+    done = CliRunner().invoke(deepwork, words)
+
+    assert (done.exit_code, json.loads(done.stdout)["error"]["code"]) == (3, "CHECKS_GUARDED")
 
 
 def test_changing_a_guarded_file_before_the_claim_does_not_hide_it(gated: GatedProject):

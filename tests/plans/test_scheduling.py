@@ -89,17 +89,21 @@ def test_a_task_without_a_group_is_not_marked_as_parallel(world: World):
     assert "parallel_with" not in task
 
 
-def test_tasks_recommended_together_are_marked_as_parallel_without_a_group(world: World):
-    answer = world.create_plan("a", "b", "c", max_parallel_tasks=3).get_next_tasks()
+def test_only_a_group_marks_tasks_as_parallel_however_many_may_run(world: World):
+    alone = {"name": "c", "parallel_group": "g"}
+
+    answer = world.create_plan("a", "b", alone, max_parallel_tasks=3).get_next_tasks()
 
     assert answer["recommended_count"] == 3
-    assert [task["can_parallelize"] for task in answer["tasks"]] == [True, True, True]
+    assert [task["can_parallelize"] for task in answer["tasks"]] == [False, False, True]
 
 
-def test_tasks_that_the_plan_runs_one_by_one_are_not_marked_as_parallel(world: World):
-    answer = world.create_plan("a", "b", max_parallel_tasks=1).get_next_tasks()
+def test_a_group_marks_tasks_as_parallel_also_while_the_plan_runs_one_by_one(world: World):
+    tasks = [{"name": name, "parallel_group": "g"} for name in "ab"]
 
-    assert [task["can_parallelize"] for task in answer["tasks"]] == [False, False]
+    answer = world.create_plan(*tasks, max_parallel_tasks=1).get_next_tasks()
+
+    assert [task["can_parallelize"] for task in answer["tasks"]] == [True, True]
 
 
 def test_only_tasks_offered_together_are_named_as_parallel(world: World):

@@ -264,9 +264,6 @@ def test_another_goal_and_a_done_job_are_new_runs(make_job: MakeProject) -> None
 @on_one_database
 def test_the_branch_brings_nothing_of_deepwork_itself(make_job: MakeProject) -> None:
     project = make_job(make_step("a"))
-    run_git(project.folder, "rm", "-q", "--cached", ".deepwork/.gitignore")
-    run_git(project.folder, "commit", "-qm", "without")
-    project.fingerprint = take_fingerprint(project.folder)
 
     run = project.run()
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
-from deepwork.approvals.interfaces import DecisionHandler, Effect
-from deepwork.approvals.models import Approval, ApprovalKind, Verdict
+from deepwork.approvals.interfaces import DecisionHandler
+from deepwork.approvals.models import ApprovalKind, Verdict
 from deepwork.approvals.notices import notify_of_decision
 from deepwork.approvals.person_proof import CheckedProof
 from deepwork.approvals.responses import Decision
@@ -63,12 +63,6 @@ class ApprovalActions:
             if handler is None:
                 notify_of_decision(tx, decided, describe_next_call(decided))
             else:
-                tx.after_commit(partial(_follow, handler, decided))
+                tx.after_commit(partial(handler.follow, decided))
             current_call().note_outcome(f"{decided.status.value}:{decided.digest}")
             return Decision.from_approval(decided, effect=effect)
-
-
-def _follow(handler: DecisionHandler, approval: Approval) -> Effect | None:
-    """Carry out what the decision leads to after its commit."""
-    text = handler.follow(approval)
-    return Effect(text) if text else None

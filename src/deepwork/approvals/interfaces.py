@@ -15,6 +15,8 @@ class Effect(ActionOutcome):
     """What a decision led to after its commit, in one sentence."""
 
     text: str
+    is_carried_out: bool = True
+    """False if what was approved could not be done, such as when the work is not what the person saw."""
 
 
 class DecisionHandler(Protocol):
@@ -26,5 +28,5 @@ class DecisionHandler(Protocol):
     def apply(self, tx: Transaction, approval: Approval) -> str | None:
         """Carry out the decision in its transaction, notify agents, and say what it led to."""
 
-    def follow(self, approval: Approval) -> str | None:
+    def follow(self, approval: Approval) -> Effect | None:
         """Carry out, after the commit, what takes long, such as completing a task; say what it led to."""

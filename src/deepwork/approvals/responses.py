@@ -66,10 +66,16 @@ class Decision(ApprovalSummary):
     """What a person decided, and what it led to."""
 
     effect: str | None = None
+    carried_out: bool | None = None
+    """False if what was approved could not be done; `effect` says why."""
 
     def revise(self, outcome: ActionOutcome) -> Self:
         """Add what the decision led to after its commit."""
-        return self.model_copy({"effect": outcome.text}) if isinstance(outcome, Effect) else self
+        if not isinstance(outcome, Effect):
+            return self
+        return self.model_copy(
+            {"effect": outcome.text, "carried_out": None if outcome.is_carried_out else False}
+        )
 
 
 def find_title(approval: Approval) -> str | None:

@@ -8,13 +8,12 @@ from deepwork.checks.models import CHECKS_FILE, Proof, Verdict
 
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 _PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
-_RESULTS = {Verdict.PASSED: "PASSED", Verdict.FLAKY: "WARNED"}
+_RESULTS = {Verdict.PASSED: "PASSED", Verdict.FLAKY: "WARNED", Verdict.WAIVED: "WARNED"}
 
 
 def build_statement(proof: Proof) -> dict[str, Any]:
     """Build the statement of one proof: its tree, its definition and its result. Nobody has signed it."""
-    is_waived = proof.waived_by is not None
-    result = "WARNED" if is_waived else _RESULTS.get(proof.verdict, "FAILED")
+    result = _RESULTS.get(proof.shown_verdict, "FAILED")
     by_result = {"PASSED": "passedTests", "WARNED": "warnedTests", "FAILED": "failedTests"}
     return {
         "_type": _STATEMENT_TYPE,
@@ -44,7 +43,7 @@ def build_statement(proof: Proof) -> dict[str, Any]:
 def _annotate(proof: Proof) -> dict[str, Any]:
     known = {
         "proof_id": proof.id,
-        "verdict": proof.verdict.value,
+        "verdict": proof.shown_verdict.value,
         "exit_code": proof.exit_code,
         "tests_run": proof.tests_run,
         "tests_skipped": proof.tests_skipped,

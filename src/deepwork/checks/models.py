@@ -34,6 +34,8 @@ class Verdict(StrEnum):
     GUARDED = "guarded"
     """Passed, but the work changed what decides about that: a person has to look."""
     TIMED_OUT = "timed_out"
+    WAIVED = "waived"
+    """Did not pass, and a person lets it count. Never stored: a proof keeps what the check said."""
 
 
 PROVING_VERDICTS = (Verdict.PASSED, Verdict.FLAKY)
@@ -167,3 +169,8 @@ class Proof:
     def is_proving(self) -> bool:
         """Whether it counts as passed: it did, or a person waived it."""
         return self.verdict in PROVING_VERDICTS or self.waived_by is not None
+
+    @property
+    def shown_verdict(self) -> Verdict:
+        """The verdict that every interface shows."""
+        return self.verdict if self.waived_by is None else Verdict.WAIVED

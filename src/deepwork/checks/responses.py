@@ -34,7 +34,7 @@ class ProofSummary(Answer):
         return cls(
             id=proof.id,
             check=proof.check_name,
-            verdict=proof.verdict.value,
+            verdict=proof.shown_verdict.value,
             tests_run=proof.tests_run,
             tests_skipped=proof.tests_skipped,
             exit_code=proof.exit_code,

@@ -58,13 +58,32 @@ class ProofStore:
         return count
 
     def list_newest(
-        self, limit: int, check: str | None = None, verdict: Verdict | None = None
-    ) -> list[Proof]:
-        """List the newest proofs."""
-        conditions = build_where({"check_name = :check": check, "verdict = :verdict": verdict})
-        sql = f"SELECT {_COLUMNS} FROM proofs {conditions} ORDER BY created_at DESC, id DESC LIMIT :limit"
-        rows = self._tx.fetch_all(sql, limit=limit, check=check, verdict=verdict)
-        return [_from_row(row) for row in rows]
+        self,
+        limit: int,
+        check: str | None = None,
+        verdict: Verdict | None = None,
+        used_by: str | None = None,
+        after: tuple[int, str] | None = None,
+    ) -> tuple[list[Proof], int]:
+        """List the newest proofs, after this time and id, and how many match in all.
+
+        `verdict` is the one that is shown; `used_by` is the id of what counted as done with them.
+        """
+        conditions = {
+            "check_name = :check": check,
+            f"{_SHOWN_VERDICT} = :verdict": verdict,
+            "id IN (SELECT proof_id FROM proof_uses WHERE subject_id = :used_by)": used_by,
+        }
+        values = {"check": check, "verdict": verdict, "used_by": used_by}
+        later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
+        at, id = after or (0, "")
+        sql = f"""
+            SELECT {_COLUMNS} FROM proofs {build_where({**conditions, **later})}
+             ORDER BY created_at DESC, id DESC LIMIT :limit
+        """
+        rows = self._tx.fetch_all(sql, limit=limit, at=at, id=id, **values)
+        total = self._tx.fetch_value(f"SELECT count(*) FROM proofs {build_where(conditions)}", **values)
+        return [_from_row(row) for row in rows], int(total)
 
     def list_used_by(self, subject: Subject) -> list[Proof]:
         """List the proofs with which this subject counted as done."""
@@ -113,6 +132,7 @@ class ProofStore:
 
 _NAMES = tuple(name for name in Proof.__dataclass_fields__ if name != "guarded")
 _COLUMNS = ", ".join(_NAMES)
+_SHOWN_VERDICT = f"CASE WHEN waived_by IS NULL THEN verdict ELSE '{Verdict.WAIVED}' END"
 
 
 @row_parser

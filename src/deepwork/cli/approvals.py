@@ -84,7 +84,10 @@ def show_approval(id: str, whole: bool, as_json: bool, path: str, **place: Any) 
 @place_options
 @json_option
 def approve(id: str | None, **given: Any) -> None:
-    """Approve exactly what an approval shows; without APPROVAL, the only one that waits."""
+    """Approve exactly what an approval shows; without APPROVAL, the only one that waits.
+
+    Exit code 1 if it could not be carried out, such as when the work was changed after it was shown.
+    """
     _decide("give_approval", id, **given)
 
 
@@ -124,6 +127,8 @@ def _decide(
     else:
         done = "Approved" if answer["status"] == "given" else "Refused"
         print(to_printable(f"{done} {chosen}. {answer.get('effect') or ''}".rstrip()))
+    if answer.get("carried_out") is False:
+        sys.exit(1)
 
 
 def _choose_only(app: Application) -> str:

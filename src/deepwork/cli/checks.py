@@ -21,13 +21,15 @@ from deepwork.cli.framework.options import Function, json_option, passphrase_opt
 from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.cli.framework.progress import ProgressLines
 from deepwork.cli.framework.proofs import build_act_call
-from deepwork.errors import GateClosed, InvalidInput
+from deepwork.errors import Code, GateClosed, InvalidInput
 
 if TYPE_CHECKING:
     from deepwork.checks.service import CheckService
     from deepwork.server.application import Application
 
 _KINDS = ("task", "tracked_task", "step")
+_RED, _NEEDS_PERSON = 1, 3
+_PERSONS_TURN = (Code.CHECKS_GUARDED, Code.CHECKS_NOT_TRUSTED)
 
 
 def options(command: Function) -> Function:
@@ -41,9 +43,11 @@ def options(command: Function) -> Function:
 @click.option("--clean", is_flag=True, help="Run in a fresh copy of the tree, without ignored files.")
 @options
 def check(task: str | None, only: tuple[str, ...], clean: bool, as_json: bool, **place: Any) -> None:
-    """Prove the checks of a TASK, or all checks of this tree; exit code 1 if one does not pass.
+    """Prove the checks of a TASK, or all checks of this tree.
 
     A check that passed before with the same files and the same definition does not run again.
+    Exit code: 0 all pass, 1 one does not, 3 a person has to trust the checks, or to approve changes to
+    guarded files.
     """
     with open_application(place.pop("path"), place) as app:
         checks, request = _build_task_request(app, task, only) if task else _build_tree_request(app, only)
@@ -52,7 +56,7 @@ def check(task: str | None, only: tuple[str, ...], clean: bool, as_json: bool, *
                 proofs = checks.prove(request, clean=clean)
         except GateClosed as closed:
             _print_closed(closed, as_json=as_json)
-            sys.exit(1)
+            sys.exit(_NEEDS_PERSON if closed.code in _PERSONS_TURN else _RED)
     rows = [_to_row(proof) for proof in proofs]
     if rows or as_json:
         print_answer({"checks": rows}, as_json=as_json)
@@ -78,11 +82,8 @@ def list_proofs(
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         id = resolve_id(app.database, "any_task", task) if task else None
         with app.database.reading() as tx:
-            store = ProofStore(tx)
-            if id is None:
-                found = store.list_newest(limit, check_name, Verdict(verdict) if verdict else None)
-            else:
-                found = [each for kind in _KINDS for each in store.list_used_by(Subject(kind, id))][:limit]
+            shown = Verdict(verdict) if verdict else None
+            found, _ = ProofStore(tx).list_newest(limit, check_name, shown, used_by=id)
     if as_json:
         rows = [ProofSummary.from_proof(proof).model_dump() for proof in found]
         print_answer({"proofs": rows}, as_json=True)
@@ -119,7 +120,7 @@ def verify_proofs(proof_ids: tuple[str, ...], as_json: bool, **place: Any) -> No
     """Compare these proofs, or the newest 100, with the files they are about; exit code 1 if one differs."""
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         with app.database.reading() as tx:
-            newest = [] if proof_ids else ProofStore(tx).list_newest(100)
+            newest = [] if proof_ids else ProofStore(tx).list_newest(100)[0]
         found = [_get_proof(app, id) for id in proof_ids] or newest
         rows: list[dict[str, Any]] = [
             {"id": proof.id, "check": proof.check_name, **asdict(app.checks.verify(proof))} for proof in found
@@ -222,11 +223,10 @@ def _print_text(text: str) -> None:
 
 
 def _to_row(proof: Proof) -> dict[str, Any]:
-    verdict = f"{proof.verdict.value} (waived)" if proof.waived_by else proof.verdict.value
     return {
         "id": proof.id,
         "check": proof.check_name,
-        "verdict": verdict,
+        "verdict": proof.shown_verdict.value,
         "tests": proof.tests_run,
         "seconds": round(proof.duration_ms / 1000, 1),
         "created_at": ProofSummary.from_proof(proof).created_at,

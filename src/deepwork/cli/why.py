@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -57,7 +58,8 @@ def _explain(service: WhyService, root: Path, folder: Path, what: str, commit: s
 
 
 def _is_file(root: Path, folder: Path, name: str) -> bool:
-    return "\0" not in name and any((start / name).is_file() for start in (folder, root))
+    # Unlike Path.is_file, this is False also for names that no file can have.
+    return any(os.path.isfile(start / name) for start in (folder, root))  # noqa: PTH113
 
 
 def _find_name(root: Path, folder: Path, name: str) -> str:
@@ -107,7 +109,7 @@ def _render_task(task: Mapping[str, Any]) -> Iterator[str]:
         question = f"{_cut(decision['question'])} " if decision["question"] else ""
         yield f"    decision    {question}{_cut(decision['chosen'])}"
     for check in task["checks"]:
-        waived = f", waived by {check['waived_by']}" if "waived_by" in check else ""
+        waived = f" by {check['waived_by']}" if "waived_by" in check else ""
         yield f"    check       {check['check']}: {check['verdict']}{waived} ({check['proof_id']})"
     for approval in task["approvals"]:
         yield f"    approval    {approval['kind']}: {approval['status']} by {approval['decided_by']}"

@@ -23,8 +23,9 @@ from deepwork.dashboard.endpoints import (
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunRef, find_run_refs
 from deepwork.database.transaction import Transaction
+from deepwork.overview.attempt_list_store import AttemptListStore
 from deepwork.overview.task_names import find_task_names
-from deepwork.runner.models import Attempt, Run
+from deepwork.runner.models import Attempt, Run, Stage
 from deepwork.runner.responses import AttemptView, RunView, describe_attempt, describe_run
 from deepwork.runner.store import AttemptStore, RunStore, build_missing_run_error
 
@@ -61,6 +62,18 @@ class AgentRunsQuery(PageQuery):
     workflow_id: str | None = Field(default=None, description="Of this plan")
 
 
+class Attempts(PagedAnswer):
+    attempts: list[AttemptLine]
+
+
+class AttemptsQuery(PageQuery):
+    state: Literal["current", "ended"] | None = Field(default=None, description="`current`: has not ended")
+    stage: Stage | None = None
+    run_id: str | None = Field(default=None, description="Of this run of agents")
+    workflow_id: str | None = Field(default=None, description="Of this plan")
+    task_id: str | None = Field(default=None, description="At this task")
+
+
 def read_agent_runs(context: ReadContext, query: AgentRunsQuery) -> AgentRuns:
     """Read runs of agents, newest first, with the attempts that have not ended."""
     tx = context.tx
@@ -92,6 +105,23 @@ def read_attempt(context: ReadContext, _: NoParameters) -> AttemptLine:
     """Read one attempt."""
     [line] = build_attempt_lines(context.tx, [AttemptStore(context.tx).get(context.id)])
     return line
+
+
+def read_attempts(context: ReadContext, query: AttemptsQuery) -> Attempts:
+    """Read attempts, the newest first."""
+    found, total = AttemptListStore(context.tx).list_page(
+        is_current=None if query.state is None else query.state == "current",
+        stage=query.stage,
+        run_id=query.run_id,
+        workflow_id=query.workflow_id,
+        task_id=query.task_id,
+        after=tuple(decode_cursor(query.cursor, int, str)) if query.cursor else None,
+        limit=query.limit + 1,
+    )
+    page = found[: query.limit]
+    has_more = len(found) > query.limit
+    cursor = encode_cursor([page[-1].created_at, page[-1].id]) if has_more else None
+    return Attempts(attempts=build_attempt_lines(context.tx, page), total=total, cursor=cursor)
 
 
 def list_attempts_of_task(tx: Transaction, task_id: str) -> list[AttemptLine]:
@@ -161,6 +191,13 @@ ENDPOINTS = (
         NoParameters,
         AgentRun,
         read_agent_run,
+    ),
+    Endpoint(
+        "/api/v1/runner/attempts",
+        "What agents did for which task, newest first.",
+        AttemptsQuery,
+        Attempts,
+        read_attempts,
     ),
     Endpoint(
         "/api/v1/runner/attempts/{id}",

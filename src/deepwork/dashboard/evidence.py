@@ -116,7 +116,7 @@ def build_check(name: str, proof: Proof | None) -> CheckLine:
         return CheckLine(name=name)
     return CheckLine(
         name=name,
-        verdict=proof.verdict.value,
+        verdict=proof.shown_verdict.value,
         at=format_timestamp(proof.waived_at or proof.created_at),
         tests_run=proof.tests_run,
         tests_skipped=proof.tests_skipped,

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from deepwork.errors import StorageError
+from deepwork.files.atomic import write_atomically
 
 _STATE_FOLDER = ".deepwork"
 _SUBFOLDERS = ("checks", "hooks", "snapshots", "tmp", "worktrees")
@@ -14,7 +15,6 @@ _SUBFOLDERS = ("checks", "hooks", "snapshots", "tmp", "worktrees")
 _GITIGNORE_TEXT = """\
 # Written by deepwork: definitions and settings belong to the project, everything else to this machine.
 *
-!.gitignore
 !checks.yml
 !config.yml
 !jobs/
@@ -22,14 +22,19 @@ _GITIGNORE_TEXT = """\
 !templates/
 !templates/**
 """
+_FORMER_TEXT = _GITIGNORE_TEXT.replace("*\n", "*\n!.gitignore\n", 1)
+_FORMER_TEXTS = (_FORMER_TEXT, _FORMER_TEXT.replace("!checks.yml\n", ""))
+"""What earlier versions wrote: git listed the file itself before there was anything to commit."""
 
 
 def make_state_folder(folder: Path, *, hides_gitignore: bool = False) -> None:
     """Create the folder with a .gitignore that admits definitions and settings, and close it to other users.
 
     A clone can bring the folder along: readable by all, or with links that lead out of the project.
-    `hides_gitignore`: a new .gitignore ignores itself too, so that no commit brings it to other trees.
+    The .gitignore ignores itself too: git lists the folder only when it has a definition, and no commit
+    brings the file to other trees. So `hides_gitignore` changes nothing any more.
     """
+    del hides_gitignore
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in (folder, *(folder / name for name in _SUBFOLDERS)):
@@ -38,7 +43,7 @@ def make_state_folder(folder: Path, *, hides_gitignore: bool = False) -> None:
         status = folder.stat()
         if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
             folder.chmod(0o700)
-        _create_gitignore(folder / ".gitignore", is_hidden=hides_gitignore)
+        _write_gitignore(folder / ".gitignore")
     except OSError as error:
         raise StorageError(
             f"{folder.name}/ cannot be written in the project: {error.strerror}.",
@@ -78,10 +83,20 @@ def find_store_link_problem(path: Path) -> StorageError | None:
     return find_link_problem(folder) or find_link_problem(path)
 
 
-def _create_gitignore(path: Path, *, is_hidden: bool) -> None:
+def _write_gitignore(path: Path) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with open(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-            file.write(_GITIGNORE_TEXT.replace("!.gitignore\n", "") if is_hidden else _GITIGNORE_TEXT)
+            file.write(_GITIGNORE_TEXT)
     except FileExistsError:
-        pass
+        if _is_former(path):
+            write_atomically(path, _GITIGNORE_TEXT.encode(), mode=0o644)
+
+
+def _is_former(path: Path) -> bool:
+    """Whether an earlier version wrote the file, and nobody changed or committed it."""
+    from deepwork.files.git_index import is_tracked  # noqa: PLC0415 - only an old project needs it
+
+    if path.is_symlink() or path.stat().st_size > len(_FORMER_TEXT):
+        return False
+    return path.read_bytes().decode(errors="replace") in _FORMER_TEXTS and is_tracked(path) is False

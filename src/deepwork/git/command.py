@@ -23,6 +23,14 @@ _HASH_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 MAX_LISTING_BYTES = 256 * 2**20
 """Output limit of our own queries: about a million files."""
 _NO_REPOSITORY_MESSAGE = "not a git repository"
+BAD_LIST_OF_COMMITS = "invalid object name: "
+_QUOTED_CONTENT = re.compile(
+    f"({BAD_LIST_OF_COMMITS}|bad shallow line: |unexpected line in [^:]*: |object directory |config value "
+    r"|Corrupt MERGE_HEAD file |unrecognized pattern: ).*"
+)
+_QUOTED_ATTRIBUTE = re.compile(r".*( is not a valid attribute name)")
+"""Messages in which git quotes a file. A repository can name any file of the user, in a setting or by a link,
+so git's errors would show what is in it."""
 
 
 class Git:
@@ -172,5 +180,6 @@ def check_hash(value: str) -> str:
 
 def _format_output(output: bytes) -> str:
     """Return the start of git's output, with unprintable characters replaced for terminals and logs."""
-    text = output[:1000].decode(errors="replace").strip()
-    return "".join(character if character.isprintable() else " " for character in text)
+    lines = output[:1000].decode(errors="replace").strip().splitlines()
+    hidden = (_QUOTED_ATTRIBUTE.sub(r"…\1", _QUOTED_CONTENT.sub(r"\1…", line)) for line in lines)
+    return "".join(character if character.isprintable() else " " for character in " ".join(hidden))

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 
 from deepwork.errors import MAX_ECHOED, GitError, InvalidInput
-from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
+from deepwork.git.command import BAD_LIST_OF_COMMITS, MAX_LISTING_BYTES, Git, check_hash
 
-# The repository could name a file with commits to skip; the empty name removes it.
+# The repository could name a file with commits to skip. Git reads it, then the empty name clears the list.
 _COMMAND = ("blame", "--porcelain", "--root", "--ignore-revs-file=")
 _ENTRY_PATTERN = re.compile(r"([0-9a-f]{40,64}) (\d+) (\d+) (\d+)")
 
@@ -62,5 +62,10 @@ def _explain(error: GitError, path: str, first: int) -> GitError | InvalidInput:
         return InvalidInput(
             f"The file {name} is not in git.",
             suggestion="Name a file that is committed, or a commit that has it.",
+        )
+    if BAD_LIST_OF_COMMITS in error.message:
+        return GitError(
+            "The repository's setting blame.ignoreRevsFile names a file that is not a list of commits.",
+            suggestion="Correct the file, or remove the setting with `git config --unset-all`.",
         )
     return error

@@ -84,7 +84,7 @@ class StepChecks:
             if closed.code is Code.CHECKS_FAILED:
                 return self._count_attempt(session, closed)
             return ProvenStep(session, describe_gate(closed))
-        verdicts = {proof.check_name: proof.verdict.value for proof in proofs}
+        verdicts = {proof.check_name: proof.shown_verdict.value for proof in proofs}
         return ProvenStep(state.add_proofs(session, [proof.id for proof in proofs]), verdicts=verdicts)
 
     def _prove(self, session: Session, names: tuple[str, ...]) -> tuple[Proof, ...]:

@@ -65,7 +65,11 @@ def read_shown_landing(git: Git, place: Place, merged: MergedItem, proofs: Seque
         "files": [{"path": path, "change": letter} for path, letter in files[:_MAX_FILES]],
         "files_total": len(files),
         "proofs": [
-            {"check": proof.check_name, "verdict": proof.verdict.value, "definition": proof.definition_digest}
+            {
+                "check": proof.check_name,
+                "verdict": proof.shown_verdict.value,
+                "definition": proof.definition_digest,
+            }
             for proof in proofs
         ],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from deepwork.approvals.interfaces import Effect
 from deepwork.approvals.models import Approval
 from deepwork.approvals.notices import notify_of_decision
 from deepwork.database.transaction import Transaction
@@ -27,12 +28,13 @@ class LandingDecisions:
         notify_of_decision(tx, approval, "")
         return None
 
-    def follow(self, approval: Approval) -> str | None:
+    def follow(self, approval: Approval) -> Effect | None:
         """Go on with the landing, if nothing changed since the person looked at it."""
         try:
             landing = self._get_service().resume(approval.subject_id)
         except DeepworkError as error:
-            return f"It has not landed yet: {error.message}"
+            return Effect(f"It has not landed yet: {error.message}", is_carried_out=False)
         if landing.status is LandingStatus.LANDED:
-            return describe_move(landing)
-        return f"The landing is {landing.status}. {landing.reason or ''}".strip()
+            return Effect(describe_move(landing))
+        text = f"The landing is {landing.status}. {landing.reason or ''}".strip()
+        return Effect(text, is_carried_out=landing.status.is_pending or not approval.was_given)

@@ -61,8 +61,7 @@ class LandingService:
         self._require_possible(request, work)
         landings, known = self.queue(work, target)
         ended = [*known, *self.advance([each.id for each in landings], wait_seconds)]
-        skipped = [each for each in work.skipped if request.task_id is None or each.is_refused]
-        return build_result(ended, skipped)
+        return build_result(ended, [each for each in work.skipped if _is_of_interest(each, request)])
 
     def _require_possible(self, request: LandRequest, work: PlanWork) -> None:
         """Raise NotAllowed if the one task that was asked for cannot land."""
@@ -197,6 +196,11 @@ class LandingService:
                 )
             ended = move_landing(tx, landing, LandingStatus.CANCELLED, reason=f"Given up by {tx.caller}.")
             return ended or LandingStore(tx).get(id)
+
+
+def _is_of_interest(skipped: Skipped, request: LandRequest) -> bool:
+    """Return whether the answer names it: of what a single task builds on, only what is refused."""
+    return skipped.is_refused or request.task_id in (None, skipped.task_id)
 
 
 def _is_landed_as(last: Landing, ready: TaskWork, target: str) -> bool:

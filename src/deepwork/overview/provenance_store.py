@@ -65,8 +65,9 @@ class ProvenanceStore:
         """List the proofs with which the tasks counted as done."""
         return self._fetch(
             """
-            SELECT uses.subject_id AS task_id, proofs.id, proofs.check_name, proofs.verdict,
-                   proofs.created_at, proofs.waived_by
+            SELECT uses.subject_id AS task_id, proofs.id, proofs.check_name, proofs.created_at,
+                   proofs.waived_by,
+                   CASE WHEN proofs.waived_by IS NULL THEN proofs.verdict ELSE 'waived' END AS verdict
               FROM proof_uses AS uses JOIN proofs ON proofs.id = uses.proof_id
              WHERE uses.subject_id IN :ids AND uses.subject_kind IN ('task', 'tracked_task', 'step')
              ORDER BY uses.used_at, proofs.check_name, proofs.id LIMIT :limit

@@ -306,7 +306,7 @@ class Scheduler:
                 description=truncate_to_line(task.description, _MAX_DESCRIPTION_LENGTH) or "",
                 status=task.status,
                 sequence=task.sequence,
-                can_parallelize=task.parallel_group is not None or found.can_run_beside_others(task),
+                can_parallelize=bool(task.parallel_group),
                 parallel_group=task.parallel_group,
                 parallel_with=_select_others(groups.get(task.parallel_group, ()), task.id) or None,
                 dependencies_completed=completed.get(task.id, []),
@@ -343,9 +343,6 @@ class _Startable:
         active = sum(task.status.is_running for task in self.running)
         is_hidden = counts[TaskStatus.PENDING] > 0 and not self.offered and not self.running
         return started > active or is_hidden
-
-    def can_run_beside_others(self, task: Task) -> bool:
-        return self.room + len(self.running) > 1 and task.id not in self.conflicts
 
 
 class _Offer(NamedTuple):

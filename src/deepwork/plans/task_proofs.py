@@ -38,12 +38,16 @@ class TaskProofs:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        return {proof.check_name: proof.verdict.value for proof in self.proofs}
+        return {proof.check_name: proof.shown_verdict.value for proof in self.proofs}
 
     def describe(self) -> list[dict[str, str]]:
         """Describe the proofs to a person who approves the work; its files are shown beside them."""
         return [
-            {"check": proof.check_name, "verdict": proof.verdict.value, "definition": proof.definition_digest}
+            {
+                "check": proof.check_name,
+                "verdict": proof.shown_verdict.value,
+                "definition": proof.definition_digest,
+            }
             for proof in self.proofs
         ]
 

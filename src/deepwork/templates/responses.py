@@ -24,6 +24,7 @@ class TaskForm(Answer):
     estimated_complexity: Complexity | None = None
     files_likely_affected: list[str] | None = None
     required_capabilities: list[str] | None = None
+    max_attempts: int | None = None
     checks: list[str] | None = None
     approval: list[str] | None = None
     budget: dict[str, float] | None = None

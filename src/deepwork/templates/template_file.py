@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from deepwork.files.definition_models import DefinitionModel, OneOf
+from deepwork.plans.requirements import ApprovalTime
 
 _Text = Annotated[str, Field(description="Write a string.")]
 _Name = Annotated[
@@ -45,8 +46,9 @@ class BudgetDefinition(DefinitionModel):
     minutes: float = Field(0, gt=0, description="Write a number above 0.")
 
 
+_TIMES = ", ".join(ApprovalTime)
 _ApprovalTime = Annotated[
-    str, Field(pattern="^(before|after|landing)$", description="Write before, after or landing.")
+    str, Field(pattern=f"^({'|'.join(ApprovalTime)})$", description=f"Write one of {_TIMES}.")
 ]
 
 
@@ -77,7 +79,7 @@ class TaskDefinition(DefinitionModel):
         [], description="Write a list of names of checks in .deepwork/checks.yml that it must pass."
     )
     approval: Annotated[_ApprovalTime | list[_ApprovalTime], OneOf()] = Field(
-        [], description="Write before, after or a list of both: when a person must approve it."
+        [], description=f"Write one or a list of {_TIMES}: when a person must approve it."
     )
     budget: BudgetDefinition = Field(
         default_factory=BudgetDefinition.model_construct, description="Write what it may cost."

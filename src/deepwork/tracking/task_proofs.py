@@ -115,4 +115,4 @@ class TrackedTaskProver:
 
 def describe_proofs(proofs: Sequence[Proof]) -> dict[str, dict[str, str]]:
     """Return the verdicts as they are stored in the result of the task; nothing if it needed none."""
-    return {"checks": {proof.check_name: proof.verdict.value for proof in proofs}} if proofs else {}
+    return {"checks": {proof.check_name: proof.shown_verdict.value for proof in proofs}} if proofs else {}

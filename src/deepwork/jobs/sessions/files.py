@@ -93,7 +93,7 @@ class SessionFiles:
         return last + 1
 
     def exists(self, session_id: str) -> bool:
-        return self._build_path(session_id).exists()
+        return bool(_SESSION_ID_PATTERN.fullmatch(session_id)) and self._build_path(session_id).exists()
 
     def load(self, session_id: str) -> Session:
         """Load the session; a damaged file is moved aside and reported."""

@@ -1,7 +1,8 @@
-"""Limits on connections that have not sent a request yet: nothing is known about who opened them.
+"""Limits on connections that have not sent a request yet, and on clients that stop reading.
 
-A connection costs a file descriptor, so somebody who opens many and stays silent could take them all. The
-oldest silent connection gives way to a new one, so a client that does send a request always gets in.
+Nothing is known about who opened a connection without a request, and it costs a file descriptor, so somebody
+who opens many and stays silent could take them all. The oldest silent connection gives way to a new one, so a
+client that does send a request always gets in.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ MAX_SILENT_PER_ADDRESS = 64
 """For addresses of other machines; on this machine all agents share one address."""
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
-CLOSE_SECONDS = 10.0
-"""How long a WebSocket that the server ended may take to read what was sent before."""
+STALL_SECONDS = 10.0
+"""How long a client may accept nothing of what waits to be sent."""
+_LOOKS_PER_STALL = 20
 _WANTED_DESCRIPTORS = 8192
 _SECONDS_BETWEEN_WARNINGS = 60.0
 
@@ -37,6 +39,7 @@ class ConnectionLimits:
 
     header_seconds: float = HEADER_SECONDS
     body_seconds: float = BODY_SECONDS
+    stall_seconds: float = STALL_SECONDS
     max_silent: int = MAX_SILENT
     max_per_address: int = MAX_SILENT_PER_ADDRESS
     _silent: OrderedDict[asyncio.Transport, str] = field(default_factory=OrderedDict, repr=False)
@@ -63,6 +66,53 @@ class ConnectionLimits:
     def _abort(self, transport: asyncio.Transport) -> None:
         self.remove_silent(transport)
         transport.abort()
+
+
+class UnstalledConnection:
+    """Aborts a connection whose client accepts nothing for too long, although something waits to be sent.
+
+    uvicorn waits for such a client for ever, also to close its connection. A part of its protocols, see
+    `limit_connections`.
+    """
+
+    limits: ConnectionLimits
+    transport: Any
+    loop: asyncio.AbstractEventLoop
+    _next_look: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)  # type: ignore[misc]
+        transport.set_write_buffer_limits(high=0)  # `pause_writing` is called as soon as anything waits
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_looking()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # type: ignore[misc]
+        self._look_later(self.transport.get_write_buffer_size(), self.loop.time())
+
+    def resume_writing(self) -> None:
+        self._stop_looking()
+        super().resume_writing()  # type: ignore[misc]
+
+    def _look_later(self, size: int, since: float) -> None:
+        seconds = self.limits.stall_seconds / _LOOKS_PER_STALL
+        self._next_look = self.loop.call_later(seconds, self._look, size, since)
+
+    def _look(self, size: int, since: float) -> None:
+        now, left = self.loop.time(), self.transport.get_write_buffer_size()
+        if left < size:  # more may be added meanwhile, such as a ping: that is no progress
+            since = now
+        if now - since >= self.limits.stall_seconds:
+            self.transport.abort()
+        else:
+            self._look_later(left, since)
+
+    def _stop_looking(self) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
 
 
 class LimitedConnection:
@@ -130,27 +180,16 @@ class LimitedConnection:
 
 def limit_connections(protocol: type[asyncio.Protocol], limits: ConnectionLimits) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol with our limits on silent and slow clients."""
-    return type("LimitedProtocol", (LimitedConnection, protocol), {"limits": limits})
+    return type("LimitedProtocol", (LimitedConnection, UnstalledConnection, protocol), {"limits": limits})
 
 
-def build_websocket_protocol(close_seconds: float = CLOSE_SECONDS) -> type[asyncio.Protocol]:
-    """Build uvicorn's WebSocket protocol, but with an end for clients that do not read.
-
-    uvicorn closes a connection only when everything that was written has been read, which a stalled client
-    never does.
-    """
+def build_websocket_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
+    """Return uvicorn's WebSocket protocol with our limit on clients that do not read."""
     from uvicorn.protocols.websockets.websockets_sansio_impl import (  # noqa: PLC0415 - most tests need no server
         WebSocketsSansIOProtocol,
     )
 
-    class AbortingWebSocket(WebSocketsSansIOProtocol):
-        async def run_asgi(self) -> None:
-            try:
-                await super().run_asgi()
-            finally:
-                self.loop.call_later(close_seconds, self.transport.abort)
-
-    return AbortingWebSocket
+    return type("LimitedWebSocket", (UnstalledConnection, WebSocketsSansIOProtocol), {"limits": limits})
 
 
 def raise_descriptor_limit() -> None:

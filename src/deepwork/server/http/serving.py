@@ -79,11 +79,12 @@ async def serve_http(
         on_ready(f"{format_url(address, settings.port)}/?code={policy.codes.create()}")
     raise_descriptor_limit()
     asyncio.get_running_loop().set_exception_handler(build_exception_handler())
+    limits = ConnectionLimits()
     server = HttpServer(
         uvicorn.Config(
             asgi_app,
-            http=limit_connections(choose_http_protocol(), ConnectionLimits()),
-            ws=build_websocket_protocol(),
+            http=limit_connections(choose_http_protocol(), limits),
+            ws=build_websocket_protocol(limits),
             log_config=None,
             access_log=False,
             lifespan="on",

@@ -27,14 +27,13 @@ _FORMER_TEXTS = (_FORMER_TEXT, _FORMER_TEXT.replace("!checks.yml\n", ""))
 """What earlier versions wrote: git listed the file itself before there was anything to commit."""
 
 
-def make_state_folder(folder: Path, *, hides_gitignore: bool = False) -> None:
+def make_state_folder(folder: Path) -> None:
     """Create the folder with a .gitignore that admits definitions and settings, and close it to other users.
 
     A clone can bring the folder along: readable by all, or with links that lead out of the project.
     The .gitignore ignores itself too: git lists the folder only when it has a definition, and no commit
-    brings the file to other trees. So `hides_gitignore` changes nothing any more.
+    brings the file to other trees.
     """
-    del hides_gitignore
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in (folder, *(folder / name for name in _SUBFOLDERS)):

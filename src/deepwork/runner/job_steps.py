@@ -108,7 +108,7 @@ class JobSteps:
             if find_worktree(git, path) is None or not path.is_dir():
                 add_worktree(git, path, place.branch, existing=True)
         # If the project has no .gitignore for it, the branch must not bring one: it would hinder a merge.
-        make_state_folder(place.tree / STATE_FOLDER, hides_gitignore=True)
+        make_state_folder(place.tree / STATE_FOLDER)
 
     def can_continue(self, run: Run) -> bool:
         """Return whether the job of a run is not done, and can go on where it was left."""

@@ -237,7 +237,7 @@ def test_a_commit_into_a_log_that_others_replaced_is_not_acknowledged(tmp_path: 
         with database.transaction() as tx:
             tx.execute(INSERT, who="not acknowledged")
             path.with_name("deepwork.db-wal").unlink()
-            path.with_name("deepwork.db-wal").touch()
+            path.with_name("deepwork.db-wal").write_bytes(b"of somebody else")
 
     with pytest.raises(StorageError):
         write_while_the_log_is_replaced()

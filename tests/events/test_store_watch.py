@@ -78,6 +78,24 @@ def test_a_removed_log_is_a_problem_until_it_is_replaced(tmp_path: Path):
     app.close()
 
 
+def test_a_store_that_was_removed_and_created_again_is_no_problem(tmp_path: Path):
+    app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
+    register(app, "Ada")
+    register(app, "Ben")
+    watch = StoreWatch(app.database)
+    watch.check()
+    for file in tmp_path.glob("deepwork.db*"):
+        file.unlink()
+    with pytest.raises(StorageError):
+        register(app, "refused")
+    register(app, "Cleo")
+
+    found = watch.check()
+
+    assert found is None
+    app.close()
+
+
 def test_listeners_end_when_the_store_has_a_problem(tmp_path: Path):
     app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
     register(app, "Ada")

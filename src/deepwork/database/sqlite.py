@@ -113,9 +113,16 @@ class SQLite:
             file = self._file = OpenFile(self.path)
         if file.is_in_place():
             return file
+        if not file.rescue_log() and file.can_be_rescued():
+            raise StorageError(
+                f"The log of {self.name} was removed while it was in use. It cannot be saved while a program "
+                "reads an older state of the store; until then no call is confirmed.",
+                recoverable=True,
+                suggestion="End programs that read the store, such as `sqlite3`, and call again; do not stop "
+                "this server before.",
+            )
         self._file, self.is_prepared = None, False  # the next call prepares what is there then
-        file.rescue_log()
-        file.close()
+        file.give_up()
         raise StorageError(
             f"{self.name} or its log was removed or replaced while it was in use; this call was not stored.",
             recoverable=True,
@@ -280,6 +287,8 @@ class SQLite:
         except sqlite3.Error as error:
             backup = self._find_newest_backup() or "none"
             yield f"The file cannot be read: {error}. The newest backup is {backup}."
+        except StorageError as error:
+            yield f"{error.message} {error.suggestion}"
 
     def _find_log_problems(self) -> Iterator[str]:
         wal = self.path.with_name(f"{self.path.name}-wal")
@@ -345,6 +354,8 @@ class SQLite:
         # The last connection to close checkpoints the log into the file, which is a write.
         if self._file is not None and (self._file.readers or self._file.writers):
             with suppress(StorageError), self._write_lock.hold(timeout=5):
+                if not self._file.is_in_place():
+                    self._file.rescue_log()
                 self._file.close()
         self._write_lock.close()
 
@@ -358,7 +369,7 @@ class SQLite:
         except BaseException:
             connection.close()
             raise
-        file.writers.append(connection)
+        file.put_back(connection, file.writers)
 
     def _create_folder(self) -> None:
         try:
@@ -409,8 +420,12 @@ class SQLite:
         move_durably(partial, target)
 
     def _find_newest_backup(self) -> str | None:
-        backups = sorted(self.path.parent.glob(f"{self.path.name}.*.backup"), key=lambda p: p.stat().st_mtime)
-        return backups[-1].name if backups else None
+        backups = self.path.parent.glob(f"{self.path.name}.*.backup")
+        try:
+            newest = max(backups, key=lambda path: path.stat().st_mtime, default=None)
+        except OSError:  # this looks because of an error, which may well prevent looking
+            return None
+        return newest.name if newest else None
 
 
 def read_version(connection: Any) -> str | None:

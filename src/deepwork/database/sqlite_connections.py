@@ -8,7 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database.engine import Row
-from deepwork.database.store_file import StoreConnection, connect, is_log_in_place, rescue_log
+from deepwork.database.store_file import (
+    StoreConnection,
+    connect,
+    is_log_in_place,
+    is_log_replaced,
+    rescue_log,
+)
 from deepwork.database.store_key import hmac_hex
 from deepwork.errors import StorageError
 from deepwork.files.locked_files import read_file_identity
@@ -52,6 +58,7 @@ class OpenFile:
         self._identity = read_file_identity(self._place)
         self.readers: deque[StoreConnection] = deque()
         self.writers: deque[StoreConnection] = deque()
+        self._is_given_up = False
 
     def is_in_place(self) -> bool:
         """Return whether this file is still at its path, with the log into which its connections write."""
@@ -61,13 +68,17 @@ class OpenFile:
         """Return whether this file is still at its path."""
         return self._identity is not None and read_file_identity(self._place) == self._identity
 
+    def can_be_rescued(self) -> bool:
+        """Return whether a log that was removed can be saved: nobody has continued without it."""
+        return self.has_own_path() and not is_log_replaced(self._identity)
+
     def rescue_log(self, connection: StoreConnection | None = None) -> bool:
         """Save what a removed log holds; return whether all of it is in the file now.
 
         Only a connection from before can: a new one would begin another log.
         """
         connection = connection or next(iter((*self.writers, *self.readers)), None)
-        return connection is not None and self.has_own_path() and rescue_log(connection, self._path)
+        return connection is not None and self.can_be_rescued() and rescue_log(connection)
 
     def take(self, idle: deque[StoreConnection]) -> StoreConnection:
         """Return an idle or new connection, which its user puts back or closes."""
@@ -75,6 +86,12 @@ class OpenFile:
             return idle.pop()
         except IndexError:
             return self.connect(query_only=idle is self.readers)
+
+    def put_back(self, connection: StoreConnection, idle: deque[StoreConnection]) -> None:
+        """Keep a connection for the next transaction."""
+        idle.append(connection)
+        if self._is_given_up:  # while it was in use; nobody else would close it
+            self.close()
 
     def connect(self, *, query_only: bool) -> StoreConnection:
         """Open a new connection with our settings."""
@@ -90,6 +107,11 @@ class OpenFile:
             connection.close()
             raise
         return connection
+
+    def give_up(self) -> None:
+        """Close all connections: the idle ones now, the others as soon as they are put back."""
+        self._is_given_up = True
+        self.close()
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -128,7 +150,7 @@ class Session:
                 self._commit()
             elif not self._roll_back(error):
                 return
-            self._idle.append(self._connection)
+            self._file.put_back(self._connection, self._idle)
         finally:
             self._release()
 
@@ -136,7 +158,7 @@ class Session:
         self._execute("COMMIT")
         if self._lock is None or self._file.is_in_place() or self._file.rescue_log(self._connection):
             return
-        self._connection.close()
+        self._file.put_back(self._connection, self._idle)  # perhaps the only one that can save the log
         self._get_file()  # raises: the commit is in a file that nobody can open again
         raise StorageError("The store was replaced during this call, which was not stored.")
 

@@ -144,6 +144,7 @@ class SQLiteListener:
         file = self._open_file()
         if not file.has_own_path():
             return False
+        self._file.rescue_log(self._connection)
         self._connection.close()
         self._file, self._connection = file, file.connect(query_only=True)
         self._seen = self._read_data_version()

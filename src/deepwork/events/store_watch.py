@@ -25,7 +25,8 @@ class StoreWatch:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._newest = 0
+        self._newest: dict[str, int] = {}
+        """By store: one that was removed and created again is another, and begins with its first event."""
         self._stopping = threading.Event()
         self.problem: StorageError | None = None
 
@@ -57,13 +58,15 @@ class StoreWatch:
 
     def _find_loss(self) -> StorageError | None:
         with self._database.reading() as tx:
-            self._newest = max(self._newest, EventStore(tx).get_last_seq())
+            store = tx.read_store_key().store_id
+            newest = max(self._newest.get(store, 0), EventStore(tx).get_last_seq())
+        self._newest = {store: newest}
         with self._database.reading_anew() as tx:
             stored = EventStore(tx).get_last_seq()
-        if stored >= self._newest:
+        if stored >= newest:
             return None
         return StorageError(
             f"{self._database.engine.name} has events up to {stored}, but this server saw event "
-            f"{self._newest}: what was stored after that is gone.",
+            f"{newest}: what was stored after that is gone.",
             suggestion="Stop the server, find out who replaced the store, then start it again.",
         )

@@ -17,6 +17,7 @@ import pytest
 from database.test_store_file import count_rows, insert, open_database, read_as_foreign_program
 from deepwork.database.transaction import Database
 from deepwork.errors import StorageError
+from deepwork.files.lock import FileLock, try_to_lock_file
 
 READER_IN_A_TRANSACTION = """
 import sqlite3, sys
@@ -117,6 +118,44 @@ def test_a_removed_log_is_saved_although_a_foreign_program_looked_at_the_store(p
 
     assert count_rows(database) == 2
     database.close()
+
+
+def test_a_call_that_waited_is_not_stored_in_a_file_that_nobody_checked(path: Path, tmp_path: Path):
+    other = open_database(tmp_path / "other.db")
+    insert(other, "of another store")
+    other.close()
+    database = open_database(path)
+    insert(database, "one")
+    held = FileLock(path.with_name("deepwork.db.lock"))
+    held.acquire(timeout=30)
+    outcomes: list[object] = []
+
+    def wait_and_insert() -> None:
+        try:
+            insert(database, "waited")
+        except StorageError as error:
+            outcomes.append(error.recoverable)
+
+    waiting = threading.Thread(target=wait_and_insert)
+    waiting.start()
+    while not is_waiting(path):
+        pass
+    remove(path, "", "-wal", "-shm")
+    (tmp_path / "other.db").rename(path)
+    with pytest.raises(StorageError):
+        count_rows(database)
+    held.release()
+    waiting.join()
+
+    assert outcomes == [True]
+    assert read_as_foreign_program(path) == 1
+    held.close()
+    database.close()
+
+
+def is_waiting(path: Path) -> bool:
+    """Return whether somebody waits for the lock of the store: who waits holds its queue."""
+    return not (queue := try_to_lock_file(path.with_name("deepwork.db.lock.queue"))) or bool(os.close(queue))
 
 
 def test_a_listener_saves_a_removed_log_without_a_call(path: Path):

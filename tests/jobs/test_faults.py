@@ -250,6 +250,24 @@ def test_a_damaged_file_does_not_hide_other_sessions_after_a_restart(root: Path,
     restarted.close()
 
 
+def test_a_step_is_not_overwritten_by_a_call_whose_lock_was_removed(root: Path, app: Application):
+    id = start_job(app)
+    folder = get_session_file(root, id).parent
+    slow, fast = SessionFiles(folder), SessionFiles(folder)
+
+    with slow.lock(id):
+        before = slow.load(id)
+        for lock in folder.glob("*.lock*"):
+            lock.unlink()
+        with fast.lock(id):
+            saved = fast.save(fast.load(id))
+        with pytest.raises(StorageError) as refused:
+            slow.save(before)
+
+    assert refused.value.recoverable
+    assert SessionFiles(folder).load(id) == saved
+
+
 def test_a_linked_folder_of_sessions_is_refused_before_anything_is_written(tmp_path: Path):
     """A link can come with a clone and lead to files of the user."""
     (tmp_path / "outside").mkdir()

@@ -130,6 +130,17 @@ class SQLite:
             "when you clean the project, use: git clean -e .deepwork",
         )
 
+    def _get_prepared_file(self) -> OpenFile:
+        """Return the file; raises if it took the place of ours while this call waited, and nobody checked it."""
+        file = self.get_open_file()
+        if self.is_prepared:
+            return file
+        raise StorageError(
+            f"{self.name} was replaced during this call, which was not stored.",
+            recoverable=True,
+            suggestion="Call again: it uses the store that is there now.",
+        )
+
     def _open_or_create(self) -> None:
         with self._borrow_writer() as connection:
             self._require_own_file(connection)
@@ -215,7 +226,7 @@ class SQLite:
     def writing(self) -> AbstractContextManager[Connection]:
         if self._refusal is not None:
             raise self._refusal
-        return Session(self.get_open_file, self._write_lock)
+        return Session(self._get_prepared_file, self._write_lock)
 
     def reading(self) -> AbstractContextManager[Connection]:
         return Session(self.get_open_file)

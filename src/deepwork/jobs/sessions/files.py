@@ -20,7 +20,7 @@ from deepwork.database.adoption import check_tracking
 from deepwork.errors import Code, DeepworkError, NotFound, StateError, StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import FileLock
-from deepwork.files.os_errors import to_storage_error
+from deepwork.files.os_errors import format_path, to_storage_error
 from deepwork.files.state import find_link_problem, make_state_folder
 from deepwork.jobs.sessions.state import (
     GateDecision,
@@ -123,7 +123,18 @@ class SessionFiles:
         return None if self._is_tracked(path) else session
 
     def save(self, session: Session) -> Session:
-        """Save the session as the next generation; the previous file remains as `.prev`."""
+        """Save the session as the next generation; the previous file remains as `.prev`.
+
+        Raises if the file was saved meanwhile: somebody who removes a lock lets two calls in.
+        """
+        current = self.peek(session.session_id)
+        if current is not None and current.generation != session.generation:
+            raise StorageError(
+                f"Session {session.session_id} was changed by another call, because a lock in "
+                f"{format_path(self.folder)} was removed; this call was not stored.",
+                recoverable=True,
+                suggestion="See {tool:get_session} for its current state, then call again.",
+            )
         make_state_folder(self.folder.parent)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         saved = replace(session, generation=session.generation + 1)

@@ -288,6 +288,19 @@ def test_processes_that_have_a_file_open_are_found(tmp_path: Path):
     assert find_processes_with_open(Path(location)) == []
 
 
+def test_processes_that_have_a_file_open_under_another_path_are_found(tmp_path: Path):
+    path, second = tmp_path / "deepwork.db", tmp_path / "mounted" / "deepwork.db"
+    path.touch()
+    second.parent.mkdir()
+    second.hardlink_to(path)  # as if the folder were mounted twice
+
+    with second.open() as file, subprocess.Popen(["sleep", "100"], stdin=file) as process:
+        found = find_processes_with_open(path)
+        process.kill()
+
+    assert found == [process.pid]
+
+
 @kinds
 def test_concurrent_readers_see_all_of_the_old_data_or_all_of_the_new(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

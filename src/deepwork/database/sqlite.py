@@ -131,7 +131,7 @@ class SQLite:
         )
 
     def _get_prepared_file(self) -> OpenFile:
-        """Return the file; raises if it took the place of ours while this call waited, and nobody checked it."""
+        """Return the file; raises if it took the place of ours while this call waited: nobody checked it."""
         file = self.get_open_file()
         if self.is_prepared:
             return file

@@ -60,6 +60,8 @@ class StoreWatch:
         with self._database.reading() as tx:
             store = tx.read_store_key().store_id
             newest = max(self._newest.get(store, 0), EventStore(tx).get_last_seq())
+        if self._newest and store not in self._newest:
+            log.warning("%s is another store than before, which was removed.", self._database.engine.name)
         self._newest = {store: newest}
         with self._database.reading_anew() as tx:
             stored = EventStore(tx).get_last_seq()

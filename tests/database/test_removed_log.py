@@ -155,7 +155,10 @@ def test_a_call_that_waited_is_not_stored_in_a_file_that_nobody_checked(path: Pa
 
 def is_waiting(path: Path) -> bool:
     """Return whether somebody waits for the lock of the store: who waits holds its queue."""
-    return not (queue := try_to_lock_file(path.with_name("deepwork.db.lock.queue"))) or bool(os.close(queue))
+    queue = try_to_lock_file(path.with_name("deepwork.db.lock.queue"))
+    if queue is not None:
+        os.close(queue)
+    return queue is None
 
 
 def test_a_listener_saves_a_removed_log_without_a_call(path: Path):

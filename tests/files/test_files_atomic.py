@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from deepwork.database.sqlite import SQLite
+from deepwork.database.transaction import Database
 from deepwork.errors import Code, StorageError
+from deepwork.events.log import append_events
 from deepwork.files import atomic
 from deepwork.files.atomic import write_atomically
 
@@ -27,6 +30,28 @@ def test_the_new_content_replaces_the_old(tmp_path: Path) -> None:
 
     assert (tmp_path / "state").read_bytes() == b"new"
     assert list_names(tmp_path) == ["state"]
+
+
+def test_the_names_of_new_folders_and_of_the_users_key_are_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: set[str] = set()
+    flush = atomic.flush
+
+    def note(descriptor: int) -> None:
+        flushed.add(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115
+        flush(descriptor)
+
+    monkeypatch.setattr(atomic, "flush", note)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    database = Database(SQLite(tmp_path / "new" / "project" / ".deepwork" / "deepwork.db"), append_events)
+
+    with database.transaction():
+        pass
+
+    new = {"", "/new", "/new/project", "/config", "/config/deepwork"}
+    assert flushed >= {f"{tmp_path}{folder}" for folder in new}
+    database.close()
 
 
 def test_a_file_is_readable_only_by_its_owner_by_default(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from deepwork.database.tables import VERSION_TABLE
 from deepwork.database.user_key import get_or_create_user_key
 from deepwork.database.wakeups import SQLiteListener, WakeupChannel
 from deepwork.errors import Code, StorageError, StoreNotAdopted
-from deepwork.files.atomic import move_durably
+from deepwork.files.atomic import make_folder, move_durably
 from deepwork.files.lock import FileLock
 from deepwork.files.os_errors import to_storage_error
 from deepwork.files.state import find_store_link_problem
@@ -384,7 +384,7 @@ class SQLite:
 
     def _create_folder(self) -> None:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.path.parent)
         except OSError as error:
             raise StorageError(
                 f"The folder of {self.name} cannot be created: {error.strerror}.",

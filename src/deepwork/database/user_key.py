@@ -11,6 +11,7 @@ from pathlib import Path
 from deepwork.database.store_key import derive_user_key
 from deepwork.environment import STORE_KEY_VARIABLE, find_secret_problem, get_user_folder
 from deepwork.errors import DeepworkError, StorageError
+from deepwork.files.atomic import make_folder, sync_directory
 
 KEY_FILE = "store.key"
 MIN_LENGTH = 32
@@ -140,13 +141,14 @@ def _create_key_file(path: Path, text: str) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         with os.fdopen(os.open(temporary, _NEW_FILE_FLAGS, 0o600), "wb") as file:
             file.write(text.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):
             os.link(temporary, path, follow_symlinks=False)
+        sync_directory(path.parent)  # a store that survives a power failure is of no use without its key
     except OSError as error:
         raise _build_error(
             path,

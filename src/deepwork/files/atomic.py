@@ -32,12 +32,32 @@ def write_atomically(
             _link_previous(path)
         temporary.replace(path)
         if is_durable:
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
     except OSError as error:
         raise to_storage_error("write", path, error) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder for this user, with its parents; when this returns, their names have reached the disk.
+
+    Otherwise a power failure could take the folder away, with every flushed file in it.
+    """
+    if path.is_dir():
+        return
+    for parent in reversed(path.parents):
+        _make_one_folder(parent, 0o777)
+    _make_one_folder(path, 0o700)
+
+
+def _make_one_folder(path: Path, mode: int) -> None:
+    if path.is_dir():
+        return
+    path.mkdir(mode=mode, exist_ok=True)
+    with suppress(PermissionError):  # who may not list the parent cannot flush it
+        sync_directory(path.parent)
 
 
 def flush(descriptor: int) -> None:
@@ -57,7 +77,7 @@ def move_durably(path: Path, to: Path) -> None:
         finally:
             os.close(descriptor)
         path.replace(to)
-        _sync_directory(to.parent)
+        sync_directory(to.parent)
     except OSError as error:
         raise to_storage_error("write", to, error) from error
 
@@ -87,7 +107,8 @@ def _link_previous(path: Path) -> None:
         second_name.unlink(missing_ok=True)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Bring the names of the files in a folder to the disk."""
     descriptor = os.open(directory, _DIRECTORY_FLAGS)
     try:
         flush(descriptor)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deepwork.errors import StorageError
+from deepwork.files.atomic import make_folder
 from deepwork.files.os_errors import format_path, to_storage_error
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class _LockFiles:
     """The open lock and queue files; each open pair excludes every other, also within this process."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._path = str(path)
         self._queue = os.open(f"{path}.queue", _OPEN_FLAGS, 0o600)
         self._lock = os.open(path, _OPEN_FLAGS, 0o600)

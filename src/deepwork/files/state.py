@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from deepwork.errors import StorageError
-from deepwork.files.atomic import write_atomically
+from deepwork.files.atomic import make_folder, write_atomically
 
 _STATE_FOLDER = ".deepwork"
 _SUBFOLDERS = ("checks", "hooks", "snapshots", "tmp", "worktrees")
@@ -35,7 +35,7 @@ def make_state_folder(folder: Path) -> None:
     brings the file to other trees.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         for path in (folder, *(folder / name for name in _SUBFOLDERS)):
             if problem := find_link_problem(path):
                 raise problem

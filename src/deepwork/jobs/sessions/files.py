@@ -18,7 +18,7 @@ from typing import Any
 from deepwork.call import current_call
 from deepwork.database.adoption import check_tracking
 from deepwork.errors import Code, DeepworkError, NotFound, StateError, StorageError
-from deepwork.files.atomic import write_atomically
+from deepwork.files.atomic import make_folder, write_atomically
 from deepwork.files.lock import FileLock
 from deepwork.files.os_errors import format_path, to_storage_error
 from deepwork.files.state import find_link_problem, make_state_folder
@@ -136,7 +136,7 @@ class SessionFiles:
                 suggestion="See {tool:get_session} for its current state, then call again.",
             )
         make_state_folder(self.folder.parent)
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(self.folder)
         saved = replace(session, generation=session.generation + 1)
         content = _serialize(saved)
         write_atomically(self._build_path(session.session_id), content, keep_previous=session.generation > 0)

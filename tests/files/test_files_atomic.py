@@ -44,6 +44,7 @@ def test_the_names_of_new_folders_and_of_the_users_key_are_flushed(
 
     monkeypatch.setattr(atomic, "flush", note)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path))  # where no other test made a key
     database = Database(SQLite(tmp_path / "new" / "project" / ".deepwork" / "deepwork.db"), append_events)
 
     with database.transaction():

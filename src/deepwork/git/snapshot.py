@@ -132,12 +132,10 @@ class SnapshotStore:
         if nearest is None:  # a bare repository has no project files either
             self._trees = None
         elif self._trees is None or self._trees.top != nearest:
-            self._trees = self._open_trees()
+            self._trees = self._open_trees(nearest)
         return self._trees
 
-    def _open_trees(self) -> TreeSnapshotStore | None:
+    def _open_trees(self, top: Path) -> TreeSnapshotStore | None:
         if not self._git.is_installed() or not self._git.is_repository():
             return None
-        if self._git.run("rev-parse", "--is-inside-work-tree").strip() != b"true":
-            return None
-        return TreeSnapshotStore(self._git, self._git.query_path("--show-toplevel"), self._folder)
+        return TreeSnapshotStore(self._git, top, self._folder)

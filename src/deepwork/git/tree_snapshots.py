@@ -75,8 +75,7 @@ class TreeSnapshotStore:
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
         self._lock = folder / "lock"
-        # An agent could set core.worktree, and let git look at other files than everybody else.
-        env = {**build_object_environment(folder / "objects", self._git), "GIT_WORK_TREE": str(top)}
+        env = build_object_environment(folder / "objects", self._git)
         self._index = PrivateIndex(self._git, self._file, env=env)
 
     def take(self, is_unchanged: IsUnchanged | None = None) -> Snapshot:

@@ -175,5 +175,16 @@ class PlanTaskTracker:
             return None
         if workspace and workspace.status is WorkspaceStatus.ACTIVE and workspace.host == self._host:
             tree = Path(workspace.path)
-            return tree if tree.is_dir() and is_tree_of(repository, tree) else None
+            return tree if _is_own_tree(repository, tree, workspace) else None
         return repository if repository.is_dir() else None
+
+
+def _is_own_tree(repository: Path, tree: Path, workspace: Workspace) -> bool:
+    """Return whether the folder still is the working tree of the workspace.
+
+    Without its `.git`, or replaced by a link, it would be part of another tree, and that would be judged.
+    """
+    if not tree.is_dir() or tree.is_symlink() or not is_tree_of(repository, tree):
+        return False
+    root = find_tree_root(tree)
+    return root == tree or not (workspace.is_made or root == find_tree_root(repository))

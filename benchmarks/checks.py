@@ -11,9 +11,7 @@ from benchmarks.tracking import create_repository
 
 from deepwork.checks.definitions import parse_checks
 from deepwork.checks.models import CHECKS_FILE, ProofRequest, Subject
-from deepwork.checks.rules import build_trusted_definitions
-from deepwork.trust.models import Kind
-from deepwork.trust.policy import open_trust_store
+from deepwork.checks.trusting import pin_checks
 
 FILES = 10_000
 SNAPSHOT, DECISION = f"snapshot ({FILES:,} files)", f"decision by a proof ({FILES:,} files)"
@@ -41,8 +39,7 @@ def _measure(root: Path, rounds: int) -> Samples:
     (root / ".deepwork").mkdir(parents=True)
     (root / CHECKS_FILE).write_text(_DEFINITION)
     base = create_repository(root, FILES, with_checks=True)
-    definitions = build_trusted_definitions(parse_checks(_DEFINITION.encode()))
-    open_trust_store().pin(root, Kind.CHECKS, definitions, proof="token", trusted_at="now")
+    pin_checks(root, parse_checks(_DEFINITION.encode()), proof="token", trusted_at="now")
     app, _ = open_application(root)
     names = ("whole", "part")
     request = ProofRequest(Subject("task", "t"), root, base, names, (), wait_seconds=None)

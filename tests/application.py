@@ -74,7 +74,7 @@ def empty_database(url: str) -> None:
         "plans, plan_tasks, plan_dependencies, plan_capabilities, plan_claims, checkpoints, "
         "plan_history, plan_words, templates, "
         "repositories, workspaces, tokens, audit, tracked_workflows, phases, tracked_tasks, decisions, issues, "
-        "milestones, watches, changed_files, proofs, proof_uses, approvals, person_credentials, review_rounds, "
+        "milestones, watches, changed_files, proofs, proof_uses, guarded_starts, approvals, person_credentials, review_rounds, "
         "spending, spending_totals, runner_runs, runner_hosts, attempts, port_blocks, landings, branch_leases, "
         "commit_links, rewinds, rewind_tasks, checkpoint_trees"
     )

@@ -51,6 +51,19 @@ def get_user_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "deepwork"
 
 
+def get_cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of this user for what can be made again.
+
+    It is the one in the password database, so that no variable leads elsewhere, unless it cannot exist there.
+    """
+    import pwd  # noqa: PLC0415 - hardly ever needed
+
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    named = Path(environment.get("XDG_CACHE_HOME", ""))
+    has_home = home.is_dir() and os.access(home, os.W_OK)
+    return (home / ".cache" if has_home or not named.is_absolute() else named).resolve() / "deepwork"
+
+
 def get_host_name(environment: Mapping[str, str] = os.environ) -> str:
     """Return the name of this machine; tests play several machines by a variable."""
     return environment.get(_TEST_HOST) or os.uname().nodename

@@ -11,12 +11,10 @@ from typing import Any
 
 from deepwork.checks.definitions import parse_checks
 from deepwork.checks.models import CHECKS_FILE, Proof, ProofRequest, Subject
-from deepwork.checks.rules import build_trusted_definitions
 from deepwork.checks.service import CheckService
+from deepwork.checks.trusting import pin_checks
 from deepwork.errors import GateClosed
 from deepwork.server.application import Application
-from deepwork.trust.models import Kind
-from deepwork.trust.policy import open_trust_store
 
 SUBJECT = Subject("task", "pt_000000000001")
 COUNT = "echo run >> .counter"
@@ -78,10 +76,7 @@ class Project:
         self.define(f"checks:\n  tests: {{run: {run}{more}}}\nguarded: {guarded}\n", trust=trust)
 
     def trust(self, text: str) -> None:
-        definitions = build_trusted_definitions(parse_checks(text.encode()))
-        open_trust_store().pin(
-            self.folder, Kind.CHECKS, definitions, proof="token", trusted_at="now", keeps_others=True
-        )
+        pin_checks(self.folder, parse_checks(text.encode()), proof="token", trusted_at="now")
 
     def prove(self, *names: str, **more: Any) -> tuple[Proof, ...]:
         request = ProofRequest(

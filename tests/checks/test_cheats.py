@@ -180,7 +180,7 @@ def test_a_forged_object_of_the_base_is_noticed(project: Project):
     assert project.fail(changed_paths=None).code is Code.CHECKS_GUARDED
     old.chmod(0o600)
     old.write_bytes(new.read_bytes())
-    project.service._base_versions = ("", {})  # as in a new process
+    project.service._bases.forget()  # as in a new process
 
     with pytest.raises(GitError, match="damaged"):
         project.prove(changed_paths=None)

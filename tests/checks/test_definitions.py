@@ -25,9 +25,17 @@ def test_all_keys_and_the_defaults():
     )
 
     assert found.checks["tests"] == Check(
-        "tests", ("make", "test"), 900, ("src/**",), "build/junit.xml", not_fewer=True, retries=1, clean=True
+        "tests",
+        ("make", "test"),
+        900,
+        ("src/**",),
+        "build/junit.xml",
+        not_fewer=True,
+        retries=1,
+        clean=True,
+        guarded=found.guarded,
     )
-    assert found.checks["lint"] == Check("lint", ("ruff", "check", "."), 600)
+    assert found.checks["lint"] == Check("lint", ("ruff", "check", "."), 600, guarded=found.guarded)
     assert found.guarded == (".deepwork/checks.yml", ".deepwork/config.yml", "Makefile")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.make import run_git
+from deepwork.checks.hidden_files import HiddenRules
 from deepwork.checks.input_files import TreeReader
 from deepwork.checks.models import Check
 from deepwork.environment import build_child_environment
@@ -31,6 +32,8 @@ STEPS = st.lists(
     st.tuples(st.sampled_from(PATHS), st.none() | CONTENTS, st.booleans()), min_size=1, max_size=4
 )
 OLD = 1_700_000_000
+
+RULES = HiddenRules("", (), ())
 
 
 class Tree:
@@ -56,7 +59,7 @@ class Tree:
             os.utime(place, (OLD, OLD))
 
     def compute_digest(self) -> str:
-        return self._reader.read(self._store, self.folder).read_inputs(CHECK, "").digest
+        return self._reader.read(self._store, self.folder, RULES).read_inputs(CHECK, "").digest
 
     def read_needed(self) -> dict[str, bytes]:
         found = {path: self.folder / path for path in PATHS if (self.folder / path).is_file()}

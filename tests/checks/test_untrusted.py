@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from application import make_app
 from checks.make import COUNT, Project, run_git, shell
+from deepwork.checks.rules import build_trusted_definitions
+from deepwork.cli.main import deepwork
 from deepwork.errors import Code, DeepworkError, GateClosed
 from deepwork.trust.models import Kind
 from deepwork.trust.policy import open_trust_store
@@ -186,3 +189,17 @@ def test_the_hint_names_the_commit_if_the_last_one_says_something_else(project: 
     older = run_git(project.folder, "rev-parse", "HEAD~1")
 
     assert f"deepwork trust --commit {older[:12]}" in project.fail(base=older).suggestion
+
+
+def test_trust_given_by_an_older_version_has_to_be_given_again(project: Project):
+    """It pinned no programs."""
+    project.define_check(shell("true"), trust=False)
+    definitions = build_trusted_definitions(project.service.load_definitions(project.folder, "HEAD"))
+    open_trust_store().pin(project.folder, Kind.CHECKS, definitions, proof="token", trusted_at="now")
+
+    error = project.fail()
+    CliRunner().invoke(deepwork, ["trust", "--yes", "--path", str(project.folder)])
+
+    assert error.code is Code.CHECKS_NOT_TRUSTED
+    assert "`deepwork trust`" in str(error.suggestion)
+    assert project.prove()[0].pins_digest is not None

@@ -14,7 +14,7 @@ from approvals.person import PASSPHRASE, Person, enroll_passphrase
 from deepwork.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.approvals.service import ask
 from deepwork.approvals.store import ApprovalStore
-from deepwork.checks.guarded_changes import describe_changes
+from deepwork.checks.guarded_changes import Difference, describe_changes
 from deepwork.server.application import Application
 from e2e.browser import AXE, Dashboard, Visitor
 from e2e.make import open_app
@@ -78,10 +78,8 @@ def ask_for(app: Application, subject: str, shown: dict[str, Any]) -> str:
 
 
 def ask_about_guarded_files(app: Application) -> str:
-    versions = {"tests/test_tax.py": "100644 " + "a" * 40}, {"tests/test_tax.py": "100644 " + "b" * 40}
-    shown = describe_changes(
-        [], *versions, {"tests/test_tax.py": "@@ -1 +1 @@\n-assert tax == 7\n+assert tax"}
-    )
+    change = Difference("tests/test_tax.py", "100644 " + "a" * 40, "100644 " + "b" * 40)
+    shown = describe_changes([], [change], {change.path: "@@ -1 +1 @@\n-assert tax == 7\n+assert tax"})
     return ask(app.database, ApprovalRequest(ApprovalKind.GUARDED, "tk_aaaaaaaaaaaa", None, shown)).id
 
 

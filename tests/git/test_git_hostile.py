@@ -510,10 +510,42 @@ def test_a_bare_repository_hidden_among_the_files_is_not_entered(trap: Trap) -> 
     trap.git("config", "core.worktree", str(trap.repository), at=inside)
     git = Git(inside, environment=ENVIRONMENT)
 
-    with pytest.raises(GitError):
-        git.run("status", "--porcelain", "-z")
+    git.run("status", "--porcelain", "-z")
 
+    assert git.query_path("--absolute-git-dir") == trap.repository / ".git"
     assert not trap.marker.exists()
+
+
+def set_in_config(project: Path, *setting: str) -> None:
+    subprocess.run(["git", "config", *setting], cwd=project, check=True)
+
+
+@pytest.mark.parametrize("is_linked", [False, True], ids=["main", "linked"])
+@pytest.mark.parametrize("how", ["config", "worktree", "include"])
+def test_the_working_tree_is_never_what_the_settings_say(tmp_path: Path, how: str, is_linked: bool) -> None:
+    main, other = tmp_path / "main", tmp_path / "other"
+    other.mkdir()
+    (other / "evil").touch()
+    subprocess.run(["git", "init", "-q", str(main)], check=True)
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=main, check=True)
+    tree = tmp_path / "linked" if is_linked else main
+    if is_linked:
+        subprocess.run(["git", "worktree", "add", "-q", str(tree)], cwd=main, check=True)
+    (tree / "good").touch()
+    if how == "worktree":
+        set_in_config(tree, "extensions.worktreeConfig", "true")
+        set_in_config(tree, "--worktree", "core.worktree", str(other))
+    elif how == "include":
+        (tmp_path / "included").write_text(f"[core]\nworktree = {other}\n")
+        set_in_config(tree, "include.path", str(tmp_path / "included"))
+    else:
+        set_in_config(tree, "core.worktree", str(other))
+    git = Git(tree, environment=ENVIRONMENT)
+
+    listed = git.run("ls-files", "-z", "--others")
+
+    assert git.query_path("--show-toplevel") == tree
+    assert listed == b"good\0"
 
 
 @pytest.mark.parametrize("path", ["/dev/stdin", "/proc/self/cmdline", "/dev/fd/0"])

@@ -10,14 +10,12 @@ from application import Clock, call_tool
 from deepwork.call import Call
 from deepwork.checks.definitions import parse_checks
 from deepwork.checks.models import CHECKS_FILE
-from deepwork.checks.rules import build_trusted_definitions
+from deepwork.checks.trusting import pin_checks
 from deepwork.landing.models import Landing
 from deepwork.landing.store import LandingStore
 from deepwork.plans.requirements import ApprovalTime, PlanRequirements, serialize_requirements
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
-from deepwork.trust.models import Kind
-from deepwork.trust.policy import open_trust_store
 from workspaces.make import Plan, commit, run_git
 
 PERSON = "human:ada"
@@ -36,10 +34,7 @@ class LandingProject:
         run_git(self.folder, "commit", "-qm", "checks")
         if not trusted:
             return
-        definitions = build_trusted_definitions(parse_checks(text.encode()))
-        open_trust_store().pin(
-            self.folder, Kind.CHECKS, definitions, proof="token", trusted_at="now", keeps_others=True
-        )
+        pin_checks(self.folder, parse_checks(text.encode()), proof="token", trusted_at="now")
 
     def write_checks(self, text: str, tree: str) -> None:
         self.write(tree, CHECKS_FILE, text)

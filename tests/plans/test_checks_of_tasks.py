@@ -357,7 +357,8 @@ def test_changing_a_guarded_file_while_another_check_runs_does_not_hide_it(gated
 
     error = gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
 
-    assert error["code"] == "CHECKS_GUARDED"
+    assert error["code"] == "CHECKS_FAILED"
+    assert "guarded/test_a.py" in error["checks"][0]["output"]
 
 
 def test_what_a_person_approved_for_one_task_counts_for_the_next_until_it_changes(any_gated: GatedProject):

@@ -12,13 +12,11 @@ import pytest
 
 from deepwork.call import Call
 from deepwork.checks.definitions import parse_checks
-from deepwork.checks.rules import build_trusted_definitions
+from deepwork.checks.trusting import pin_checks
 from deepwork.runner import watching
 from deepwork.runner.attempt_files import AttemptFiles
 from deepwork.runner.models import Run, RunRequest, RunStatus
 from deepwork.server.invocation import invoke
-from deepwork.trust.models import Kind
-from deepwork.trust.policy import open_trust_store
 from runner.endings import check_nothing_is_left, finish, plan, wait_until, write
 from runner.person_checkout import take_fingerprint
 from runner.run_invariants import list_attempts
@@ -57,10 +55,7 @@ def define_checks(project: RunProject) -> None:
     only = ("commit", "-qm", "Add checks", "--", ".deepwork/checks.yml")
     run_git(project.folder, "-c", "core.hooksPath=/dev/null", *only)
     project.fingerprint = take_fingerprint(project.folder)
-    trusted = build_trusted_definitions(parse_checks(CHECKS.encode()))
-    open_trust_store().pin(
-        project.folder, Kind.CHECKS, trusted, proof="token", trusted_at="now", keeps_others=True
-    )
+    pin_checks(project.folder, parse_checks(CHECKS.encode()), proof="token", trusted_at="now")
 
 
 def run(project: RunProject, **request: Any) -> Run:

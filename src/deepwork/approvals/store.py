@@ -70,11 +70,11 @@ class ApprovalStore:
         rows = self._tx.fetch_all(sql, kind=kind.value, subject_id=subject_id, limit=_KEPT_OPEN)
         return [_from_row(row) for row in rows]
 
-    def list_used(self, kind: ApprovalKind, workflow_id: str) -> list[Approval]:
-        """List the approvals with which work of a workflow passed a gate."""
+    def list_used(self, kind: ApprovalKind, workflow_id: str | None = None) -> list[Approval]:
+        """List the approvals with which work passed a gate: that of a workflow, or all."""
+        only = "" if workflow_id is None else " AND workflow_id = :workflow_id"
         sql = (
-            f"SELECT {', '.join(_COLUMNS)} FROM approvals"
-            " WHERE workflow_id = :workflow_id AND subject_kind = :kind AND status = :used"
+            f"SELECT {', '.join(_COLUMNS)} FROM approvals WHERE subject_kind = :kind AND status = :used{only}"
         )
         used = ApprovalStatus.USED.value
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id, kind=kind.value, used=used)

@@ -89,6 +89,7 @@ def parse_checks(content: bytes, source: str = CHECKS_FILE) -> CheckFile:
     model, malformed = validate_data(CheckFileDefinition, document.data)
     if model is None or malformed:
         raise InvalidDefinition(*map(document.locate, malformed))
+    guarded = tuple(dict.fromkeys((*ALWAYS_GUARDED, *model.guarded)))
     checks = {
         name: Check(
             name=name,
@@ -99,12 +100,13 @@ def parse_checks(content: bytes, source: str = CHECKS_FILE) -> CheckFile:
             not_fewer=defined.not_fewer,
             retries=defined.retries,
             clean=defined.clean,
+            guarded=guarded,
         )
         for name, defined in model.checks.items()
     }
     if wrong := [document.locate(problem) for problem in find_problems(checks.values())]:
         raise InvalidDefinition(*wrong[:MAX_PROBLEMS])
-    return CheckFile(checks, tuple(dict.fromkeys((*ALWAYS_GUARDED, *model.guarded))))
+    return CheckFile(checks, guarded)
 
 
 def find_problems(checks: Iterable[Check]) -> Iterator[DefinitionProblem]:

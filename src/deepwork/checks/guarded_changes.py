@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from deepwork.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.approvals.rules import diff_texts, summarize
 from deepwork.approvals.service import ask, use
 from deepwork.approvals.store import ApprovalStore
 from deepwork.checks.evidence import build_entry
-from deepwork.checks.models import GuardedChange, Proof, ProofRequest, Subject, Verdict
+from deepwork.checks.models import GuardedChange, GuardedStart, Proof, ProofRequest, Verdict
 from deepwork.checks.rules import name_paths
-from deepwork.checks.store import ProofStore
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, GateClosed, GitError
 from deepwork.git.snapshot import SnapshotStore
-from deepwork.git.snapshot_types import Snapshot
-from deepwork.names import new_id
 
 _MAX_BLOB_BYTES = 64 * 1024
 _MAX_DIFF_LENGTH = 16_000
@@ -30,27 +28,62 @@ _SAME_LINES = "(No line differs, except perhaps in how it ends.)"
 _CUT = "(The rest is not shown.)"
 
 
+class Difference(NamedTuple):
+    """A guarded file that is not as it was; None: there was no such file, or is none."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+class FindAuthors(Protocol):
+    """Tells which of these files of a tree were changed by a task, and by which."""
+
+    def __call__(self, tree: Path, paths: Sequence[str], /) -> Mapping[str, str]: ...
+
+
+class GuardedStarts:
+    """Which guarded files differed from the base before the work of a workflow began."""
+
+    def __init__(self, database: Database, host: str) -> None:
+        self._database, self._host = database, host
+
+    def find(self, workflow_id: str, tree: Path) -> dict[str, str | None]:
+        """Return the versions of these files in a tree; nothing if nothing was recorded for it."""
+        sql = """
+            SELECT files FROM guarded_starts
+             WHERE workflow_id = :id AND host = :host AND tree_path = :tree
+        """
+        with self._database.reading() as tx:
+            row = tx.fetch_one(sql, id=workflow_id, host=self._host, tree=str(tree))
+        return json.loads(row["files"]) if row else {}
+
+
+def add_guarded_start(tx: Transaction, workflow_id: str, start: GuardedStart) -> None:
+    """Record what differed before the work began; only the first record of a workflow counts."""
+    sql = """
+        INSERT INTO guarded_starts (workflow_id, host, tree_path, files, created_at)
+        VALUES (:id, :host, :tree, :files, :now) ON CONFLICT DO NOTHING
+    """
+    about = {"host": start.host, "tree": str(start.tree), "files": json.dumps(start.files)}
+    tx.execute(sql, id=workflow_id, now=tx.now, **about)
+
+
 def describe_changes(
-    proofs: Iterable[Proof], before: Mapping[str, str], after: Mapping[str, str], diffs: Mapping[str, str]
+    proofs: Iterable[Proof], differences: Iterable[Difference], diffs: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return what a person is shown: the checks, and the guarded files with their versions and diffs."""
     return {
         "checks": {proof.check_name: proof.definition_digest for proof in proofs},
-        "paths": [
-            {"path": path, "before": before.get(path), "after": after.get(path), "diff": diff}
-            for path, diff in diffs.items()
-        ],
+        "paths": [{**each._asdict(), "diff": diffs[each.path]} for each in differences],
     }
 
 
-def read_diffs(
-    store: SnapshotStore, paths: Sequence[str], before: Mapping[str, str], after: Mapping[str, str]
-) -> dict[str, str]:
+def read_diffs(store: SnapshotStore, differences: Sequence[Difference]) -> dict[str, str]:
     """Read the changes of these files, bounded; the same files always give the same text."""
-    diffs = {
-        path: _read_diff(store, before.get(path), after.get(path)) for path in sorted(paths)[:_MAX_DIFFS]
-    }
-    return {path: diffs.get(path, _TOO_MANY) for path in paths}
+    some = sorted(differences, key=lambda each: each.path)[:_MAX_DIFFS]
+    diffs = {each.path: _read_diff(store, each.before, each.after) for each in some}
+    return {each.path: diffs.get(each.path, _TOO_MANY) for each in differences}
 
 
 def _read_diff(store: SnapshotStore, before: str | None, after: str | None) -> str:
@@ -76,20 +109,26 @@ def _read_text(store: SnapshotStore, version: str | None) -> str | None:
 
 
 def remove_approved(
-    database: Database, request: ProofRequest, paths: Iterable[str], after: Mapping[str, str]
-) -> list[str]:
-    """Return the paths without those that have exactly what a person approved for work of this workflow."""
-    if request.workflow_id is None:
-        return list(paths)
+    database: Database, request: ProofRequest, differences: list[Difference]
+) -> list[Difference]:
+    """Return the differences without those that a person approved for other work of this workflow."""
+    if request.workflow_id is None or not differences:
+        return differences
     with database.reading() as tx:
         approvals = ApprovalStore(tx).list_used(ApprovalKind.GUARDED, request.workflow_id)
-    approved = {
-        (each["path"], each["after"])
-        for approval in approvals
-        if approval.subject_id != request.subject.id
-        for each in approval.shown["paths"]
-    }
-    return [path for path in paths if (path, after.get(path)) not in approved]
+    others = [approval for approval in approvals if approval.subject_id != request.subject.id]
+    approved = _list_approved(others)
+    return [each for each in differences if (each.path, each.after) not in approved]
+
+
+def list_ever_approved(database: Database) -> set[tuple[str, str | None]]:
+    """List the paths and versions of guarded files that a person approved for any work."""
+    with database.reading() as tx:
+        return _list_approved(ApprovalStore(tx).list_used(ApprovalKind.GUARDED))
+
+
+def _list_approved(approvals: Iterable[Approval]) -> set[tuple[str, str | None]]:
+    return {(each["path"], each["after"]) for approval in approvals for each in approval.shown["paths"]}
 
 
 def find_approval(database: Database, change: GuardedChange) -> Approval | None:
@@ -98,9 +137,13 @@ def find_approval(database: Database, change: GuardedChange) -> Approval | None:
     return None if approval.status is ApprovalStatus.GIVEN else approval
 
 
-def build_guarded_error(approval: Approval, change: GuardedChange, proofs: Sequence[Proof]) -> GateClosed:
-    """Build the error for changes that no person approved."""
+def build_guarded_error(
+    approval: Approval, change: GuardedChange, proofs: Sequence[Proof], authors: Mapping[str, str]
+) -> GateClosed:
+    """Build the error for changes that no person approved; names who made them if that is known."""
     paths = name_paths([each["path"] for each in change.shown["paths"]])
+    if by := sorted(set(authors.values())):
+        paths += f" (changed by {name_paths(by)})"
     refusal = ""
     suggestion = (
         "Undo these changes, or continue with other work until a person approves them with "
@@ -117,31 +160,6 @@ def build_guarded_error(approval: Approval, change: GuardedChange, proofs: Seque
             "approval": summarize(approval),
         },
     )
-
-
-def add_guarded_proofs(
-    database: Database, proofs: Iterable[Proof], state: Snapshot, subject: Subject
-) -> None:
-    """Store that these checks passed for files that a person has to look at first; once per tree."""
-    with database.transaction() as tx:
-        store = ProofStore(tx)
-        for proof in proofs:
-            known = store.list_of_inputs(proof.inputs_digest, proof.definition_digest)
-            if not any(each.verdict is Verdict.GUARDED and each.tree == state.tree for each in known):
-                store.add(
-                    replace(
-                        proof,
-                        id=new_id("pf"),
-                        verdict=Verdict.GUARDED,
-                        tree=state.tree,
-                        head=state.head,
-                        created_at=tx.now,
-                        waived_by=None,
-                        waived_at=None,
-                        waive_reason=None,
-                        asked_by=str(subject),
-                    )
-                )
 
 
 def use_approval(tx: Transaction, change: GuardedChange) -> None:

@@ -18,8 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from deepwork.checks.hidden_files import HiddenRules, list_hidden
 from deepwork.checks.models import Check
-from deepwork.checks.rules import InputFile, compute_inputs_digest, select_inputs
+from deepwork.checks.rules import InputFile, compute_inputs_digest, select_guarded, select_inputs
 from deepwork.errors import NotAllowed
 from deepwork.files.locked_files import is_locked
 from deepwork.git.snapshot import SnapshotStore
@@ -66,6 +67,8 @@ class TreeState:
     """Files of which git stores other bytes, such as other line endings, with the hash of theirs."""
     unstored: frozenset[str]
     """Large untracked files, and those of nested repositories and submodules: no snapshot stores them."""
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    """Files that git ignores and that count nevertheless, with what identifies their content."""
     _inputs: dict[tuple[Check, str], Inputs] = field(default_factory=dict, compare=False, repr=False)
 
     def with_snapshot(self, snapshot: Snapshot) -> TreeState:
@@ -73,14 +76,19 @@ class TreeState:
         unstored = _list_unstored(self.top, snapshot, self.files)
         if (unstored, snapshot.unreadable) == (self.unstored, self.snapshot.unreadable):
             return replace(self, snapshot=snapshot)
-        return TreeState(self.top, snapshot, self.files, self.contents, unstored)
+        return replace(self, snapshot=snapshot, unstored=unstored, _inputs={})
+
+    def with_hidden(self, hidden: Mapping[str, str]) -> TreeState:
+        """Return the same files, and these besides."""
+        return self if hidden == self.hidden else replace(self, hidden=hidden, _inputs={})
 
     def read_inputs(self, check: Check, prefix: str) -> Inputs:
         """Return the inputs of a check; raises NotAllowed if one of them cannot be read."""
         known = self._inputs.get((check, prefix))
         if known is not None:
             return known
-        paths = select_inputs(check, prefix, (*self.files, *self.unstored))
+        hidden = () if check.clean else self.hidden  # a fresh tree has none of them
+        paths = select_inputs(check, prefix, (*self.files, *self.unstored, *hidden))
         if unreadable := select_inputs(check, prefix, self.snapshot.unreadable):
             raise NotAllowed(
                 f"{unreadable[0][:200]!a} cannot be read, so check {check.name} would prove nothing.",
@@ -92,13 +100,25 @@ class TreeState:
             self._inputs[check, prefix] = inputs
         return inputs
 
-    def map_versions(self) -> dict[str, str]:
-        """Map each path to what identifies its content, as git stores it where it does."""
-        stored = {path: f"{file.mode} {file.blob}" for path, file in self.files.items()}
-        return stored | {path: self.get_version(path) for path in self.unstored}
+    def __contains__(self, path: object) -> bool:
+        """Return whether the snapshot has the file, or lists it."""
+        return path in self.files or path in self.unstored
+
+    def map_guarded(self, prefix: str, guarded: tuple[str, ...]) -> dict[str, str]:
+        """Map the paths of guarded files to what identifies their content, as git stores it where it does."""
+        files, unstored = self.files, self.unstored
+        chosen = select_guarded(guarded, prefix, (*files, *unstored, *self.hidden))
+        return {
+            path: self.get_version(path)
+            if path in unstored or path not in files
+            else f"{files[path].mode} {files[path].blob}"
+            for path in chosen
+        }
 
     def get_version(self, path: str) -> str:
         """Return what identifies the content of a file; reads it if a snapshot only lists it."""
+        if path in self.hidden:
+            return self.hidden[path]
         if path in self.unstored:
             return f"content {hash_content(self.top / path)}"
         file = self.files[path]
@@ -108,7 +128,10 @@ class TreeState:
         return f"{file.mode} {file.blob}" if content is None else f"{file.mode} {file.blob} {content}"
 
     def _is_unstored(self, paths: Iterable[str]) -> bool:
-        return any(path in self.unstored or self.files[path].mode == _SUBMODULE_MODE for path in paths)
+        return any(
+            path in self.unstored or (path in self.files and self.files[path].mode == _SUBMODULE_MODE)
+            for path in paths
+        )
 
 
 @dataclass(frozen=True)
@@ -145,9 +168,16 @@ class TreeReader:
     def __init__(self) -> None:
         self._known: dict[Path, _Known] = {}
         self._hashes: dict[Path, dict[str, tuple[Stamp, str]]] = {}
+        self._hidden_hashes: dict[Path, dict[str, tuple[Stamp, str]]] = {}
 
-    def read(self, store: SnapshotStore, top: Path) -> TreeState:
-        """Take a snapshot and compare it with the files themselves."""
+    def read(self, store: SnapshotStore, top: Path, rules: HiddenRules) -> TreeState:
+        """Take a snapshot, compare it with the files themselves, and add those that must not be hidden."""
+        state = self._read_visible(store, top)
+        state = state.with_hidden(self._read_hidden(store, top, list_hidden(store, rules, state)))
+        self._known[top] = replace(self._known[top], state=state)
+        return state
+
+    def _read_visible(self, store: SnapshotStore, top: Path) -> TreeState:
         last = self._known.get(top)
         began = time.time_ns()
 
@@ -163,7 +193,7 @@ class TreeReader:
     def _read_files(self, store: SnapshotStore, top: Path, snapshot: Snapshot, began: int) -> TreeState:
         files = {file.path: file for file in store.list_files(snapshot.tree)}
         stamps = read_stamps(top, files)
-        contents = self._hash(store, top, stamps)
+        contents = self._hash(store, stamps, self._hashes.setdefault(top, {}))
         contents = {path: content for path, content in contents.items() if content != files[path].blob}
         if wrong := _find_wrong(store, top, files, stamps, contents):
             snapshot = store.read_again(snapshot, wrong)
@@ -174,9 +204,21 @@ class TreeReader:
         self._known[top] = _Known(state, stamps, began)
         return state
 
-    def _hash(self, store: SnapshotStore, top: Path, stamps: Mapping[str, Stamp]) -> dict[str, str]:
+    def _read_hidden(self, store: SnapshotStore, top: Path, paths: Iterable[str]) -> dict[str, str]:
+        own = [path for path in paths if not is_own_store(top / path)]
+        stamps = read_stamps(top, own)
+        hashes = self._hash(store, stamps, self._hidden_hashes.setdefault(top, {}))
+        links = {
+            path: f"link {(top / path).readlink()}"
+            for path, stamp in stamps.items()
+            if stat.S_ISLNK(stamp.mode)
+        }
+        return links | {path: f"{_find_mode(stamps[path])} {hash}" for path, hash in hashes.items()}
+
+    def _hash(
+        self, store: SnapshotStore, stamps: Mapping[str, Stamp], known: dict[str, tuple[Stamp, str]]
+    ) -> dict[str, str]:
         """Return the hash of the content of every regular file; reads those that changed since."""
-        known = self._hashes.get(top, {})
         regular = {path: stamp for path, stamp in stamps.items() if stat.S_ISREG(stamp.mode)}
         found = {
             path: known[path][1]
@@ -186,10 +228,21 @@ class TreeReader:
         settled = time.time_ns() - _SETTLING_NS
         new = [path for path in regular if path not in found]
         found.update(zip(new, store.hash_files(new, raw=True), strict=True))
-        self._hashes[top] = {
-            path: (regular[path], hash) for path, hash in found.items() if regular[path].changed_ns < settled
-        }
+        known.clear()
+        known.update(
+            (path, (regular[path], hash))
+            for path, hash in found.items()
+            if regular[path].changed_ns < settled
+        )
         return found
+
+
+def is_own_store(path: Path) -> bool:
+    """Return whether this is the store itself, which changes with every call."""
+    try:
+        return is_locked(path.lstat())
+    except OSError:
+        return False
 
 
 def _list_unstored(top: Path, snapshot: Snapshot, files: Mapping[str, TreeFile]) -> frozenset[str]:
@@ -235,8 +288,12 @@ def _correct_mode(file: TreeFile, stamp: Stamp | None) -> TreeFile:
     """Return the file with its own mode: a repository can make git ignore that."""
     if stamp is None or not file.mode.startswith("100"):
         return file
-    mode = "100755" if stamp.mode & stat.S_IXUSR else "100644"
+    mode = _find_mode(stamp)
     return file if file.mode == mode else file._replace(mode=mode)
+
+
+def _find_mode(stamp: Stamp) -> str:
+    return "100755" if stamp.mode & stat.S_IXUSR else "100644"
 
 
 def read_committed_inputs(store: SnapshotStore, commit: str, check: Check, prefix: str) -> Inputs:

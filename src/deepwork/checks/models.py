@@ -55,6 +55,8 @@ class Check:
     not_fewer: bool = False
     retries: int = 0
     clean: bool = False
+    guarded: tuple[str, ...] = ()
+    """Patterns of the files that decide whether it passes: it depends on them, too."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that changes what a proof of it means."""
@@ -67,6 +69,7 @@ class Check:
             "not_fewer": self.not_fewer,
             "retries": self.retries,
             "clean": self.clean,
+            "guarded": list(self.guarded),
         }
 
 
@@ -129,12 +132,33 @@ class CommitProofRequest:
 
 
 @dataclass(frozen=True)
+class GuardedStart:
+    """The guarded files of a tree that differ from the base before work begins: others changed them."""
+
+    host: str
+    tree: Path
+    files: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
 class GuardedChange:
     """Changes of a subject that a person has to approve, exactly as they are shown."""
 
     subject_id: str
     workflow_id: str | None
     shown: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ProofKey:
+    """What a proof is about; only one with the same key can take the place of a run."""
+
+    project: str
+    host: str
+    inputs_digest: str
+    definition_digest: str
+    guarded_digest: str | None
+    asked_by: str | None
 
 
 @dataclass(frozen=True)
@@ -161,7 +185,13 @@ class Proof:
     waived_at: int | None = None
     waive_reason: str | None = None
     asked_by: str | None = None
-    """The subject that it was run for first, as `kind:id`."""
+    """The subject that it was run for first, as `kind:id`; that of a landing begins with `landing:`."""
+    is_clean: bool = False
+    """Whether it was made in a fresh tree, which has only the files of `tree`."""
+    pins_digest: str | None = None
+    """The program and the environment that it was made with; None: by an older version, with any."""
+    guarded_digest: str | None = None
+    """How guarded files differed from the base, if they did: then it is good for its own subject only."""
     guarded: GuardedChange | None = field(default=None, compare=False)
     """What a person has to approve before this subject may use it; not stored."""
 
@@ -174,3 +204,8 @@ class Proof:
     def shown_verdict(self) -> Verdict:
         """The verdict that every interface shows."""
         return self.verdict if self.waived_by is None else Verdict.WAIVED
+
+    @property
+    def is_green(self) -> bool:
+        """Whether its command passed, even if a person has to approve what decided about that."""
+        return self.is_proving or self.verdict is Verdict.GUARDED

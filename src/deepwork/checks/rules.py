@@ -24,10 +24,11 @@ class InputFile:
     version: str
 
 
-def compute_definition_digest(check: Check, compared_with: str = "") -> str:
-    """Compute the digest of a definition, and of the base that its tests are compared with."""
+def compute_definition_digest(check: Check, pins_digest: str | None, compared_with: str = "") -> str:
+    """Compute the digest of a definition, what it runs with, and the base its tests are compared with."""
     more = {"compared_with": compared_with} if compared_with else {}
-    return compute_digest({**check.to_dict(), **more})
+    pinned = {"pins": pins_digest} if pins_digest else {}
+    return compute_digest({**check.to_dict(), **pinned, **more})
 
 
 def build_trusted_definitions(file: CheckFile) -> dict[str, dict[str, Any]]:
@@ -35,9 +36,12 @@ def build_trusted_definitions(file: CheckFile) -> dict[str, dict[str, Any]]:
 
     Work that started from an older commit still needs the version there. So versions that were trusted stay.
     """
-    guarded = list(file.guarded)
-    definitions = {name: {**check.to_dict(), "guarded": guarded} for name, check in file.checks.items()}
-    return {f"{name}@{compute_digest(each)[:16]}": each for name, each in definitions.items()}
+    return {name_version(check): check.to_dict() for check in file.checks.values()}
+
+
+def name_version(check: Check) -> str:
+    """Return the name under which exactly this definition is trusted."""
+    return f"{check.name}@{compute_digest(check.to_dict())[:16]}"
 
 
 def compute_inputs_digest(files: Iterable[InputFile]) -> str:
@@ -52,22 +56,20 @@ def compute_inputs_digest(files: Iterable[InputFile]) -> str:
 def select_inputs(check: Check, prefix: str, paths: Iterable[str]) -> list[str]:
     """Return the paths that a check depends on; its patterns are relative to the project's folder.
 
-    Its report is none of them: it is removed before each run.
+    Guarded files are, too: they decide whether it passes. Its report is not: it is removed before each run.
     """
     report = None if check.junit is None else f"{prefix}{check.junit}"
     if not check.needs:
         return [path for path in paths if path != report]
-    matches = Globs(check.needs).matches
+    matches = Globs((*check.needs, *check.guarded)).matches
     skipped = len(prefix)
     return [path for path in paths if path.startswith(prefix) and path != report and matches(path[skipped:])]
 
 
-def find_guarded(file: CheckFile, prefix: str, changed: Iterable[str]) -> list[str]:
-    """Return the changed paths that only a person may pass."""
-    guards = Globs(file.guarded)
-    return sorted(
-        path for path in set(changed) if path.startswith(prefix) and guards.matches(path[len(prefix) :])
-    )
+def select_guarded(guarded: tuple[str, ...], prefix: str, paths: Iterable[str]) -> list[str]:
+    """Return the paths whose changes only a person may pass."""
+    matches, skipped = Globs(guarded).matches, len(prefix)
+    return sorted({path for path in paths if path.startswith(prefix) and matches(path[skipped:])})
 
 
 def decide_verdict(codes: Sequence[int | None], *, is_timeout: bool) -> Verdict:
@@ -89,6 +91,18 @@ def find_count_problem(counts: TestCounts, base: TestCounts | None) -> str | Non
         f"not_fewer: {counts.run} tests ran and {counts.skipped} were skipped; "
         f"at the base {base.run} ran and {base.skipped} were skipped."
     )
+
+
+def find_unexpected(
+    check: Check, prefix: str, paths: Iterable[str], *, are_folders: bool = False
+) -> set[str]:
+    """Return the new paths that a check would depend on; of folders, those that could have such files."""
+    if not are_folders:
+        return set(select_inputs(check, prefix, paths))
+    if not check.needs:
+        return set(paths)
+    globs, skipped = Globs((*check.needs, *check.guarded)), len(prefix)
+    return {path for path in paths if path.startswith(prefix) and globs.may_match_below(path[skipped:])}
 
 
 def find_changed_paths(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

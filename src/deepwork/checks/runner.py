@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
-from os import getuid
 from pathlib import Path
-from tempfile import gettempdir
 
+from deepwork.checks.bases import BaseFiles
+from deepwork.checks.clean_folders import open_clean_folder
 from deepwork.checks.command import Attempt, run_command
-from deepwork.checks.input_files import Inputs, TreeReader, TreeState, read_committed_inputs, read_stamps
+from deepwork.checks.hidden_files import CACHES
+from deepwork.checks.input_files import (
+    Inputs,
+    TreeReader,
+    TreeState,
+    hash_content,
+    is_own_store,
+    read_committed_inputs,
+    read_stamps,
+)
 from deepwork.checks.junit import MAX_REPORT_BYTES, TestCounts, UnreadableReport, count_tests
-from deepwork.checks.models import Check, CheckEvent, Proof, Verdict
+from deepwork.checks.models import PROVING_VERDICTS, Check, CheckEvent, Proof, ProofKey, Verdict
 from deepwork.checks.output_files import OutputFiles
 from deepwork.checks.rules import (
     compute_definition_digest,
     decide_verdict,
     find_changed_paths,
     find_count_problem,
+    find_unexpected,
     name_paths,
 )
 from deepwork.checks.run_locks import hold_run_lock
 from deepwork.checks.store import ProofStore
 from deepwork.database.transaction import Database
-from deepwork.environment import build_child_environment
 from deepwork.errors import DeepworkError
+from deepwork.files.folder_watch import CannotWatch, FolderEvents, FolderWatch
 from deepwork.files.locked_files import is_locked
 from deepwork.files.paths import confine, read_confined
 from deepwork.files.private import make_private_folder
 from deepwork.git.snapshot import SnapshotStore
 from deepwork.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.names import new_id
-
-log = logging.getLogger("deepwork")
+from deepwork.trust.models import Pins
+from deepwork.trust.rules import compute_pins_digest
 
 
 class InputsChanged(Exception):
@@ -62,20 +74,29 @@ class Task:
     place: Place
     base: str
     check: Check
+    pins: Pins
     inputs: Inputs
     state: TreeState
     compared_with: str = ""
     """The digest of the inputs at the base, if the tests are compared with those there."""
     asked_by: str | None = None
+    guarded_digest: str | None = None
+    """How guarded files differ from the base, if they do."""
+    is_gated: bool = False
+    """Whether a person has to approve that, so that the proof alone does not count."""
 
-    @property
+    @cached_property
+    def pins_digest(self) -> str:
+        return compute_pins_digest(self.pins)
+
+    @cached_property
     def definition_digest(self) -> str:
-        return compute_definition_digest(self.check, self.compared_with)
+        return compute_definition_digest(self.check, self.pins_digest, self.compared_with)
 
-    @property
-    def key(self) -> str:
-        """What one run is shared for."""
-        return sha256(f"{self.inputs.digest} {self.definition_digest}".encode()).hexdigest()
+    def build_key(self, project: str, host: str) -> ProofKey:
+        """Return what a proof of it is about."""
+        digests = self.inputs.digest, self.definition_digest, self.guarded_digest
+        return ProofKey(project, host, *digests, self.asked_by if self.guarded_digest else None)
 
     def has_inputs_of(self, state: TreeState) -> bool:
         """Whether a state of the tree has the same inputs."""
@@ -96,25 +117,41 @@ class _Outcome:
 class CheckRunner:
     """Runs checks of one project; proofs go to the database, outputs and locks to a folder."""
 
-    def __init__(self, database: Database, project: str, host: str, folder: Path, reader: TreeReader) -> None:
+    def __init__(
+        self, database: Database, project: str, host: str, folder: Path, reader: TreeReader, bases: BaseFiles
+    ) -> None:
         self._database, self._project, self._host = database, project, host
-        self._folder, self._reader = folder, reader
+        self._folder, self._reader, self._bases = folder, reader, bases
         self._outputs = OutputFiles(folder)
         self._base_digests: dict[tuple[Path, str, Check], str] = {}
 
-    def build_task(self, place: Place, base: str, check: Check, state: TreeState) -> Task:
+    def build_task(self, place: Place, base: str, check: Check, pins: Pins, state: TreeState) -> Task:
         """Build the task to prove a check for a state of a tree."""
         inputs = state.read_inputs(check, place.prefix)
         compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
-        return Task(place, base, check, inputs, state, compared_with)
+        return Task(place, base, check, pins, inputs, state, compared_with)
 
-    def build_commit_task(self, place: Place, base: str, check: Check, commit: str) -> Task:
+    def build_commit_task(self, place: Place, base: str, check: Check, pins: Pins, commit: str) -> Task:
         """Build the task to prove a check for a commit, which no working tree needs to have."""
         inputs = read_committed_inputs(place.store, commit, check, place.prefix)
         compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
         snapshot = Snapshot(SnapshotKind.GIT, commit, commit)
         state = TreeState(place.top, snapshot, {}, {}, frozenset())
-        return Task(place, base, check, inputs, state, compared_with)
+        return Task(place, base, check, pins, inputs, state, compared_with)
+
+    def read_state(self, place: Place, base: str, guarded: tuple[str, ...]) -> TreeState:
+        """Read the files of a tree now, with those that rules of the base do not hide."""
+        rules = self._bases.read_hidden_rules(place.store, base, place.prefix, guarded)
+        return self._reader.read(place.store, place.top, rules)
+
+    def find_proof(self, task: Task) -> Proof | None:
+        """Return a proof that makes a run unnecessary."""
+        with self._database.reading() as tx:
+            return ProofStore(tx).find_proving(task.build_key(self._project, self._host))
+
+    def get_key(self, task: Task) -> str:
+        """Return what one run is shared for."""
+        return sha256(repr(astuple(task.build_key(self._project, self._host))).encode()).hexdigest()
 
     def _digest_base(self, place: Place, base: str, check: Check) -> str:
         key = (place.top, base, check)
@@ -126,58 +163,76 @@ class CheckRunner:
         """Run the check, or wait for another process that does; return the proof."""
         known = {proof.id for proof in self._list_proofs(task)}
         make_private_folder(self._folder)
-        with hold_run_lock(self._folder / f"{task.key[:32]}.lock") as lock:
+        with hold_run_lock(self._folder / f"{self.get_key(task)[:32]}.lock") as lock:
             if made := [proof for proof in self._list_proofs(task) if proof.id not in known]:
                 return made[0]  # by the process that held the lock before
             return self._run_locked(task, (lock,))
 
     def _run_locked(self, task: Task, held: tuple[int, ...]) -> Proof:
-        if not task.check.clean and not task.has_inputs_of(
-            self._reader.read(task.place.store, task.place.top)
-        ):
-            raise InputsChanged
         self._emit(CheckEvent.STARTED, {"check": task.check.name, "tree": task.state.snapshot.tree})
-        outcome = self._run_in_tree(task, held)
-        if outcome.verdict in (Verdict.PASSED, Verdict.FLAKY) and task.check.not_fewer:
+        if task.check.clean:
+            outcome = self._run_in_clean_tree(task, task.state.snapshot.tree, held)
+        else:
+            outcome = self._run_in_tree(task, held)
+        if outcome.verdict in PROVING_VERDICTS and task.check.not_fewer:
             outcome = self._compare_with_base(task, outcome, held)
         return self._store(task, outcome)
 
     # --- one run
 
     def _run_in_tree(self, task: Task, held: tuple[int, ...]) -> _Outcome:
-        if task.check.clean:
-            return self._run_in_clean_tree(task, task.state.snapshot.tree, held)
         place, check = task.place, task.check
-        stamps = read_stamps(place.top, task.inputs.paths)
-        outcome = self._run_attempts(check, place.folder, held)
-        after = self._reader.read(place.store, place.top).read_inputs(check, place.prefix)
+        folders = {"", *_list_parents(task.state.files), *place.store.list_untracked_folders()}
+        with _watch(place.top, folders) as watched:
+            # Only now: what was added before and still is there would be an input, the rest is watched.
+            if not task.has_inputs_of(self.read_state(place, task.base, check.guarded)):
+                raise InputsChanged
+            stamps = read_stamps(place.top, task.inputs.paths)
+            outcome = self._run_attempts(task, place.folder, held)
+            after = self.read_state(place, task.base, check.guarded).read_inputs(check, place.prefix)
         changed = find_changed_paths(
             {file.path: file.version for file in task.inputs.files},
             {file.path: file.version for file in after.files},
         ) or find_changed_paths(stamps, read_stamps(place.top, task.inputs.paths))
-        return _refuse_changed(outcome, changed)
+        found = _find_unexpected(task, watched.events, place.top)
+        ignored = place.store.filter_ignored(found.unknown, CACHES, by_tree=True)
+        return _refuse(outcome, [*changed, *found.list_without(ignored)], watched)
 
     def _run_in_clean_tree(self, task: Task, tree: str, held: tuple[int, ...]) -> _Outcome:
-        folder = _get_clean_folder(task.key)
-        shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
-        make_private_folder(folder)
-        try:
-            task.place.store.check_out(tree, folder)
+        store = task.place.store
+        with open_clean_folder() as (folder, lock):
+            store.check_out(tree, folder)
             _copy_unstored(task.state, folder, task.inputs.paths)
-            stamps = read_stamps(folder, task.inputs.paths)
-            outcome = self._run_attempts(task.check, folder / task.place.prefix, held)
-            after = read_stamps(folder, task.inputs.paths)
-            return _refuse_changed(outcome, find_changed_paths(stamps, after))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            folders, expected = _list_all(folder)
+            with _watch(folder, folders) as watched:
+                # Somebody may have changed what was written before all of it was there.
+                wrong = self._find_wrong_files(task, tree, folder, expected)
+                stamps = read_stamps(folder, task.inputs.paths)
+                outcome = self._run_attempts(task, folder / task.place.prefix, (*held, lock))
+                after = read_stamps(folder, task.inputs.paths)
+                watched.events.added_files |= _list_all(folder)[1] - expected
+            found = _find_unexpected(task, watched.events, folder)
+        # The rules of the base, not of the work: it could let git ignore what somebody else adds here.
+        rules = self._bases.read_all_rules(store, task.base) if found.unknown else ()
+        ignored = store.filter_ignored(found.unknown, rules)
+        changed = [*wrong, *find_changed_paths(stamps, after), *found.list_without(ignored)]
+        return _refuse(outcome, changed, watched)
 
-    def _run_attempts(self, check: Check, folder: Path, held: tuple[int, ...]) -> _Outcome:
-        environment = build_child_environment()
+    def _find_wrong_files(self, task: Task, tree: str, folder: Path, found: set[str]) -> list[str]:
+        """List the files of a clean tree that are not as they were written."""
+        store, versions = task.place.store, {file.path: file.version for file in task.inputs.files}
+        copied = task.state.unstored & versions.keys()
+        stored = {file.path for file in store.list_files(tree)}
+        wrong = [path for path in copied if versions[path] != f"content {hash_content(folder / path)}"]
+        return [*store.find_wrong_checkout(tree, folder), *wrong, *(found - stored - copied)]
+
+    def _run_attempts(self, task: Task, folder: Path, held: tuple[int, ...]) -> _Outcome:
+        check = task.check
         codes: list[int | None] = []
         duration_ms = 0
         while True:
             counts, problem = None, _remove_report(check, folder)
-            attempt = run_command(check, folder, environment, held)
+            attempt = _run_pinned(task, folder, held)
             duration_ms += attempt.duration_ms
             problem = problem or attempt.problem
             if check.junit is not None and attempt.is_green:
@@ -203,8 +258,8 @@ class CheckRunner:
         state = replace(
             task.state, snapshot=replace(task.state.snapshot, tree=task.base), unstored=frozenset()
         )
-        at_base = Task(place, task.base, check, inputs, state)
-        with hold_run_lock(self._folder / f"{at_base.key[:32]}.lock") as lock:
+        at_base = Task(place, task.base, check, task.pins, inputs, state)
+        with hold_run_lock(self._folder / f"{self.get_key(at_base)[:32]}.lock") as lock:
             for proof in self._list_proofs(at_base):
                 if proof.tests_run is not None:
                     return TestCounts(proof.tests_run, proof.tests_skipped or 0)
@@ -224,7 +279,7 @@ class CheckRunner:
             proof = Proof(
                 id=id,
                 check_name=task.check.name,
-                verdict=outcome.verdict,
+                verdict=_hold_back(outcome.verdict) if task.is_gated else outcome.verdict,
                 inputs_digest=task.inputs.digest,
                 definition_digest=task.definition_digest,
                 exit_code=outcome.last.exit_code,
@@ -239,6 +294,9 @@ class CheckRunner:
                 output_digest=digest,
                 created_at=tx.now,
                 asked_by=task.asked_by,
+                is_clean=task.check.clean,
+                pins_digest=task.pins_digest,
+                guarded_digest=task.guarded_digest,
             )
             ProofStore(tx).add(proof)
             tx.emit(CheckEvent.FINISHED, describe_event(proof))
@@ -246,8 +304,7 @@ class CheckRunner:
 
     def _list_proofs(self, task: Task) -> list[Proof]:
         with self._database.reading() as tx:
-            found = ProofStore(tx).list_of_inputs(task.inputs.digest, task.definition_digest)
-        return [proof for proof in found if proof.verdict is not Verdict.GUARDED]  # none of a run
+            return ProofStore(tx).list_of(task.build_key(self._project, self._host))
 
     def _emit(self, type: str, data: dict[str, object]) -> None:
         with self._database.transaction() as tx:
@@ -265,13 +322,104 @@ def describe_event(proof: Proof) -> dict[str, object]:
     }
 
 
-def _refuse_changed(outcome: _Outcome, changed: list[str]) -> _Outcome:
+def _run_pinned(task: Task, folder: Path, held: tuple[int, ...]) -> Attempt:
+    """Run the command with the program and the environment that a person trusted."""
+    program, check = task.pins.program, task.check
+    if program is None:
+        problem = f"{check.run[0]!a} cannot be started: there was no such program when it was trusted."
+        return Attempt(None, is_timeout=False, output=b"", duration_ms=0, problem=problem)
+    return run_command(replace(check, run=(program, *check.run[1:])), folder, task.pins.environment, held)
+
+
+def _hold_back(verdict: Verdict) -> Verdict:
+    """Return the verdict of a run that a person has to look at before it counts."""
+    return Verdict.GUARDED if verdict in PROVING_VERDICTS else verdict
+
+
+def _refuse(outcome: _Outcome, changed: Iterable[str], watched: _Watched) -> _Outcome:
     """Let a run prove nothing if its inputs changed meanwhile: nobody knows what it has read."""
-    if not changed:
+    if paths := sorted(set(changed)):
+        problem = (
+            f"Files that it depends on changed while it ran, so it proves nothing: {name_paths(paths)}. "
+            "If it makes one of them itself, the committed .gitignore of the project has to ignore that one."
+        )
+    elif watched.problem:
+        problem = f"Nobody knows whether files appeared while it ran, so it proves nothing: {watched.problem}"
+    else:
         return outcome
-    problem = f"Files that it depends on changed while it ran, so it proves nothing: {name_paths(changed)}."
     verdict = outcome.verdict if outcome.verdict is Verdict.TIMED_OUT else Verdict.FAILED
     return replace(outcome, verdict=verdict, problem=problem)
+
+
+@dataclass
+class _Watched:
+    """What happened in the folders of a tree while a check ran, or why that is not known."""
+
+    events: FolderEvents = field(default_factory=FolderEvents)
+    problem: str | None = None
+
+
+@contextmanager
+def _watch(top: Path, folders: Iterable[str]) -> Iterator[_Watched]:
+    watched = _Watched()
+    try:
+        with FolderWatch(top, folders) as watch:
+            watched.events = watch.events
+            yield watched
+    except CannotWatch as error:
+        watched.problem = f"the folders cannot be watched ({error}; see fs.inotify.max_user_watches)."
+        yield watched
+    if not watched.events.is_complete:
+        watched.problem = "too many of them did."
+
+
+@dataclass(frozen=True)
+class _Unexpected:
+    """Paths that appeared or disappeared: inputs and their folders, and those that would be inputs."""
+
+    known: set[str]
+    unknown: dict[str, str]
+    """What git is asked about, and the path that it stands for."""
+
+    def list_without(self, ignored: set[str]) -> list[str]:
+        return [*self.known, *(path for asked, path in self.unknown.items() if asked not in ignored)]
+
+
+def _find_unexpected(task: Task, events: FolderEvents, top: Path) -> _Unexpected:
+    check, prefix = task.check, task.place.prefix
+    ours = {*task.inputs.paths, *_list_parents(task.inputs.paths)}
+    happened = events.added_files | events.added_folders | events.removed
+    files = find_unexpected(check, prefix, events.added_files - ours - {".git"})
+    files = {path for path in files if not is_own_store(top / path)}
+    gone = {path for path in events.added_folders - ours if not os.path.lexists(top / path)}
+    folders = find_unexpected(check, prefix, gone, are_folders=True)
+    # Git does not know any more that these were folders, so it is asked about a file in them.
+    asked = {path: path for path in files} | {f"{path}/any": path for path in folders}
+    return _Unexpected(happened & ours, asked)
+
+
+def _list_parents(paths: Iterable[str]) -> set[str]:
+    """List all folders above these files, but not the root."""
+    found: set[str] = set()
+    for path in paths:
+        parent = path.rpartition("/")[0]
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return found
+
+
+def _list_all(top: Path) -> tuple[set[str], set[str]]:
+    """List all folders and all files below a folder, relative to it."""
+    folders: set[str] = set()
+    files: set[str] = set()
+    start = len(str(top)) + 1
+    for place, inner, names in os.walk(top):
+        folder = place[start:]
+        folders.add(folder)
+        links = [name for name in inner if os.path.islink(f"{place}/{name}")]  # noqa: PTH114
+        files.update(f"{folder}/{name}" if folder else name for name in (*names, *links))
+    return folders, files
 
 
 def _remove_report(check: Check, folder: Path) -> str | None:
@@ -295,13 +443,6 @@ def _read_report(check: Check, folder: Path) -> tuple[TestCounts | None, str | N
         return None, f"It wrote no report that can be read: {error}"
     except UnreadableReport as error:
         return None, f"Its report {check.junit} cannot be used: {error}."
-
-
-def _get_clean_folder(key: str) -> Path:
-    """Return a folder outside the project, where tools find no settings of the project in a parent folder."""
-    parent = Path(gettempdir()) / f"deepwork-checks-{getuid()}"
-    make_private_folder(parent)
-    return parent / key[:32]
 
 
 def _copy_unstored(state: TreeState, folder: Path, paths: Iterable[str]) -> None:

@@ -9,13 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from deepwork.call import current_call
+from deepwork.checks.bases import BaseFiles
 from deepwork.checks.definitions import CheckDefinitions
 from deepwork.checks.evidence import build_entry, describe_failure, render_output
 from deepwork.checks.guarded_changes import (
-    add_guarded_proofs,
+    Difference,
+    FindAuthors,
+    GuardedStarts,
     build_guarded_error,
     describe_changes,
     find_approval,
+    list_ever_approved,
     read_diffs,
     remove_approved,
     use_approval,
@@ -26,24 +30,27 @@ from deepwork.checks.models import (
     CheckFile,
     CommitProofRequest,
     GuardedChange,
+    GuardedStart,
     Proof,
     ProofRequest,
     Subject,
+    Verdict,
 )
 from deepwork.checks.output_files import OutputFiles
-from deepwork.checks.rules import build_trusted_definitions, find_changed_paths, find_guarded
+from deepwork.checks.rules import find_changed_paths, select_guarded
 from deepwork.checks.run_table import Run, RunTable
 from deepwork.checks.runner import CheckRunner, InputsChanged, Place, Task
 from deepwork.checks.store import ProofStore
+from deepwork.checks.trusting import find_pins
 from deepwork.checks.verification import Comparison, compare_proof
 from deepwork.database.transaction import Database, Transaction
-from deepwork.environment import build_child_environment
 from deepwork.errors import Code, GateClosed, NotARepository
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
 from deepwork.git.snapshot import SnapshotStore
-from deepwork.trust.models import Kind
-from deepwork.trust.policy import list_untrusted
+from deepwork.trust.models import Pins
+from deepwork.trust.policy import build_git_environment
+from deepwork.trust.rules import compute_digest
 
 _MAX_RESTARTS = 5
 _PROGRESS_SECONDS = 1.0
@@ -60,18 +67,20 @@ class CheckService:
         folder: Path,
         open_snapshots: Callable[[Path], SnapshotStore],
         environment: Mapping[str, str] = os.environ,
+        find_authors: FindAuthors = lambda _tree, _paths: {},
     ) -> None:
         """`project` is its folder in the main tree; `folder` gets locks and outputs."""
-        self._database, self._project = database, project
+        self._database, self._project, self._host = database, project, host
         self._open_snapshots = open_snapshots
         self._environment = environment
         self._prefix = _find_prefix(project)
         self._definitions = CheckDefinitions(self._prefix)
-        self._reader = TreeReader()
-        self._runner = CheckRunner(database, str(project), host, folder, self._reader)
+        self._bases = BaseFiles()
+        self._starts = GuardedStarts(database, host)
+        self._find_authors = find_authors
+        self._runner = CheckRunner(database, str(project), host, folder, TreeReader(), self._bases)
         self._runs = RunTable()
         self._places: dict[Path | None, Place] = {}
-        self._base_versions: tuple[str, Mapping[str, str]] = ("", {})
         self._gits: dict[Path, Git] = {}
         self.outputs = OutputFiles(folder)
 
@@ -79,10 +88,17 @@ class CheckService:
         """Raise InvalidInput if there is no base commit, or a check is not defined there."""
         self._definitions.select(self._open_git(tree), base, tuple(names))
 
+    def find_start(self, tree: Path, base: str) -> GuardedStart:
+        """Return which guarded files differ from the base before work begins."""
+        place, file = self._find_place(tree), self._definitions.load(self._open_git(tree), base)
+        state = self._runner.read_state(place, base, file.guarded)
+        differences = self._find_differences(place, base, file, state)
+        return GuardedStart(self._host, place.top, {each.path: each.after for each in differences})
+
     def require_trusted(self, tree: Path, base: str, names: Iterable[str]) -> None:
         """Raise GateClosed if nobody trusted the command of one of these checks."""
         file, checks = self._definitions.select(self._open_git(tree), base, tuple(names))
-        self._require_trust(base, file, checks)
+        self._require_pins(base, file, checks)
 
     def load_definitions(self, tree: Path, base: str) -> CheckFile:
         """Return all checks that are defined at a commit."""
@@ -98,13 +114,13 @@ class CheckService:
             return ()
         place = self._find_place(request.tree)
         file, checks = self._definitions.select(self._open_git(place.top), request.base, request.names)
-        self._require_trust(request.base, file, checks)
+        pins = self._require_pins(request.base, file, checks)
         if clean:
             checks = [replace(check, clean=True) for check in checks]
         deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds
-        state, proofs = self._obtain_proofs(place, request, checks, deadline)
+        differences, proofs = self._obtain_proofs(place, request, file, checks, pins, deadline)
         self._require_green(request, checks, proofs)
-        return self._pass_guarded(place, request, file, state, proofs)
+        return self._pass_guarded(place, request, differences, proofs)
 
     def prove_commit(self, request: CommitProofRequest) -> tuple[Proof, ...]:
         """Return a proof of each check for a commit; raises GateClosed as long as there is none.
@@ -116,16 +132,18 @@ class CheckService:
             return ()
         place = self._find_place(self._project)
         file, checks = self._definitions.select(self._open_git(place.top), request.base, request.names)
-        self._require_trust(request.base, file, checks)
+        pins = self._require_pins(request.base, file, checks)
         checks = [replace(check, clean=True) for check in checks]
         deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds
-        asked_by = str(request.subject)
+        committed = {each.path: f"{each.mode} {each.blob}" for each in place.store.list_files(request.commit)}
+        guarded = {path: committed[path] for path in select_guarded(file.guarded, place.prefix, committed)}
+        about = _digest_differences(self._compare_guarded(place, request.base, file, guarded))
         tasks = [
-            self._runner.build_commit_task(place, request.base, check, request.commit) for check in checks
+            self._runner.build_commit_task(place, request.base, check, pins[check.name], request.commit)
+            for check in checks
         ]
-        proofs = [
-            self._find_proof(task) or self._run(replace(task, asked_by=asked_by), deadline) for task in tasks
-        ]
+        tasks = [replace(task, asked_by=str(request.subject), guarded_digest=about) for task in tasks]
+        proofs = [self._runner.find_proof(task) or self._run(task, deadline) for task in tasks]
         self._require_green(request, checks, proofs)
         return tuple(proofs)
 
@@ -133,7 +151,9 @@ class CheckService:
         """Record, in the transaction that changes its status, that the subject is done with these proofs."""
         for guarded in {id(proof.guarded): proof.guarded for proof in proofs if proof.guarded}.values():
             use_approval(tx, guarded)
-        ProofStore(tx).add_uses(subject, [proof.id for proof in proofs])
+        store = ProofStore(tx)
+        store.pass_guarded(proof.id for proof in proofs if proof.guarded)
+        store.add_uses(subject, [proof.id for proof in proofs])
 
     def verify(self, proof: Proof) -> Comparison:
         """Compare a proof with its output, its definition and its tree."""
@@ -149,18 +169,27 @@ class CheckService:
     # --- proofs
 
     def _obtain_proofs(
-        self, place: Place, request: ProofRequest, checks: list[Check], deadline: float | None
-    ) -> tuple[TreeState, list[Proof]]:
-        """Find or make a proof of each check, all of the same state of the tree."""
+        self,
+        place: Place,
+        request: ProofRequest,
+        file: CheckFile,
+        checks: list[Check],
+        pins: Mapping[str, Pins],
+        deadline: float | None,
+    ) -> tuple[list[Difference], list[Proof]]:
+        """Find or make a proof of each check, all of the same state of the tree.
+
+        Returned with what the work changed in guarded files, in the same state.
+        """
         for _ in range(_MAX_RESTARTS):
-            state = self._reader.read(place.store, place.top)
-            built = [self._runner.build_task(place, request.base, check, state) for check in checks]
-            tasks = [replace(task, asked_by=str(request.subject)) for task in built]
+            state = self._runner.read_state(place, request.base, file.guarded)
+            differences = self._find_guarded(place, request, file, state)
+            tasks = self._build_tasks(place, request, checks, pins, state, differences)
             proofs: list[Proof] = []
             has_run = False
             try:
                 for task in tasks:
-                    found = self._find_proof(task)
+                    found = self._runner.find_proof(task)
                     has_run = has_run or found is None
                     proofs.append(found or self._run(task, deadline))
             except InputsChanged:
@@ -168,29 +197,43 @@ class CheckService:
             except GateClosed:  # one still runs: what failed before it would have to run again
                 self._require_green(request, checks[: len(proofs)], proofs)
                 raise
-            if not has_run or not all(proof.is_proving for proof in proofs):
-                return state, proofs
+            if not has_run or not all(proof.is_green for proof in proofs):
+                return differences, proofs
             # While one check ran, somebody may have changed what an earlier one depends on.
-            state = self._reader.read(place.store, place.top)
-            if all(
-                state.read_inputs(task.check, place.prefix).digest == task.inputs.digest for task in tasks
-            ):
-                return state, proofs
+            state = self._runner.read_state(place, request.base, file.guarded)
+            if all(task.has_inputs_of(state) for task in tasks):
+                return differences, proofs
         raise _build_running_error(checks[0].name, "Files keep changing while it runs.")
 
-    def _find_proof(self, task: Task) -> Proof | None:
-        with self._database.reading() as tx:
-            return ProofStore(tx).find_proving(task.inputs.digest, task.definition_digest)
+    def _build_tasks(
+        self,
+        place: Place,
+        request: ProofRequest,
+        checks: Iterable[Check],
+        pins: Mapping[str, Pins],
+        state: TreeState,
+        differences: Sequence[Difference],
+    ) -> list[Task]:
+        is_gated = bool(differences) and request.changed_paths != ()
+        return [
+            replace(
+                self._runner.build_task(place, request.base, check, pins[check.name], state),
+                asked_by=str(request.subject),
+                guarded_digest=_digest_differences(differences),
+                is_gated=is_gated,
+            )
+            for check in checks
+        ]
 
     def _run(self, task: Task, deadline: float | None) -> Proof:
-        run = self._runs.join(task.key, lambda: self._runner.run(task))
+        run = self._runs.join(self._runner.get_key(task), lambda: self._runner.run(task))
         _wait_for(run, task.check.name, deadline)
         return run.get_proof()
 
     def _require_green(
         self, request: ProofRequest | CommitProofRequest, checks: Sequence[Check], proofs: Sequence[Proof]
     ) -> None:
-        red = [(check, proof) for check, proof in zip(checks, proofs, strict=True) if not proof.is_proving]
+        red = [(check, proof) for check, proof in zip(checks, proofs, strict=True) if not proof.is_green]
         if not red:
             return
         outputs = [self.outputs.read(proof.output_file) or b"" for _, proof in red]
@@ -223,57 +266,89 @@ class CheckService:
 
     # --- people
 
-    def _require_trust(self, base: str, file: CheckFile, checks: Sequence[Check]) -> None:
-        """Raise GateClosed unless a person trusted exactly these definitions."""
-        untrusted = list_untrusted(
-            self._project, Kind.CHECKS, build_trusted_definitions(file), self._environment
-        )
-        names = {name.rpartition("@")[0] for name in untrusted}
-        if refused := [check.name for check in checks if check.name in names]:
+    def _require_pins(self, base: str, file: CheckFile, checks: Sequence[Check]) -> dict[str, Pins]:
+        """Return what checks run with; raises GateClosed unless a person trusted exactly that."""
+        pins, problems = find_pins(self._project, checks, self._environment)
+        if problems:
+            refused = next(iter(problems))
             raise GateClosed(
-                f"Nobody trusted the command of check {refused[0]} yet, so it does not run.",
+                problems[refused],
                 code=Code.CHECKS_NOT_TRUSTED,
                 suggestion="Ask a person to read the commands and run "
                 f"`deepwork trust{self._name_commit(base, file)}` in the project, then call again.",
-                evidence={"checks": [build_entry(name, "not_trusted", "") for name in refused]},
+                evidence={"checks": [build_entry(name, "not_trusted", "") for name in problems]},
             )
+        return pins
 
     def _name_commit(self, base: str, file: CheckFile) -> str:
         """Return the option that names the base, if `deepwork trust` would show other definitions."""
         head = self._definitions.load(self._open_git(self._project), "HEAD")
         return "" if head == file else f" --commit {base[:12]}"
 
+    def _find_guarded(
+        self, place: Place, request: ProofRequest, file: CheckFile, state: TreeState
+    ) -> list[Difference]:
+        """Return what the work changed in guarded files, in a state of its tree."""
+        since = request.guarded_since or request.base
+        found = self._find_differences(place, since, file, state)
+        if request.changed_paths:
+            found = [each for each in found if each.path in request.changed_paths]
+        touched = select_guarded(
+            file.guarded, place.prefix, (*(request.changed_paths or ()), *request.touched_paths)
+        )
+        known = {each.path for each in found}
+        before, after = (
+            self._bases.map_versions(place.store, since),
+            state.map_guarded(place.prefix, file.guarded),
+        )
+        found += [
+            Difference(path, before.get(path), after.get(path)) for path in touched if path not in known
+        ]
+        return self._remove_earlier(place, request, touched, found)
+
+    def _find_differences(
+        self, place: Place, base: str, file: CheckFile, state: TreeState
+    ) -> list[Difference]:
+        return self._compare_guarded(place, base, file, state.map_guarded(place.prefix, file.guarded))
+
+    def _compare_guarded(
+        self, place: Place, base: str, file: CheckFile, after: Mapping[str, str]
+    ) -> list[Difference]:
+        """Return how guarded files differ from those of a commit."""
+        versions = self._bases.map_versions(place.store, base)
+        before = {path: versions[path] for path in select_guarded(file.guarded, place.prefix, versions)}
+        changed = find_changed_paths(before, after)
+        return [Difference(path, before.get(path), after.get(path)) for path in changed]
+
+    def _remove_earlier(
+        self, place: Place, request: ProofRequest, touched: Iterable[str], found: list[Difference]
+    ) -> list[Difference]:
+        """Remove what differed before the work began, unless a task made it or this one touched it."""
+        start = self._starts.find(request.workflow_id, place.top) if found and request.workflow_id else {}
+        same = {each.path: each for each in found if start.get(each.path, "") == each.after}
+        earlier = same.keys() - set(touched)
+        if not earlier:
+            return found
+        approved = list_ever_approved(self._database)
+        unseen = sorted(path for path in earlier if (path, same[path].after) not in approved)
+        authors = self._find_authors(place.top, unseen) if unseen else {}
+        return [each for each in found if each.path not in earlier - authors.keys()]
+
     def _pass_guarded(
-        self, place: Place, request: ProofRequest, file: CheckFile, state: TreeState, proofs: list[Proof]
+        self, place: Place, request: ProofRequest, differences: list[Difference], proofs: list[Proof]
     ) -> tuple[Proof, ...]:
         """Ask a person if the work changed what decides about it; return the proofs with that request."""
-        if request.changed_paths == ():
-            return tuple(proofs)
-        before = self._map_base(place, request.guarded_since or request.base)
-        after = state.map_versions()
-        # All this is about the files that were proved: looking at the tree again could find other ones.
-        changed = request.changed_paths or (*find_changed_paths(before, after), *request.touched_paths)
-        guarded = find_guarded(file, place.prefix, changed)
-        if guarded and request.changed_paths is None:
-            guarded = remove_approved(self._database, request, guarded, after)
-        if not guarded:
-            return tuple(proofs)
-        diffs = read_diffs(place.store, guarded, before, after)
-        shown = describe_changes(proofs, before, after, diffs)
+        if request.changed_paths is None:
+            differences = remove_approved(self._database, request, differences)
+        if not differences or request.changed_paths == ():
+            return tuple(replace(proof, verdict=_pass(proof.verdict)) for proof in proofs)
+        diffs = read_diffs(place.store, differences)
+        shown = describe_changes(proofs, differences, diffs)
         change = GuardedChange(request.subject.id, request.workflow_id, shown)
         if approval := find_approval(self._database, change):
-            add_guarded_proofs(self._database, proofs, state.snapshot, request.subject)
-            raise build_guarded_error(approval, change, proofs)
-        return tuple(replace(proof, guarded=change) for proof in proofs)
-
-    def _map_base(self, place: Place, base: str) -> Mapping[str, str]:
-        """Map the files of a commit to their versions; only the last one is kept."""
-        known, versions = self._base_versions
-        if known != base:
-            listed = place.store.list_commit(base)
-            versions = {each.path: f"{each.mode} {each.blob}" for each in listed}
-            self._base_versions = base, versions
-        return versions
+            authors = self._find_authors(place.top, [each.path for each in differences])
+            raise build_guarded_error(approval, change, proofs, authors)
+        return tuple(replace(proof, guarded=change, verdict=_pass(proof.verdict)) for proof in proofs)
 
     # --- places
 
@@ -290,7 +365,7 @@ class CheckService:
 
     def _open_git(self, tree: Path) -> Git:
         if tree not in self._gits:
-            self._gits[tree] = Git(tree, environment=build_child_environment(self._environment))
+            self._gits[tree] = Git(tree, environment=build_git_environment(tree, self._environment))
         return self._gits[tree]
 
 
@@ -317,3 +392,13 @@ def _build_running_error(name: str, detail: str) -> GateClosed:
 def _find_prefix(project: Path) -> Path:
     top = find_tree_root(project)
     return Path() if top is None else project.relative_to(top)
+
+
+def _digest_differences(differences: Iterable[Difference]) -> str | None:
+    found = [(each.path, each.before, each.after) for each in differences]
+    return compute_digest(found) if found else None
+
+
+def _pass(verdict: Verdict) -> Verdict:
+    """Return the verdict of a proof once nobody has to look at it any more."""
+    return Verdict.PASSED if verdict is Verdict.GUARDED else verdict

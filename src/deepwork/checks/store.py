@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
-from deepwork.checks.models import PROVING_VERDICTS, Proof, Subject, Verdict
+from deepwork.checks.models import PROVING_VERDICTS, Proof, ProofKey, Subject, Verdict
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
@@ -18,34 +19,43 @@ class ProofStore:
 
     def add(self, proof: Proof) -> None:
         """Insert a new proof."""
-        self._tx.insert("proofs", {name: getattr(proof, name) for name in _NAMES})
+        row = {name: getattr(proof, name) for name in _NAMES}
+        self._tx.insert("proofs", row | {"is_clean": int(proof.is_clean)})
 
     def find(self, id: str) -> Proof | None:
         """Return the proof with this id."""
         row = self._tx.fetch_one(f"SELECT {_COLUMNS} FROM proofs WHERE id = :id", id=id)
         return _from_row(row) if row else None
 
-    def find_proving(self, inputs_digest: str, definition_digest: str) -> Proof | None:
-        """Return the newest proof of these inputs that counts as passed."""
+    def find_proving(self, key: ProofKey) -> Proof | None:
+        """Return the newest proof that counts as passed.
+
+        One that was made while guarded files differed from the base is good only for the subject that it was
+        made for, and only for exactly these differences.
+        """
+        verdicts = [*PROVING_VERDICTS, *([Verdict.GUARDED] if key.guarded_digest else [])]
+        found = [each for each in self.list_of(key) if each.verdict in verdicts or each.waived_by is not None]
+        return found[0] if found else None
+
+    def list_of(self, key: ProofKey) -> list[Proof]:
+        """List all proofs with this key, whatever they say, the newest first."""
+        own = "guarded_digest = :guarded_digest AND asked_by = :asked_by"
         sql = f"""
             SELECT {_COLUMNS} FROM proofs
-             WHERE inputs_digest = :inputs AND definition_digest = :definition
-               AND (verdict IN :proving OR waived_by IS NOT NULL)
-             ORDER BY created_at DESC, id DESC LIMIT 1
+             WHERE inputs_digest = :inputs_digest AND definition_digest = :definition_digest
+               AND project = :project AND host = :host
+               AND {own if key.guarded_digest else "guarded_digest IS NULL"}
+             ORDER BY created_at DESC, id DESC LIMIT 100
         """
-        row = self._tx.fetch_one(
-            sql, inputs=inputs_digest, definition=definition_digest, proving=list(PROVING_VERDICTS)
+        rows = self._tx.fetch_all(
+            sql, **{name: each for name, each in asdict(key).items() if f":{name}" in sql}
         )
-        return _from_row(row) if row else None
-
-    def list_of_inputs(self, inputs_digest: str, definition_digest: str) -> list[Proof]:
-        """List all proofs of these inputs, whatever they say, the newest first."""
-        sql = f"""
-            SELECT {_COLUMNS} FROM proofs WHERE inputs_digest = :inputs AND definition_digest = :definition
-             ORDER BY created_at DESC, id DESC
-        """
-        rows = self._tx.fetch_all(sql, inputs=inputs_digest, definition=definition_digest)
         return [_from_row(row) for row in rows]
+
+    def pass_guarded(self, ids: Iterable[str]) -> None:
+        """Record that a person approved what decided about these proofs."""
+        for id in ids:
+            self._tx.update("proofs", id, {"verdict": Verdict.PASSED})
 
     def count_red(self, subject: Subject, check: str) -> int:
         """Count the runs of a check for this subject that did not pass."""
@@ -137,4 +147,4 @@ _SHOWN_VERDICT = f"CASE WHEN waived_by IS NULL THEN verdict ELSE '{Verdict.WAIVE
 
 @row_parser
 def _from_row(row: Row) -> Proof:
-    return Proof(**(row | {"verdict": Verdict(row["verdict"])}))
+    return Proof(**(row | {"verdict": Verdict(row["verdict"]), "is_clean": bool(row["is_clean"])}))

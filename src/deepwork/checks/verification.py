@@ -52,16 +52,17 @@ def _find_definition(proof: Proof, load_definitions: Callable[[str], CheckFile])
             check = load_definitions(commit).checks.get(proof.check_name) if commit else None
         except DeepworkError:  # the commit is gone, or its file is wrong
             continue
-        if check and (found := _match(check, proof.definition_digest)):
+        if check and (found := _match(check, proof)):
             return found
     return None
 
 
-def _match(check: Check, digest: str) -> Check | None:
+def _match(check: Check, proof: Proof) -> Check | None:
     """Return the variant of the check with this digest: as defined, in a clean tree, or at the base."""
     clean = replace(check, clean=True)
     variants = (check, clean, replace(clean, not_fewer=False))
-    return next((each for each in variants if compute_definition_digest(each) == digest), None)
+    digest, pins = proof.definition_digest, proof.pins_digest
+    return next((each for each in variants if compute_definition_digest(each, pins) == digest), None)
 
 
 def _compare_inputs(proof: Proof, check: Check, store: SnapshotStore, prefix: str, found: Comparison) -> None:

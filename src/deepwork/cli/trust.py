@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import click
 
+from deepwork.checks.trusting import pin_checks
 from deepwork.cli.framework.options import (
     json_option,
     load_command_settings,
@@ -78,7 +79,7 @@ def _trust_project(
         for key, value in definitions.items()
     ]
     new = {key: _hide_secrets(definitions[key]) for key in untrusted}
-    new |= {name: checks.definitions[name] for name in checks.untrusted}
+    new |= {name: checks.describe(name) for name in checks.untrusted}
     if not as_json:
         _print_definitions(project, rows, checks)
     if new:
@@ -99,8 +100,7 @@ def _pin(project: Path, definitions: Mapping[str, Any], checks: CommittedChecks,
     store, now = open_trust_store(), format_timestamp(time.time_ns() // 1_000_000)
     store.pin(project, Kind.CONFIG, definitions, proof=proof, trusted_at=now)
     if checks.untrusted:
-        # Work that started from an older commit needs the versions there.
-        store.pin(project, Kind.CHECKS, checks.definitions, proof=proof, trusted_at=now, keeps_others=True)
+        pin_checks(project, checks.file, proof=proof, trusted_at=now)
 
 
 def _print_definitions(project: Path, rows: list[dict[str, Any]], checks: CommittedChecks) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deepwork.checks.definitions import CheckDefinitions
 from deepwork.checks.models import CHECKS_FILE, CheckFile
 from deepwork.checks.rules import build_trusted_definitions
+from deepwork.checks.trusting import find_untrusted_versions, resolve_all_pins
 from deepwork.cli.framework.output import to_printable
 from deepwork.environment import build_child_environment
 from deepwork.errors import InvalidInput
@@ -16,8 +17,7 @@ from deepwork.files.repositories import find_tree_root
 from deepwork.foreign_text import escape_line
 from deepwork.git.command import Git
 from deepwork.git.refs import resolve_commit
-from deepwork.trust.models import Kind
-from deepwork.trust.policy import list_untrusted
+from deepwork.trust.models import Pins
 
 _SHOWN_KEYS = {"timeout_seconds": "timeout in seconds"} | {
     key: key for key in ("needs", "junit", "not_fewer", "retries", "clean")
@@ -32,11 +32,22 @@ class CommittedChecks:
     file: CheckFile
     definitions: dict[str, dict[str, Any]]
     untrusted: tuple[str, ...]
+    pins: dict[str, Pins] = field(default_factory=dict)
+
+    def describe(self, version: str) -> dict[str, Any]:
+        """Return everything that a person trusts with a check."""
+        pins = self.pins[version]
+        return {**self.definitions[version], "program": pins.program, "path": pins.environment["PATH"]}
 
     def list_rows(self) -> list[dict[str, Any]]:
         """Return what `--json` says about each check."""
         rows = [
-            {"check": each["name"], "trusted": version not in self.untrusted, **each}
+            {
+                "check": each["name"],
+                "trusted": version not in self.untrusted,
+                "program": self.pins[version].program,
+                **each,
+            }
             for version, each in self.definitions.items()
         ]
         return [{key: value for key, value in row.items() if key != "name"} for row in rows]
@@ -52,8 +63,8 @@ def load_committed_checks(project: Path, revision: str | None) -> CommittedCheck
     if git is None or top is None or commit is None:
         return CommittedChecks(None, CheckFile(), {}, ())
     file = CheckDefinitions(project.relative_to(top)).load(git, commit)
-    definitions = build_trusted_definitions(file)
-    return CommittedChecks(commit, file, definitions, list_untrusted(project, Kind.CHECKS, definitions))
+    untrusted = find_untrusted_versions(project, file)
+    return CommittedChecks(commit, file, build_trusted_definitions(file), untrusted, resolve_all_pins(file))
 
 
 def print_checks(checks: CommittedChecks) -> None:
@@ -63,9 +74,12 @@ def print_checks(checks: CommittedChecks) -> None:
         known = "  (trusted)" if row["trusted"] else ""
         words = " ".join(quote_word(word) for word in row["run"])
         print(f"  {to_printable(row['check'])}: {words}{known}")
+        program = "no such program" if row["program"] is None else quote_word(row["program"])
         more = [f"{name} {_format(row[key])}" for key, name in _SHOWN_KEYS.items() if row[key]]
-        print(f"    {'; '.join(more)}")
+        print(f"    {'; '.join([f'program {program}', *more])}")
     print(f"  guarded: {_format(list(checks.file.guarded))}")
+    for path in {pins.environment["PATH"] for pins in checks.pins.values()}:
+        print(f"  with PATH={to_printable(path)}")
 
 
 def quote_word(word: str) -> str:

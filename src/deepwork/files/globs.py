@@ -59,8 +59,21 @@ class Globs:
     def __init__(self, patterns: Iterable[str]) -> None:
         alternatives = list(chain.from_iterable(map(_parse_or_raise, patterns)))
         self._plain_paths = frozenset(found.start for found in alternatives if found.is_plain)
+        self.starts = tuple(found.start for found in alternatives if not found.is_plain)
+        """The literal beginnings of the patterns with wildcards: every path that matches begins with one."""
         wild = dict.fromkeys(_build_regex(found.tokens) for found in alternatives if not found.is_plain)
         self._match_wild = re.compile("|".join(wild) or _NEVER_MATCHING_REGEX, re.DOTALL).match
+
+    @property
+    def plain_paths(self) -> frozenset[str]:
+        """The patterns without wildcards."""
+        return self._plain_paths
+
+    def may_match_below(self, folder: str) -> bool:
+        """Return whether some path below a folder could match; False is always right."""
+        below = f"{folder}/"
+        found = (*self._plain_paths, *self.starts)
+        return any(start.startswith(below) for start in found) or any(map(below.startswith, self.starts))
 
     def matches(self, path: str) -> bool:
         """Return whether a relative path, without empty names, matches one of the patterns."""

@@ -24,6 +24,31 @@ def make_private_folder(folder: Path) -> None:
         raise to_storage_error("make", folder, error) from error
 
 
+def require_safe_parents(folder: Path) -> None:
+    """Raise StorageError if another user could put something into a parent folder, or replace one.
+
+    Tools look for their settings in parent folders. So a sticky folder such as /tmp is not safe either.
+    """
+    for parent in folder.parents:
+        status = parent.lstat()
+        is_ours = status.st_uid in (0, os.getuid())
+        others = 0o002 if _is_own_group(status.st_gid) else 0o022
+        if not is_ours or not stat.S_ISDIR(status.st_mode) or status.st_mode & others:
+            raise _build_refusal(parent)
+
+
+def _is_own_group(gid: int) -> bool:
+    """Return whether only this user is in the group, as on systems that give each user a group."""
+    import grp  # noqa: PLC0415 - hardly ever needed
+    import pwd  # noqa: PLC0415 - hardly ever needed
+
+    try:
+        group, me = grp.getgrgid(gid), pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return False
+    return gid == os.getgid() and group.gr_name == me and set(group.gr_mem) <= {me}
+
+
 def read_private_file(path: Path) -> bytes | None:
     """Return the content of a file in a private folder; None if there is none.
 

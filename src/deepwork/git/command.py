@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepwork.errors import GitError, InvalidInput, NotARepository
+from deepwork.files.repositories import find_tree_root
 from deepwork.git.drivers import DriverFinder
 from deepwork.git.safety import build_safe_environment, build_safe_options, get_safe_flags
 from deepwork.programs import OutputTooLarge, ProgramLimits, ProgramResult, run_bounded
@@ -35,6 +36,9 @@ so git's errors would show what is in it."""
 
 class Git:
     """Git in one directory.
+
+    The working tree is the nearest folder with a `.git`, whatever the settings of the repository say
+    (`core.worktree`, `core.bare`): every command names it and its git directory.
 
     No argument passes through a shell. But git treats anything that starts with a dash as an option, so put
     user-supplied refs after `--end-of-options`, and paths after `--`:
@@ -134,9 +138,10 @@ class Git:
         input: bytes | None = None,
         bounds: ProgramLimits | None = None,
     ) -> ProgramResult:
-        bounds = bounds or self._bounds
-        argv = [self._executable, *build_safe_options(self.root, command, drivers), command, *args]
-        safe_env = build_safe_environment(self._environment, env or {})
+        bounds, env = bounds or self._bounds, env or {}
+        options = build_safe_options(self.root, command, drivers)
+        argv = [self._executable, *options, *self._name_tree(env), command, *args]
+        safe_env = build_safe_environment(self._environment, env)
         try:
             return run_bounded(argv, cwd=self.root, env=safe_env, input=input, bounds=bounds)
         except TimeoutError:
@@ -145,6 +150,16 @@ class Git:
             raise GitError(f"git {command} wrote more than {bounds.output:,} bytes and was killed.") from None
         except (OSError, ValueError) as error:
             raise GitError(f"git {command} cannot be started in {self.root}: {error}.") from error
+
+    def _name_tree(self, env: Mapping[str, str]) -> tuple[str, ...]:
+        top = None if "GIT_DIR" in env else find_tree_root(self.root)
+        if top is None or self.root.is_relative_to(top / ".git") or self._is_bare(top):
+            return ()
+        return f"--git-dir={top}/.git", f"--work-tree={top}"
+
+    def _is_bare(self, top: Path) -> bool:
+        """Return whether the folder only has a bare repository in `.git`, as some do beside its worktrees."""
+        return self._drivers.is_bare and (top / ".git").is_dir()
 
     def _require_success(self, command: str, finished: ProgramResult, ok_codes: Sequence[int]) -> bytes:
         if finished.code not in ok_codes:

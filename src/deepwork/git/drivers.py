@@ -20,6 +20,7 @@ _Stamp = tuple[int, int, int] | None
 _INCLUDE_KEY_PATTERN = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
 _MISSING_PATH = Path("/dev/null/nowhere")
 _GITLINK = "160000"
+_TRUE = ("", "true", "yes", "on", "1")
 _GITLINK_IN_INDEX = bytes.fromhex("0000e000")
 _SHARED_INDEX = b"link"
 
@@ -44,6 +45,8 @@ class DriverFinder:
         self._home = home
         self._env = {} if git_dir is None else {"GIT_DIR": str(git_dir)}
         self._lock = threading.Lock()
+        self.is_bare = False
+        """Whether the settings say so; a linked worktree ignores it."""
         self._own: set[Driver] = set()
         self._nested: list[DriverFinder] = []
         self._seen_settings: dict[Path, _Stamp] = {}
@@ -68,6 +71,7 @@ class DriverFinder:
 
     def _read_settings(self) -> None:
         self._own, self._seen_settings, self._seen_index = set(), {}, None
+        self.is_bare = False
         self._git_dir, self._index = (
             self._query_path("--absolute-git-dir"),
             self._query_path("--git-path", "index"),
@@ -103,6 +107,8 @@ class DriverFinder:
             section, name, variable = _split_key(key)
             if name is not None and (section, variable) in RUNS_A_PROGRAM:
                 self._own.add((section, name))
+            elif key == "core.bare":
+                self.is_bare = value.lower() in _TRUE
             elif _INCLUDE_KEY_PATTERN.fullmatch(key):
                 yield path.parent / self._expand_home(value)
 

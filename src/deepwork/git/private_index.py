@@ -48,10 +48,18 @@ _MAX_REFUSED_FILES = 100
 class PrivateIndex:
     """A copy of a working tree's index that hides no change; `git` runs at the tree's root."""
 
-    def __init__(self, git: Git, file: Path, *, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        git: Git,
+        file: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._git = git
         self._file = file
-        self._env = {**_ENVIRONMENT, **(env or {}), "GIT_INDEX_FILE": str(file)}
+        own = _to_environment({**_SETTINGS, **settings}) if settings else {}
+        self._env = {**_ENVIRONMENT, **own, **(env or {}), "GIT_INDEX_FILE": str(file)}
 
     def seed(self) -> None:
         """Start from a copy of the user's index, if there is one."""

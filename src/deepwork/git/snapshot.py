@@ -5,13 +5,14 @@ In a repository a snapshot is a git tree that includes untracked files; elsewher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from deepwork.errors import NotAllowed
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.checksums import ChecksumSnapshotStore
 from deepwork.git.command import Git
+from deepwork.git.ignore_rules import filter_ignored
 from deepwork.git.snapshot_types import (
     FileChange,
     HeadProgress,
@@ -22,6 +23,7 @@ from deepwork.git.snapshot_types import (
     TreeFile,
 )
 from deepwork.git.tree_snapshots import IsUnchanged, TreeSnapshotStore
+from deepwork.git.untracked_folders import list_untracked_folders
 
 
 class SnapshotStore:
@@ -90,6 +92,25 @@ class SnapshotStore:
         """Hash the content of these files now; `raw`: as it is, without the conversions of git."""
         return self._require_trees().hash_files(paths, raw=raw)
 
+    def has_own_excludes(self) -> bool:
+        """Return whether rules outside the tree may hide files: `info/exclude` or the user's ignore file."""
+        return self._require_trees().has_own_excludes()
+
+    def list_left_out(
+        self, excludes: Sequence[str], paths: Sequence[str] = (), *, by_tree: bool = False
+    ) -> list[str]:
+        """List the files that the last snapshot left out, except those that these rules hide.
+
+        `by_tree`: the `.gitignore` files of the tree hide files, too.
+        """
+        return self._require_trees().list_left_out(excludes, paths, by_tree=by_tree)
+
+    def filter_ignored(
+        self, paths: Collection[str], excludes: Sequence[str], *, by_tree: bool = False
+    ) -> set[str]:
+        """Return the paths that these rules ignore; with `by_tree`, also those of the tree's `.gitignore`."""
+        return filter_ignored(self._git, paths, excludes, self._require_trees().top if by_tree else None)
+
     def read_again(self, snapshot: Snapshot, paths: Sequence[str]) -> Snapshot:
         """Return the snapshot with these files as they are, whatever an index said about them."""
         return self._require_trees().read_again(snapshot, paths)
@@ -97,6 +118,14 @@ class SnapshotStore:
     def check_out(self, tree: str, folder: Path) -> None:
         """Write the files of a stored tree, or of a commit of the repository, to an empty folder."""
         self._require_trees().check_out(tree, folder)
+
+    def find_wrong_checkout(self, tree: str, folder: Path) -> list[str]:
+        """List the files of a tree that a folder does not have as `check_out` wrote them."""
+        return self._require_trees().find_wrong_checkout(tree, folder)
+
+    def list_untracked_folders(self) -> list[str]:
+        """List the folders without tracked files, relative to the root of the tree."""
+        return list_untracked_folders(self._git.at(self._require_trees().top))
 
     def check_out_files(self, tree: str, paths: Sequence[str], folder: Path) -> None:
         """Write some files of a stored tree to an empty folder."""
@@ -132,12 +161,10 @@ class SnapshotStore:
         if nearest is None:  # a bare repository has no project files either
             self._trees = None
         elif self._trees is None or self._trees.top != nearest:
-            self._trees = self._open_trees()
+            self._trees = self._open_trees(nearest)
         return self._trees
 
-    def _open_trees(self) -> TreeSnapshotStore | None:
+    def _open_trees(self, top: Path) -> TreeSnapshotStore | None:
         if not self._git.is_installed() or not self._git.is_repository():
             return None
-        if self._git.run("rev-parse", "--is-inside-work-tree").strip() != b"true":
-            return None
-        return TreeSnapshotStore(self._git, self._git.query_path("--show-toplevel"), self._folder)
+        return TreeSnapshotStore(self._git, top, self._folder)

@@ -40,6 +40,7 @@ from deepwork.git.tree_hashes import compute_blob_hash, compute_commit_hash, com
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
 _PATCH_COMMAND = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")
 _MAX_COMMITS = 200
+_USER_EXCLUDES = ".config/git/ignore"
 _STATE_FILE_GLOB = "*.state.json"
 
 
@@ -75,9 +76,11 @@ class TreeSnapshotStore:
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
         self._lock = folder / "lock"
-        # An agent could set core.worktree, and let git look at other files than everybody else.
-        env = {**build_object_environment(folder / "objects", self._git), "GIT_WORK_TREE": str(top)}
-        self._index = PrivateIndex(self._git, self._file, env=env)
+        env = build_object_environment(folder / "objects", self._git)
+        # The repository must not name another file of ignore rules: only these two count beside the tree's.
+        self._index = PrivateIndex(
+            self._git, self._file, env=env, settings={"core.excludesFile": f"~/{_USER_EXCLUDES}"}
+        )
 
     def take(self, is_unchanged: IsUnchanged | None = None) -> Snapshot:
         _create_folder(self._folder)  # it may have been deleted since
@@ -131,6 +134,7 @@ class TreeSnapshotStore:
         return self._index.run(*args, input=input)
 
     def list_commit(self, commit: str) -> list[TreeFile]:
+        _create_folder(self._folder)  # a commit can be read before the first snapshot is taken
         content = self._index.run("cat-file", "commit", check_hash(commit))
         algorithm = find_algorithm(commit)
         files = self.list_files(commit)
@@ -170,6 +174,19 @@ class TreeSnapshotStore:
                 hashes[path] = self._index.run("hash-object", *flags, "--", path).decode().strip()
         return [hashes[path] for path in paths]
 
+    def has_own_excludes(self) -> bool:
+        home = self._git.home
+        files = [self._excludes, *([f"{home}/{_USER_EXCLUDES}"] if home else [])]
+        return any(map(_has_rules, files))
+
+    def list_left_out(self, excludes: Sequence[str], paths: Sequence[str], *, by_tree: bool) -> list[str]:
+        flags = [flag for rule in excludes for flag in ("--exclude", rule)]
+        if by_tree:
+            flags.append("--exclude-per-directory=.gitignore")
+        env = {"GIT_LITERAL_PATHSPECS": "1"}
+        listed = os.fsdecode(self._index.run("ls-files", "-z", "--others", *flags, "--", *paths, env=env))
+        return [path for path in listed.split("\0")[:-1] if not path.endswith("/")]
+
     def read_again(self, snapshot: Snapshot, paths: Sequence[str]) -> Snapshot:
         with hold_file_lock(self._lock):
             state = self._load_index_state()
@@ -183,6 +200,14 @@ class TreeSnapshotStore:
             own_index = {"GIT_INDEX_FILE": f"{temporary}/index"}
             self._index.run("read-tree", check_hash(tree), env=own_index)
             self._index.run("checkout-index", "--all", f"--prefix={folder}/", env=own_index)
+
+    def find_wrong_checkout(self, tree: str, folder: Path) -> list[str]:
+        with TemporaryDirectory(prefix="deepwork-index-") as temporary:
+            own_index = {"GIT_INDEX_FILE": f"{temporary}/index"}
+            self._index.run("read-tree", check_hash(tree), env=own_index)
+            there = {"GIT_DIR": f"{self.top}/.git", "GIT_WORK_TREE": str(folder)}
+            listed = self._index.run("diff", "-z", "--name-only", "--no-renames", env={**own_index, **there})
+        return os.fsdecode(listed).split("\0")[:-1]
 
     def check_out_files(self, tree: str, paths: Sequence[str], folder: Path) -> None:
         listed = b"".join(os.fsencode(path) + b"\0" for path in paths)
@@ -341,6 +366,14 @@ def _load_state(path: Path) -> _State | None:
         return _State(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def _has_rules(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return any(line.strip() and not line.startswith(b"#") for line in file)
+    except OSError:
+        return False
 
 
 def _has_ignore_file(paths: Iterable[str]) -> bool:

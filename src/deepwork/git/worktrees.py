@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deepwork.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
 from deepwork.files.lock import hold_file_lock
+from deepwork.files.repositories import find_git_folder, find_tree_root
 from deepwork.git.command import Git
 from deepwork.git.private_index import open_private_index
 from deepwork.git.refs import (
@@ -80,13 +81,14 @@ def get_main_root(git: Git) -> Path:
     if (main.path / ".git").exists():
         return main.path
     # In a submodule, or with a separate git directory, git lists that directory instead.
-    common = _get_common_dir(git)
+    common, top = _get_common_dir(git), find_tree_root(git.root)
+    if top is not None and git.query_path("--absolute-git-dir").resolve() == common:
+        return top
     settings = ("config", "--file", str(common / "config"), "--get", "core.worktree")
     elsewhere = os.fsdecode(git.run(*settings, ok_codes=(0, 1)).removesuffix(b"\n"))
-    if elsewhere:
-        return (common / elsewhere).resolve()
-    if git.query_path("--absolute-git-dir") == common:
-        return git.query_path("--show-toplevel")
+    named = (common / elsewhere).resolve()
+    if elsewhere and find_git_folder(named).resolve() == common:  # the tree has to name it, too
+        return named
     raise GitError(
         f"The main working tree of {common} cannot be found from {git.root}.",
         suggestion="Work in the main working tree, or set core.worktree in its git config.",

@@ -68,7 +68,16 @@ class StepChecks:
         if named:
             names = [name for each in named.values() for name in each]
             self._get_checks().require_defined(self._git.root, base, dict.fromkeys(names))
+        if named and base:
+            self._remember_start(session.session_id, base)
         return replace(session, base_commit=base, base_branch=head.branch if head else None, checks=named)
+
+    def _remember_start(self, session_id: str, base: str) -> None:
+        from deepwork.checks.guarded_changes import add_guarded_start  # noqa: PLC0415
+
+        start = self._get_checks().find_start(self._git.root, base)
+        with self._database.transaction() as tx:
+            add_guarded_start(tx, session_id, start)
 
     def prove(self, session: Session) -> ProvenStep:
         """Prove the checks of the current steps; return why that is not possible, if so.

@@ -47,7 +47,13 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.planning_store import PlanningStore
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
-from deepwork.plans.task_proofs import NamedChecks, TaskProver, list_named_checks, require_checked_names
+from deepwork.plans.task_proofs import (
+    NamedChecks,
+    TaskProver,
+    list_named_checks,
+    record_start,
+    require_checked_names,
+)
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.plans.waiting import MAX_WAIT_SECONDS, wait_for_tasks
 from deepwork.text_budget import tokens
@@ -188,6 +194,7 @@ class PlanTools:
             outlines, required = [task.to_outline() for task in plan.tasks], plan.to_requirements()
             workflow = PlanStore(tx).get_for_update(id)
             require_checked_names(workflow, list_named_checks(required, outlines))
+            record_start(tx, workflow)
             workflow = Planner(tx).set_plan(workflow, plan.summary, outlines, details, required)
             approval = ask_for_plan(tx, self._presence, workflow)
             groups = {outline.parallel_group for outline in outlines} - {None}

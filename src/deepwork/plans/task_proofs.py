@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tool_declarations import NotPrepared
 
 if TYPE_CHECKING:  # imported by the first plan that names a check
-    from deepwork.checks.models import Proof, ProofRequest
+    from deepwork.checks.models import GuardedStart, Proof, ProofRequest
     from deepwork.checks.service import CheckService
 
 TASK = "task"
@@ -58,6 +58,8 @@ class NamedChecks:
 
     base: str | None
     names: tuple[str, ...]
+    start: GuardedStart | None = field(default=None, compare=False)
+    """What differed before work began, for a plan that is set now."""
 
 
 class TaskProver:
@@ -82,8 +84,9 @@ class TaskProver:
 
     def check_names_at(self, repository: str, base: str | None, names: tuple[str, ...]) -> NamedChecks:
         """Raise InvalidInput if a check is not defined at this commit of the repository."""
-        self._get_checks(Path(repository)).require_defined(Path(repository), base, names)
-        return NamedChecks(base, names)
+        checks = self._get_checks(Path(repository))
+        checks.require_defined(Path(repository), base, names)
+        return NamedChecks(base, names, checks.find_start(Path(repository), base) if base and names else None)
 
     def prove(self, task_id: str, agent_id: str | None, claim_epoch: int | None) -> TaskProofs | None:
         """Return a proof of each check that the task requires; raises GateClosed as long as there is none.
@@ -185,6 +188,15 @@ def require_checked_names(workflow: Workflow, names: tuple[str, ...]) -> None:
     """Raise NotPrepared unless this call found that the base of the plan defines these checks."""
     if names and current_call().prepared != NamedChecks(workflow.base_commit, names):
         raise NotPrepared
+
+
+def record_start(tx: Transaction, workflow: Workflow) -> None:
+    """Record which guarded files differed before the work of a plan began, with the plan."""
+    prepared = current_call().prepared
+    if isinstance(prepared, NamedChecks) and prepared.start is not None:
+        from deepwork.checks.guarded_changes import add_guarded_start  # noqa: PLC0415
+
+        add_guarded_start(tx, workflow.id, prepared.start)
 
 
 def _prove(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepwork.environment import build_child_environment
 from deepwork.git.command import Git
+from deepwork.trust.policy import build_git_environment
 
 
 def open_git(folder: Path) -> Git:
     """Return git for this folder."""
-    return Git(folder, environment=build_child_environment())
+    return Git(folder, environment=build_git_environment(folder))

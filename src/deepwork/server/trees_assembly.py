@@ -68,7 +68,12 @@ class TreesAssembly:
         if project not in self._checks:
             folder = project / STATE_FOLDER / "checks"
             self._checks[project] = CheckService(
-                self.database, project, self.host, folder, self.open_snapshot_store
+                self.database,
+                project,
+                self.host,
+                folder,
+                self.open_snapshot_store,
+                find_authors=lambda tree, paths: self.attribution.find_authors(tree, paths),  # noqa: PLW0108 - built on first use
             )
         return self._checks[project]
 

@@ -18,7 +18,13 @@ from deepwork.plans.requirements import TaskRequirements, list_required_approval
 from deepwork.plans.rules.graph import MAX_TASKS
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
-from deepwork.plans.task_proofs import NamedChecks, TaskProver, list_named_checks, require_checked_names
+from deepwork.plans.task_proofs import (
+    NamedChecks,
+    TaskProver,
+    list_named_checks,
+    record_start,
+    require_checked_names,
+)
 from deepwork.templates import rules
 from deepwork.templates.catalog import CatalogContents, TemplateCatalog
 from deepwork.templates.models import Source, Template, TemplateEvent, Variable
@@ -132,6 +138,7 @@ class TemplateTools:
             details = {"approach": template.description or ""}
             workflow = PlanStore(tx).get_for_update(created.id)
             require_checked_names(workflow, list_named_checks(None, plan.tasks))
+            record_start(tx, workflow)
             Planner(tx).set_plan(workflow, f"Applied template: {template.name}", plan.tasks, details)
             return TemplateApplied(workflow_id=created.id)
 

@@ -176,6 +176,17 @@ class AttributionService:
             return None
         return tuple(change.path for change in changes.changed)
 
+    def find_authors(self, tree: Path, paths: Sequence[str]) -> dict[str, str]:
+        """Map those of these files that tasks changed in a tree to them, such as `task tk_...`."""
+        place = self.snapshots.host, str(tree)
+        with self._database.reading() as tx:
+            store = WatchStore(tx)
+            found, running = store.list_changers(*place, paths), store.list_running(*place)
+        for task_id in running:
+            changed = set(self.list_changed_paths(task_id) or ())
+            found |= dict.fromkeys((path for path in paths if path in changed), task_id)
+        return {path: f"task {task_id}" for path, task_id in found.items()}
+
     def record_end(self, tx: Transaction, task_id: str, workflow_id: str, changes: TaskChanges) -> None:
         """Record the end of a task and the files it changed."""
         store = WatchStore(tx)

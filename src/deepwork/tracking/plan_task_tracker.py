@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deepwork.database.transaction import Database, PendingEvent, Transaction
-from deepwork.environment import build_child_environment
 from deepwork.errors import DeepworkError, NotAllowed
 from deepwork.files.repositories import find_repository, find_tree_root, is_tree_of
 from deepwork.git.bases import find_base
@@ -21,6 +20,7 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.watch_store import CheckpointTree, Watch, WatchStore
+from deepwork.trust.policy import build_git_environment
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.store import WorkspaceStore
@@ -98,7 +98,7 @@ class PlanTaskTracker:
         start = workflow.base_commit
         if start is None or str(tree) == workflow.repository_path:
             return start
-        return find_base(Git(tree, environment=build_child_environment()), start, workflow.base_branch)
+        return find_base(Git(tree, environment=build_git_environment(tree)), start, workflow.base_branch)
 
     def list_changed_paths(self, task_id: str, tree: Path) -> tuple[str, ...] | None:
         """Return the files that the task changed, relative to its tree; None if that is not known."""
@@ -175,5 +175,16 @@ class PlanTaskTracker:
             return None
         if workspace and workspace.status is WorkspaceStatus.ACTIVE and workspace.host == self._host:
             tree = Path(workspace.path)
-            return tree if tree.is_dir() and is_tree_of(repository, tree) else None
+            return tree if _is_own_tree(repository, tree, workspace) else None
         return repository if repository.is_dir() else None
+
+
+def _is_own_tree(repository: Path, tree: Path, workspace: Workspace) -> bool:
+    """Return whether the folder still is the working tree of the workspace.
+
+    Without its `.git`, or replaced by a link, it would be part of another tree, and that would be judged.
+    """
+    if not tree.is_dir() or tree.is_symlink() or not is_tree_of(repository, tree):
+        return False
+    root = find_tree_root(tree)
+    return root == tree or not (workspace.is_made or root == find_tree_root(repository))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepwork.database.transaction import Database, Transaction
-from deepwork.environment import build_child_environment
 from deepwork.errors import NotAllowed
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.bases import find_base
@@ -19,6 +18,7 @@ from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.models import TrackedTask, TrackedTaskStatus, TrackedWorkflow
 from deepwork.tracking.store import TrackStore
 from deepwork.tracking.watch_store import Watch, WatchStore
+from deepwork.trust.policy import build_git_environment
 
 if TYPE_CHECKING:  # imported by the first workflow that names a check
     from deepwork.checks.models import Proof, ProofRequest
@@ -46,12 +46,21 @@ class TrackedTaskProver:
         head = find_head(self._open_git(self._project))
         if names:
             self._get_checks().require_defined(self._project, head.commit if head else None, names)
+        if names and head:
+            self._remember_start(workflow.id, head.commit)
         return replace(
             workflow,
             requirements=TaskRequirements(checks=tuple(dict.fromkeys(names))) if names else None,
             base_commit=head.commit if head else None,
             base_branch=head.branch if head else None,
         )
+
+    def _remember_start(self, workflow_id: str, base: str) -> None:
+        from deepwork.checks.guarded_changes import add_guarded_start  # noqa: PLC0415
+
+        start = self._get_checks().find_start(self._project, base)
+        with self._database.transaction() as tx:
+            add_guarded_start(tx, workflow_id, start)
 
     def prove(self, task: TrackedTask, status: TrackedTaskStatus) -> tuple[Proof, ...]:
         """Return the proofs with which a task counts as a success; raises GateClosed without them."""
@@ -110,7 +119,7 @@ class TrackedTaskProver:
         return find_base(self._open_git(tree), start, workflow.base_branch)
 
     def _open_git(self, tree: Path) -> Git:
-        return Git(tree, environment=build_child_environment())
+        return Git(tree, environment=build_git_environment(tree))
 
 
 def describe_proofs(proofs: Sequence[Proof]) -> dict[str, dict[str, str]]:

@@ -160,6 +160,24 @@ class WatchStore:
         rows = self._tx.fetch_all(sql, id=task_id, path=path, limit=limit)
         return [_file_from_row(row) for row in rows], total
 
+    def list_changers(self, host: str, tree_path: str, paths: Sequence[str]) -> dict[str, str]:
+        """Map those of these files that tasks changed in a tree to the last of these tasks."""
+        sql = """
+            SELECT path, changed_files.task_id FROM changed_files
+              JOIN watches ON watches.task_id = changed_files.task_id
+             WHERE host = :host AND tree_path = :tree AND path IN :paths ORDER BY began_at
+        """
+        rows = self._tx.fetch_all(sql, host=host, tree=tree_path, paths=list(paths)) if paths else []
+        return {row["path"]: row["task_id"] for row in rows}
+
+    def list_running(self, host: str, tree_path: str) -> list[str]:
+        """Return the tasks that are being watched in a tree."""
+        sql = """
+            SELECT task_id FROM watches WHERE host = :host AND tree_path = :tree AND ended_at IS NULL
+             ORDER BY began_at
+        """
+        return [row["task_id"] for row in self._tx.fetch_all(sql, host=host, tree=tree_path)]
+
     def count_changed_paths(self, workflow_id: str) -> int:
         """Count the different files that the tasks of a workflow changed."""
         sql = "SELECT count(DISTINCT path) FROM changed_files WHERE workflow_id = :id"

@@ -37,9 +37,28 @@ class Proof(StrEnum):
 
 
 @dataclass(frozen=True)
+class Pins:
+    """What a trusted command runs with."""
+
+    program: str | None
+    """Its path; None if there was no such program."""
+    environment: Mapping[str, str]
+    """All its variables, with an absolute PATH."""
+    shadowed: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Names that several folders of the PATH had, and the folder whose program was used."""
+
+    def is_like(self, other: Pins) -> bool:
+        """Return whether the same programs are found; other variables may differ between terminals."""
+        paths = self.environment.get("PATH"), other.environment.get("PATH")
+        return (self.program, self.shadowed, paths[0]) == (other.program, other.shadowed, paths[1])
+
+
+@dataclass(frozen=True)
 class TrustedProject:
     """What is trusted in one project: for each kind, the digests of definitions by their names."""
 
     trusted_at: str
     proof: str
     digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    pins: Mapping[str, Pins] = field(default_factory=dict)
+    """What the commands of checks run with, by the same names."""

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deepwork.environment import get_user_folder
+from deepwork.environment import build_child_environment, get_user_folder
+from deepwork.errors import StorageError
+from deepwork.files.repositories import find_repository
 from deepwork.trust.models import Kind
 from deepwork.trust.rules import find_untrusted
 from deepwork.trust.store import TrustStore
@@ -23,3 +25,21 @@ def list_untrusted(
 ) -> tuple[str, ...]:
     """List the names of definitions that must not act; `project` is its path in the main tree."""
     return find_untrusted(definitions, open_trust_store(environment).find_digests(project, kind))
+
+
+def build_git_environment(tree: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Build the environment of git in a tree, with the PATH that was trusted for its checks, if any was.
+
+    Otherwise an agent that starts deepwork would choose the program that tells what changed.
+    """
+    kept = build_child_environment(environment)
+    main = find_repository(tree)
+    try:
+        projects = open_trust_store(environment).load() if main else {}
+    except StorageError:  # `deepwork doctor` and `deepwork trust` report it
+        return kept
+    for path, project in projects.items():
+        if project.pins and Path(path).is_relative_to(main or path):
+            newest = list(project.pins.values())[-1]
+            return {**kept, "PATH": newest.environment["PATH"]}
+    return kept

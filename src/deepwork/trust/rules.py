@@ -7,11 +7,18 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from deepwork.trust.models import Pins
+
 
 def compute_digest(definition: Any) -> str:
     """Compute the digest of a parsed definition; it does not depend on how the definition was written."""
     canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"))
     return sha256(canonical.encode()).hexdigest()
+
+
+def compute_pins_digest(pins: Pins) -> str:
+    """Compute the digest of the program and the environment of a command."""
+    return compute_digest({"program": pins.program, "environment": dict(pins.environment)})
 
 
 def find_untrusted(definitions: Mapping[str, Any], digests: Mapping[str, str]) -> tuple[str, ...]:

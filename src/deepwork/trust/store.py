@@ -12,7 +12,7 @@ from deepwork.errors import StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import hold_file_lock
 from deepwork.files.private import make_private_folder, read_private_file
-from deepwork.trust.models import Kind, TrustedProject
+from deepwork.trust.models import Kind, Pins, TrustedProject
 from deepwork.trust.rules import compute_digest
 
 _VERSION = 1
@@ -37,12 +37,16 @@ class TrustStore:
                 suggestion="Remove it, then run `deepwork trust` in each project that you trust.",
             ) from None
 
+    def find(self, project: Path) -> TrustedProject | None:
+        """Return what is trusted in a project; nothing if the file cannot be relied on."""
+        try:
+            return self.load().get(str(project))
+        except StorageError:  # `deepwork doctor` and `deepwork trust` report it
+            return None
+
     def find_digests(self, project: Path, kind: Kind) -> Mapping[str, str]:
         """Return what is pinned for a project; nothing if the file cannot be relied on."""
-        try:
-            trusted = self.load().get(str(project))
-        except StorageError:  # `deepwork doctor` and `deepwork trust` report it
-            return {}
+        trusted = self.find(project)
         return trusted.digests.get(kind, {}) if trusted else {}
 
     def pin(
@@ -54,8 +58,9 @@ class TrustStore:
         proof: str,
         trusted_at: str,
         keeps_others: bool = False,
+        pins: Mapping[str, Pins] | None = None,
     ) -> None:
-        """Trust exactly these definitions of a kind.
+        """Trust exactly these definitions of a kind, with these programs.
 
         What was pinned of this kind before counts no more, unless its names contain versions.
         """
@@ -65,7 +70,9 @@ class TrustStore:
             before = projects.get(str(project), TrustedProject(trusted_at, proof))
             kept = before.digests.get(kind, {}) if keeps_others else {}
             digests = {**before.digests, kind: {**kept, **pinned}}
-            projects[str(project)] = TrustedProject(trusted_at, proof, digests)
+            projects[str(project)] = TrustedProject(
+                trusted_at, proof, digests, {**before.pins, **(pins or {})}
+            )
 
         self._change(add)
 
@@ -90,4 +97,17 @@ def _parse_project(data: Any) -> TrustedProject:
         str(kind): {str(name): str(digest) for name, digest in pinned.items()}
         for kind, pinned in data["digests"].items()
     }
-    return TrustedProject(str(data["trusted_at"]), str(data["proof"]), digests)
+    pins = {str(name): _parse_pins(each) for name, each in data.get("pins", {}).items()}
+    return TrustedProject(str(data["trusted_at"]), str(data["proof"]), digests, pins)
+
+
+def _parse_pins(data: Any) -> Pins:
+    program, environment = (
+        data["program"],
+        {str(name): str(text) for name, text in data["environment"].items()},
+    )
+    if program is not None and not isinstance(program, str):
+        raise TypeError
+    environment["PATH"]
+    shadowed = {str(name): str(folder) for name, folder in data["shadowed"].items()}
+    return Pins(program, environment, shadowed)

@@ -939,3 +939,15 @@ CREATE INDEX commit_links_by_commit ON commit_links (commit_hash);
 CREATE INDEX commit_links_by_tree ON commit_links (tree);
 CREATE INDEX commit_links_by_patch ON commit_links (patch_id);
 UPDATE alembic_version SET version_num='0016' WHERE alembic_version.version_num = '0015';
+ALTER TABLE proofs ADD COLUMN is_clean BIGINT DEFAULT '0' NOT NULL;
+ALTER TABLE proofs ADD COLUMN pins_digest TEXT;
+ALTER TABLE proofs ADD COLUMN guarded_digest TEXT;
+CREATE TABLE guarded_starts (
+    workflow_id TEXT NOT NULL,
+    host TEXT NOT NULL,
+    tree_path TEXT NOT NULL,
+    files TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (workflow_id)
+);
+UPDATE alembic_version SET version_num='0017' WHERE alembic_version.version_num = '0016';

@@ -521,7 +521,7 @@ CREATE TABLE proofs (
 	waived_by TEXT, 
 	waived_at BIGINT, 
 	waive_reason TEXT, 
-	asked_by TEXT, 
+	asked_by TEXT, is_clean BIGINT DEFAULT '0' NOT NULL, pins_digest TEXT, guarded_digest TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX proofs_by_inputs ON proofs (inputs_digest, definition_digest);
@@ -813,6 +813,14 @@ CREATE TABLE commit_links (
 CREATE INDEX commit_links_by_commit ON commit_links (commit_hash);
 CREATE INDEX commit_links_by_tree ON commit_links (tree);
 CREATE INDEX commit_links_by_patch ON commit_links (patch_id);
-INSERT INTO "alembic_version" VALUES('0016');
+CREATE TABLE guarded_starts (
+	workflow_id TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	tree_path TEXT NOT NULL, 
+	files TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	PRIMARY KEY (workflow_id)
+);
+INSERT INTO "alembic_version" VALUES('0017');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

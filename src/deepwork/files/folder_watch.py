@@ -1,0 +1,118 @@
+"""Notices every file and folder that appears in folders, or disappears from them, even for a moment."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import struct
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_IN_CREATE, _IN_DELETE, _IN_MOVED_FROM, _IN_MOVED_TO = 0x100, 0x200, 0x40, 0x80
+_IN_Q_OVERFLOW, _IN_ISDIR = 0x4000, 0x4000_0000
+_IN_ONLYDIR, _IN_DONT_FOLLOW = 0x0100_0000, 0x0200_0000
+_MASK = _IN_CREATE | _IN_DELETE | _IN_MOVED_FROM | _IN_MOVED_TO | _IN_ONLYDIR | _IN_DONT_FOLLOW
+_HEADER = struct.Struct("iIII")
+_READ_BYTES = 256 * 1024
+
+
+@dataclass
+class FolderEvents:
+    """What appeared and disappeared, as paths relative to the root of the watch."""
+
+    added_files: set[str] = field(default_factory=set)
+    added_folders: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    is_complete: bool = True
+    """Whether nothing was missed: the kernel keeps a limited number of events."""
+
+
+class CannotWatch(Exception):
+    """The system does not let us watch so many folders."""
+
+
+class FolderWatch:
+    """Watches folders while a `with` block runs; `events` says afterwards what happened.
+
+    Linux only (inotify): elsewhere nothing is noticed, and `is_supported` is false.
+    """
+
+    is_supported = sys.platform == "linux"
+
+    def __init__(self, root: Path, folders: Iterable[str]) -> None:
+        """`folders` are relative to the root; those that do not exist are left out."""
+        self.events = FolderEvents()
+        self._root, self._folders = root, folders
+        self._names: dict[int, str] = {}
+
+    def __enter__(self) -> Self:
+        if self.is_supported:
+            self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_supported:
+            return
+        os.close(self._stop)
+        self._thread.join()
+        self._read()
+        os.close(self._descriptor)
+
+    def _start(self) -> None:
+        library = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise CannotWatch(os.strerror(ctypes.get_errno()))
+        for folder in self._folders:
+            place = os.fsencode(self._root / folder)
+            number = library.inotify_add_watch(self._descriptor, place, ctypes.c_uint32(_MASK))
+            if number >= 0:
+                self._names[number] = folder
+            elif (code := ctypes.get_errno()) not in (errno.ENOENT, errno.ENOTDIR):
+                os.close(self._descriptor)
+                raise CannotWatch(os.strerror(code))
+        self._wake, self._stop = os.pipe2(os.O_CLOEXEC)
+        self._thread = threading.Thread(target=self._read_until_stopped, name="deepwork-watch", daemon=True)
+        self._thread.start()
+
+    def _read_until_stopped(self) -> None:
+        """Read while the block runs: the queue of the kernel is limited."""
+        while self._wake not in select.select([self._descriptor, self._wake], [], [])[0]:
+            self._read()
+        os.close(self._wake)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                content = os.read(self._descriptor, _READ_BYTES)
+            except BlockingIOError:
+                return
+            place = 0
+            while place < len(content):
+                number, mask, _, length = _HEADER.unpack_from(content, place)
+                place += _HEADER.size
+                self._add(number, mask, os.fsdecode(content[place : place + length].rstrip(b"\0")))
+                place += length
+
+    def _add(self, number: int, mask: int, name: str) -> None:
+        if mask & _IN_Q_OVERFLOW:
+            self.events.is_complete = False
+        if number not in self._names or not name:
+            return
+        folder = self._names[number]
+        path = f"{folder}/{name}" if folder else name
+        if mask & (_IN_DELETE | _IN_MOVED_FROM):
+            self.events.removed.add(path)
+        elif mask & _IN_ISDIR:
+            self.events.added_folders.add(path)
+        else:
+            self.events.added_files.add(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.call import current_call
+from deepwork.git.snapshot_types import Snapshot
 from deepwork.names import CaseInsensitiveEnum
 
 CHECKS_FILE = ".deepwork/checks.yml"
@@ -164,6 +165,8 @@ class Proof:
     """The subject that it was run for first, as `kind:id`."""
     guarded: GuardedChange | None = field(default=None, compare=False)
     """What a person has to approve before this subject may use it; not stored."""
+    proved: Snapshot | None = field(default=None, compare=False)
+    """The whole tree that it counts for now, which need not be that of the run; not stored."""
 
     @property
     def is_proving(self) -> bool:

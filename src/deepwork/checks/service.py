@@ -104,7 +104,8 @@ class CheckService:
         deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds
         state, proofs = self._obtain_proofs(place, request, checks, deadline)
         self._require_green(request, checks, proofs)
-        return self._pass_guarded(place, request, file, state, proofs)
+        proved = [replace(proof, proved=state.snapshot) for proof in proofs]
+        return self._pass_guarded(place, request, file, state, proved)
 
     def prove_commit(self, request: CommitProofRequest) -> tuple[Proof, ...]:
         """Return a proof of each check for a commit; raises GateClosed as long as there is none.

@@ -130,7 +130,7 @@ class ProofStore:
         self._tx.update("proofs", id, {"waived_by": by, "waived_at": self._tx.now, "waive_reason": reason})
 
 
-_NAMES = tuple(name for name in Proof.__dataclass_fields__ if name != "guarded")
+_NAMES = tuple(name for name in Proof.__dataclass_fields__ if name not in ("guarded", "proved"))
 _COLUMNS = ", ".join(_NAMES)
 _SHOWN_VERDICT = f"CASE WHEN waived_by IS NULL THEN verdict ELSE '{Verdict.WAIVED}' END"
 

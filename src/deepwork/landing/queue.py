@@ -28,13 +28,14 @@ from deepwork.landing.items import LandingItem, load_items
 from deepwork.landing.leases import BranchLeases, LeaseLost
 from deepwork.landing.merging import BatchMerge, MergedItem, merge_batch
 from deepwork.landing.models import BranchLease, Landing, LandingKind, LandingStatus, Problem
-from deepwork.landing.places import Blocked, Place, choose_place
+from deepwork.landing.places import Blocked, Place, choose_place, contains
 from deepwork.landing.recorder import LandingRecorder
 from deepwork.landing.returning import WorkReturner
 from deepwork.landing.rules import (
     WAITS_FOR_DEPENDENCY,
     choose_batch,
     describe_conflict,
+    describe_landed_elsewhere,
     describe_red,
     list_ready,
     name_integration_branch,
@@ -59,8 +60,9 @@ class LandingQueue:
         checker: MergeChecker,
         finder: WorkFinder,
         open_git: Callable[[Path], Git],
+        host: str,
     ) -> None:
-        self._database, self._leases, self._recorder = database, leases, recorder
+        self._database, self._leases, self._recorder, self._host = database, leases, recorder, host
         self._returner, self._checker, self._finder, self._open_git = returner, checker, finder, open_git
 
     def work(self, repository: str, target: str) -> bool:
@@ -69,17 +71,20 @@ class LandingQueue:
             if lease is None:
                 return False
             try:
-                self.recover(lease)
-                self._work_through(lease)
+                self.recover(lease, repository)
+                self._work_through(lease, repository)
             except LeaseLost:
                 return False
         return True
 
     # After a crash
 
-    def recover(self, lease: BranchLease) -> None:
-        """Finish what a killed process left: its branch has moved, moves now, or its work is queued again."""
-        left = self._list_pending(lease)
+    def recover(self, lease: BranchLease, repository: str) -> None:
+        """Finish what a killed process left: its branch has moved, moves now, or its work is queued again.
+
+        Only what it left in this repository: nobody can see from here what a branch of another machine has.
+        """
+        left = self._list_pending(lease, repository)
         checking = [each for each in left if each.status is LandingStatus.CHECKING]
         if checking:
             self._recorder.move(lease, checking, LandingStatus.QUEUED)
@@ -108,19 +113,19 @@ class LandingQueue:
 
     # The queue
 
-    def _list_pending(self, lease: BranchLease) -> list[Landing]:
+    def _list_pending(self, lease: BranchLease, repository: str) -> list[Landing]:
         with self._database.reading() as tx:
-            return LandingStore(tx).list_pending(lease.host, lease.repository_path, lease.branch)
+            return LandingStore(tx).list_pending(self._host, repository, lease.branch)
 
-    def _work_through(self, lease: BranchLease) -> None:
+    def _work_through(self, lease: BranchLease, repository: str) -> None:
         suspects: Suspects = frozenset()
-        while batch := self._choose_batch(lease, suspects):
+        while batch := self._choose_batch(lease, repository, suspects):
             suspects = self._land_batch(lease, batch, suspects)
 
-    def _choose_batch(self, lease: BranchLease, suspects: Suspects) -> list[LandingItem]:
+    def _choose_batch(self, lease: BranchLease, repository: str, suspects: Suspects) -> list[LandingItem]:
         queued = [
             each
-            for each in self._list_pending(lease)
+            for each in self._list_pending(lease, repository)
             if each.kind is LandingKind.TASK and each.status is LandingStatus.QUEUED
         ]
         if not queued:
@@ -169,13 +174,18 @@ class LandingQueue:
 
     def choose_place(self, git: Git, landing: Landing) -> Place | Blocked:
         """Choose the branch that a landing moves."""
-        plan, other = landing.workflow_id, None
+        plan, other, elsewhere = landing.workflow_id, None, None
         if plan is not None:
             with self._database.reading() as tx:
-                other = LandingStore(tx).find_other_target(
+                store = LandingStore(tx)
+                other = store.find_other_target(
                     name_integration_branch(plan), landing.repository_path, landing.target
                 )
-        return choose_place(git, landing.target, plan, other_target=other)
+                elsewhere = store.find_landed_elsewhere(plan, landing.target, self._host)
+        place = choose_place(git, landing.target, plan, other_target=other)
+        if elsewhere is None or isinstance(place, Blocked) or contains(git, place.start, elsewhere):
+            return place
+        return Blocked(Problem.BRANCH, describe_landed_elsewhere(elsewhere))
 
     def _settle_unmerged(self, lease: BranchLease, git: Git, place: Place, merge: BatchMerge) -> None:
         """End the landings that bring nothing new, and send those back that conflict."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from deepwork.call import ActionOutcome
 from deepwork.database.transaction import Transaction
 from deepwork.files.heads import Head
+from deepwork.git.snapshot_types import Snapshot
 from deepwork.plans.models import Task, Workflow
 
 
@@ -90,6 +91,12 @@ class TaskTrees(Protocol):
 
     def find_base(self, workflow: Workflow, tree: Path) -> str | None:
         """Return the commit that the work in this tree started from; None without git."""
+
+    def find_tree(self, tx: Transaction, workflow: Workflow, task: Task) -> Path | None:
+        """Return the tree of the task; None unless it is a tree of the plan's repository here."""
+
+    def take_snapshot(self, tree: Path) -> Snapshot | None:
+        """Return all files of the tree as they are now; None if they cannot be read. In no transaction."""
 
     def list_changed_paths(self, task_id: str, tree: Path) -> tuple[str, ...] | None:
         """Return the files that the task changed, relative to its tree; None if that is not known."""

@@ -9,11 +9,11 @@ from deepwork.errors import DeepworkError
 from deepwork.landing.models import Landing, LandingStatus, WorkOrigin
 from deepwork.landing.service import LandingService, LandRequest
 from deepwork.landing.store import LandingStore
-from deepwork.plans.reopening import reopen_task
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.models import NOT_LANDED, Attempt, Stage
 from deepwork.runner.prompts import build_correction_prompt
+from deepwork.runner.reopening import NotClaimed, reopen_for_attempt
 from deepwork.runner.service import AttemptService, move_attempt
 from deepwork.runner.store import AttemptStore
 
@@ -77,12 +77,12 @@ class AttemptLander:
         text = landing.reason or "The work could not land."
         with self._database.transaction() as tx, join_transaction(tx):
             detail = {"landing": landing.id, "target": landing.target, "branch": landing.branch}
-            reopen_task(tx, attempt.task_id, text, reason="it could not land", detail=detail)
-            wanted = {"task_id": attempt.task_id, "agent_id": attempt.agent_id, "start": True}
-            claimed = self._call("task_claim", wanted)
-            if not claimed["success"]:
-                return move_attempt(tx, attempt, Stage.DONE, reason=f"{text}\n{claimed.get('message') or ''}")
-            current = self._attempts.update(attempt, claim_epoch=int(claimed["claim_epoch"]))
+            try:
+                current = reopen_for_attempt(
+                    tx, self._call, attempt, text, reason="it could not land", detail=detail
+                )
+            except NotClaimed as problem:
+                return move_attempt(tx, attempt, Stage.DONE, reason=str(problem))
             if current is None:
                 return None
             prompt = build_correction_prompt(text, landing.title)

@@ -16,6 +16,7 @@ from deepwork.errors import DeepworkError, NotAllowed
 from deepwork.files.repositories import find_repository, find_tree_root, is_tree_of
 from deepwork.git.bases import find_base
 from deepwork.git.command import Git
+from deepwork.git.snapshot_types import Snapshot
 from deepwork.plans.models import PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -79,10 +80,9 @@ class PlanTaskTracker:
 
     def locate(self, tx: Transaction, workflow: Workflow, task: Task) -> Path:
         """Return the tree of the task; raises unless it is a tree of the plan's repository here."""
-        workspace = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
-        is_active = workspace is not None and workspace.status is WorkspaceStatus.ACTIVE
-        tree = self._find_tree(self.localize(tx, workflow), workspace)
-        if tree is None or (is_active and workspace is not None and workspace.host != self._host):
+        tree = self.find_tree(tx, workflow, task)
+        if tree is None:
+            workspace = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
             where = f"{workspace.path} on {workspace.host}" if workspace else str(workflow.repository_path)
             raise NotAllowed(
                 f"The checks of task {task.name!r} cannot run: {where} is not a working tree of the plan's "
@@ -92,6 +92,17 @@ class PlanTaskTracker:
                 recoverable=True,
             )
         return tree
+
+    def find_tree(self, tx: Transaction, workflow: Workflow, task: Task) -> Path | None:
+        """Return the tree of the task; None unless it is a tree of the plan's repository here."""
+        workspace = WorkspaceStore(tx).find_active(task.workspace_id)
+        if workspace is not None and workspace.host != self._host:
+            return None
+        return self._find_tree(self.localize(tx, workflow), workspace)
+
+    def take_snapshot(self, tree: Path) -> Snapshot | None:
+        """Return all files of the tree as they are now; None if they cannot be read."""
+        return self._attribution.snapshots.take(tree).snapshot
 
     def find_base(self, workflow: Workflow, tree: Path) -> str | None:
         """Return the commit that the work in this tree started from; None without git."""

@@ -10,6 +10,9 @@ from deepwork.names import CaseInsensitiveEnum
 LOCAL_HOST = "local"
 """The machine of a store in a file: always this one, even if it is renamed."""
 
+WORK_ELSEWHERE = "work_elsewhere"
+"""Why a task waits: the work of a dependency is on another machine, and not in the repository of this one."""
+
 
 class WorkspaceStatus(CaseInsensitiveEnum):
     """Whether a workspace is in use, or how it ended."""

@@ -939,3 +939,15 @@ CREATE INDEX commit_links_by_commit ON commit_links (commit_hash);
 CREATE INDEX commit_links_by_tree ON commit_links (tree);
 CREATE INDEX commit_links_by_patch ON commit_links (patch_id);
 UPDATE alembic_version SET version_num='0016' WHERE alembic_version.version_num = '0015';
+ALTER TABLE plan_tasks ADD COLUMN completed_tree TEXT;
+ALTER TABLE plan_tasks ADD COLUMN completed_head TEXT;
+DROP TABLE branch_leases;
+CREATE TABLE branch_leases (
+    repository TEXT NOT NULL,
+    branch TEXT NOT NULL,
+    holder TEXT,
+    epoch BIGINT NOT NULL,
+    until BIGINT NOT NULL,
+    PRIMARY KEY (repository, branch)
+);
+UPDATE alembic_version SET version_num='0018' WHERE alembic_version.version_num = '0016';

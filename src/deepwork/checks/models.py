@@ -13,6 +13,8 @@ from deepwork.git.snapshot_types import Snapshot
 from deepwork.names import CaseInsensitiveEnum
 
 CHECKS_FILE = ".deepwork/checks.yml"
+LANDING = "landing"
+"""The kind of subject that a landing is: it trusts no proof that another subject made."""
 ALWAYS_GUARDED = (CHECKS_FILE, ".deepwork/config.yml")
 DEFAULT_TIMEOUT_SECONDS = 600
 
@@ -177,3 +179,8 @@ class Proof:
     def shown_verdict(self) -> Verdict:
         """The verdict that every interface shows."""
         return self.verdict if self.waived_by is None else Verdict.WAIVED
+
+    @property
+    def is_of_landing(self) -> bool:
+        """Whether a landing made it, in a clean tree of its own."""
+        return (self.asked_by or "").startswith(f"{LANDING}:")

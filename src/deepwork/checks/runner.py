@@ -14,7 +14,7 @@ from tempfile import gettempdir
 from deepwork.checks.command import Attempt, run_command
 from deepwork.checks.input_files import Inputs, TreeReader, TreeState, read_committed_inputs, read_stamps
 from deepwork.checks.junit import MAX_REPORT_BYTES, TestCounts, UnreadableReport, count_tests
-from deepwork.checks.models import Check, CheckEvent, Proof, Verdict
+from deepwork.checks.models import LANDING, Check, CheckEvent, Proof, Verdict
 from deepwork.checks.output_files import OutputFiles
 from deepwork.checks.rules import (
     compute_definition_digest,
@@ -73,9 +73,15 @@ class Task:
         return compute_definition_digest(self.check, self.compared_with)
 
     @property
+    def is_of_landing(self) -> bool:
+        """Whether a landing asks: it shares runs and proofs with other landings only."""
+        return (self.asked_by or "").startswith(f"{LANDING}:")
+
+    @property
     def key(self) -> str:
         """What one run is shared for."""
-        return sha256(f"{self.inputs.digest} {self.definition_digest}".encode()).hexdigest()
+        more = f" {LANDING}" if self.is_of_landing else ""
+        return sha256(f"{self.inputs.digest} {self.definition_digest}{more}".encode()).hexdigest()
 
     def has_inputs_of(self, state: TreeState) -> bool:
         """Whether a state of the tree has the same inputs."""
@@ -203,7 +209,8 @@ class CheckRunner:
         state = replace(
             task.state, snapshot=replace(task.state.snapshot, tree=task.base), unstored=frozenset()
         )
-        at_base = Task(place, task.base, check, inputs, state)
+        asked_by = task.asked_by if task.is_of_landing else None
+        at_base = Task(place, task.base, check, inputs, state, asked_by=asked_by)
         with hold_run_lock(self._folder / f"{at_base.key[:32]}.lock") as lock:
             for proof in self._list_proofs(at_base):
                 if proof.tests_run is not None:
@@ -247,7 +254,8 @@ class CheckRunner:
     def _list_proofs(self, task: Task) -> list[Proof]:
         with self._database.reading() as tx:
             found = ProofStore(tx).list_of_inputs(task.inputs.digest, task.definition_digest)
-        return [proof for proof in found if proof.verdict is not Verdict.GUARDED]  # none of a run
+        runs = [proof for proof in found if proof.verdict is not Verdict.GUARDED]
+        return [proof for proof in runs if proof.is_of_landing or not task.is_of_landing]
 
     def _emit(self, type: str, data: dict[str, object]) -> None:
         with self._database.transaction() as tx:

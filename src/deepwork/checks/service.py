@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from deepwork.call import current_call
 from deepwork.checks.definitions import CheckDefinitions
@@ -42,6 +43,7 @@ from deepwork.errors import Code, GateClosed, NotARepository
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
 from deepwork.git.snapshot import SnapshotStore
+from deepwork.git.snapshot_types import FileChange
 from deepwork.trust.models import Kind
 from deepwork.trust.policy import list_untrusted
 
@@ -120,13 +122,11 @@ class CheckService:
         self._require_trust(request.base, file, checks)
         checks = [replace(check, clean=True) for check in checks]
         deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds
-        asked_by = str(request.subject)
-        tasks = [
+        built = [
             self._runner.build_commit_task(place, request.base, check, request.commit) for check in checks
         ]
-        proofs = [
-            self._find_proof(task) or self._run(replace(task, asked_by=asked_by), deadline) for task in tasks
-        ]
+        tasks = [replace(task, asked_by=str(request.subject)) for task in built]
+        proofs = [self._find_proof(task) or self._run(task, deadline) for task in tasks]
         self._require_green(request, checks, proofs)
         return tuple(proofs)
 
@@ -135,6 +135,16 @@ class CheckService:
         for guarded in {id(proof.guarded): proof.guarded for proof in proofs if proof.guarded}.values():
             use_approval(tx, guarded)
         ProofStore(tx).add_uses(subject, [proof.id for proof in proofs])
+
+    def describe_guarded(self, base: str, changes: Iterable[FileChange]) -> list[dict[str, Any]]:
+        """Describe those of these changes that only a person may pass, by what a commit guards."""
+        place, versions = self._find_place(self._project), {each.path: each for each in changes}
+        guarded = find_guarded(self.load_definitions(self._project, base), place.prefix, versions)
+        before = {path: version for path in guarded if (version := versions[path].before)}
+        after = {path: version for path in guarded if (version := versions[path].after)}
+        diffs = read_diffs(place.store, guarded, before, after)
+        paths: list[dict[str, Any]] = describe_changes((), before, after, diffs)["paths"]
+        return paths
 
     def verify(self, proof: Proof) -> Comparison:
         """Compare a proof with its output, its definition and its tree."""
@@ -181,7 +191,9 @@ class CheckService:
 
     def _find_proof(self, task: Task) -> Proof | None:
         with self._database.reading() as tx:
-            return ProofStore(tx).find_proving(task.inputs.digest, task.definition_digest)
+            return ProofStore(tx).find_proving(
+                task.inputs.digest, task.definition_digest, is_of_landing=task.is_of_landing
+            )
 
     def _run(self, task: Task, deadline: float | None) -> Proof:
         run = self._runs.join(task.key, lambda: self._runner.run(task))

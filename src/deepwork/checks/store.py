@@ -25,12 +25,15 @@ class ProofStore:
         row = self._tx.fetch_one(f"SELECT {_COLUMNS} FROM proofs WHERE id = :id", id=id)
         return _from_row(row) if row else None
 
-    def find_proving(self, inputs_digest: str, definition_digest: str) -> Proof | None:
-        """Return the newest proof of these inputs that counts as passed."""
+    def find_proving(
+        self, inputs_digest: str, definition_digest: str, *, is_of_landing: bool = False
+    ) -> Proof | None:
+        """Return the newest proof of these inputs that counts as passed, or that a landing made."""
+        only = "AND substr(asked_by, 1, 8) = 'landing:'" if is_of_landing else ""
         sql = f"""
             SELECT {_COLUMNS} FROM proofs
              WHERE inputs_digest = :inputs AND definition_digest = :definition
-               AND (verdict IN :proving OR waived_by IS NOT NULL)
+               AND (verdict IN :proving OR waived_by IS NOT NULL) {only}
              ORDER BY created_at DESC, id DESC LIMIT 1
         """
         row = self._tx.fetch_one(

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from deepwork.errors import GitError, NotAllowed
 from deepwork.git.command import Git, check_hash
+from deepwork.git.raw_diff import parse_raw_diff
 from deepwork.git.refs import IDENTITY, find_common_ancestor, resolve_commit
+from deepwork.git.snapshot_types import FileChange
 from deepwork.git.uncommitted import find_identity
 from deepwork.git.versions import require_version
 from deepwork.git.worktrees import list_worktrees
@@ -165,3 +167,9 @@ def list_changed_files(git: Git, before: str, after: str) -> list[tuple[str, str
     return [
         (os.fsdecode(path), letter.decode()) for letter, path in zip(listed[::2], listed[1::2], strict=False)
     ]
+
+
+def list_file_changes(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
+    """List the files that differ between two commits or trees, with their versions in both."""
+    flags = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames")
+    return parse_raw_diff(git.run("diff-tree", *flags, check_hash(before), check_hash(after))).files

@@ -26,7 +26,7 @@ class BranchLeases:
     def __init__(
         self, database: Database, open_git: Callable[[Path], Git], lease_ms: int = LEASE_SECONDS * 1000
     ) -> None:
-        self._database, self._open_git, self._lease_ms = database, open_git, lease_ms
+        self.database, self._open_git, self._lease_ms = database, open_git, lease_ms
 
     @property
     def renewal_seconds(self) -> float:
@@ -37,13 +37,13 @@ class BranchLeases:
     def hold(self, repository_path: str, branch: str) -> Iterator[BranchLease | None]:
         """Hold the lease of a branch for the block; None if another process, on any machine, holds it."""
         repository = find_first_commit(self._open_git(Path(repository_path)), branch)
-        with self._database.transaction() as tx:
+        with self.database.transaction() as tx:
             lease = BranchLeaseStore(tx, self._lease_ms).take(repository, branch, new_id("hold"))
         try:
             yield lease
         finally:
             if lease is not None:
-                with self._database.transaction() as tx:
+                with self.database.transaction() as tx:
                     BranchLeaseStore(tx, self._lease_ms).release(lease)
 
     def require(self, tx: Transaction, lease: BranchLease) -> None:
@@ -53,5 +53,5 @@ class BranchLeases:
 
     def renew(self, lease: BranchLease) -> None:
         """Renew the lease while something takes long; raises LeaseLost if another process has it."""
-        with self._database.transaction() as tx:
+        with self.database.transaction() as tx:
             self.require(tx, lease)

@@ -6,16 +6,23 @@ commit that the branch was at and the one that it moves to, so the next process 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from deepwork.approvals.models import Approval, ApprovalStatus
 from deepwork.checks.models import Proof
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, GateClosed
 from deepwork.git.command import Git
-from deepwork.git.merge_commits import find_checkout, find_own_branch_tip, get_commit_facts, move_branch
+from deepwork.git.merge_commits import (
+    find_checkout,
+    find_own_branch_tip,
+    get_commit_facts,
+    list_file_changes,
+    move_branch,
+)
 from deepwork.git.refs import find_merge_commit, is_ancestor
 from deepwork.landing.approval_gate import (
     ShownLanding,
@@ -231,12 +238,16 @@ class LandingQueue:
     ) -> Suspects:
         landings = [each.item.landing for each in merged]
         ids = frozenset(each.id for each in landings)
-        verdict = self._check(lease, merged, merged[-1].facts.commit, place.target_tip)
+        guarded = self._list_guarded(git, place, merged)
+        if guarded and len(merged) > 1:  # a person looks at one landing at a time
+            self._recorder.move(lease, landings, LandingStatus.QUEUED)
+            return ids
+        verdict = guarded if isinstance(guarded, Unchecked) else self._check(lease, merged, merged[-1].facts.commit, place.target_tip)
         if isinstance(verdict, Red) and len(merged) > 1:
             self._recorder.move(lease, landings, LandingStatus.QUEUED)
             return ids
         if isinstance(verdict, Green):
-            self._pass(lease, git, place, merged, verdict.proofs)
+            self._pass(lease, git, place, merged, verdict.proofs, guarded)
         elif isinstance(verdict, Unchecked):
             self._recorder.move(
                 lease, landings, LandingStatus.NEEDS_PERSON, problem=Problem.CHECKS, reason=verdict.reason
@@ -244,6 +255,16 @@ class LandingQueue:
         else:
             self._handle_red(lease, place, merged[0], verdict)
         return suspects - ids
+
+    def _list_guarded(
+        self, git: Git, place: Place, merged: Sequence[MergedItem]
+    ) -> list[dict[str, Any]] | Unchecked:
+        """List what a batch changes of the files that the target guards."""
+        first = merged[0].item
+        changes = list_file_changes(git, merged[0].facts.parents[0], merged[-1].facts.commit)
+        return self._checker.list_guarded(
+            first.project, place.target_tip, first.landing.workflow_id, changes
+        )
 
     def _check(
         self, lease: BranchLease, merged: Sequence[MergedItem], commit: str, base: str
@@ -266,11 +287,19 @@ class LandingQueue:
         )
 
     def _pass(
-        self, lease: BranchLease, git: Git, place: Place, merged: list[MergedItem], proofs: tuple[Proof, ...]
+        self,
+        lease: BranchLease,
+        git: Git,
+        place: Place,
+        merged: list[MergedItem],
+        proofs: tuple[Proof, ...],
+        guarded: Sequence[Mapping[str, Any]],
     ) -> None:
         """Let a person approve what needs it, then move the branch."""
         shown = [
-            read_shown_landing(git, place, each, proofs) for each in merged if each.item.needs_approval
+            read_shown_landing(git, place, each, proofs, guarded)
+            for each in merged
+            if each.item.needs_approval or guarded
         ]  # a batch of one, if there is any
         for each in shown:
             if approval := ask_for_landing(self._database, each):

@@ -23,7 +23,7 @@ from deepwork.dashboard.evidence import CheckLine, build_check
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunRef, find_run_refs
 from deepwork.database.transaction import Transaction
-from deepwork.landing.checker import LANDING
+from deepwork.checks.models import LANDING
 from deepwork.landing.models import Landing, LandingStatus
 from deepwork.landing.responses import LandingView, describe_landing
 from deepwork.landing.store import LandingStore

@@ -6,7 +6,7 @@ No working tree takes part: neither the files nor the index of any tree change.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,14 +81,20 @@ def _take_messages(parts: Sequence[str]) -> Iterator[tuple[bool, str]]:
         place = kind + 2
 
 
-def create_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> CommitFacts:
-    """Create a commit that no branch has yet; its author is whom git's config names, else deepwork."""
+def create_commit(
+    git: Git, tree: str, parents: Sequence[str], message: str, env: Mapping[str, str] | None = None
+) -> CommitFacts:
+    """Create a commit that no branch has yet; its author is in `env`, or whom `find_author` finds."""
     flags = [flag for parent in parents for flag in ("-p", check_hash(parent))]
-    env = find_identity(git) or IDENTITY
     text = message.encode(errors="replace")
-    made = git.run("commit-tree", *flags, "-F", "-", check_hash(tree), input=text, env=env)
+    made = git.run("commit-tree", *flags, "-F", "-", check_hash(tree), input=text, env=env or find_author(git))
     before = get_tree(git, parents[0]) if parents else ""
     return CommitFacts(check_hash(made.decode().strip()), tree, tuple(parents), before)
+
+
+def find_author(git: Git) -> Mapping[str, str]:
+    """Return the author of new commits as variables: whom git's config names, else deepwork."""
+    return find_identity(git) or IDENTITY
 
 
 def get_tree(git: Git, commit: str) -> str:

@@ -242,17 +242,21 @@ class LandingQueue:
         if guarded and len(merged) > 1:  # a person looks at one landing at a time
             self._recorder.move(lease, landings, LandingStatus.QUEUED)
             return ids
-        verdict = guarded if isinstance(guarded, Unchecked) else self._check(lease, merged, merged[-1].facts.commit, place.target_tip)
+        verdict = (
+            guarded
+            if isinstance(guarded, Unchecked)
+            else self._check(lease, merged, merged[-1].facts.commit, place.target_tip)
+        )
         if isinstance(verdict, Red) and len(merged) > 1:
             self._recorder.move(lease, landings, LandingStatus.QUEUED)
             return ids
-        if isinstance(verdict, Green):
+        if isinstance(verdict, Green) and not isinstance(guarded, Unchecked):
             self._pass(lease, git, place, merged, verdict.proofs, guarded)
         elif isinstance(verdict, Unchecked):
             self._recorder.move(
                 lease, landings, LandingStatus.NEEDS_PERSON, problem=Problem.CHECKS, reason=verdict.reason
             )
-        else:
+        elif isinstance(verdict, Red):
             self._handle_red(lease, place, merged[0], verdict)
         return suspects - ids
 

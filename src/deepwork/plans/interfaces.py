@@ -95,8 +95,11 @@ class TaskTrees(Protocol):
     def find_tree(self, tx: Transaction, workflow: Workflow, task: Task) -> Path | None:
         """Return the tree of the task; None unless it is a tree of the plan's repository here."""
 
-    def take_snapshot(self, tree: Path) -> Snapshot | None:
-        """Return all files of the tree as they are now; None if they cannot be read. In no transaction."""
+    def take_snapshot(self, task_id: str, tree: Path) -> Snapshot | None:
+        """Return all files of the task's tree as they are now; None if they cannot be read.
+
+        Not inside a transaction. If the task is completed with it, no other one is taken at its end.
+        """
 
     def list_changed_paths(self, task_id: str, tree: Path) -> tuple[str, ...] | None:
         """Return the files that the task changed, relative to its tree; None if that is not known."""

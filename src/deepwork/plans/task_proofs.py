@@ -125,7 +125,7 @@ class TaskProver:
             if task.workspace_id is None:
                 return None
             tree = self._get_trees().find_tree(tx, PlanStore(tx).get(task.workflow_id), task)
-        return self._get_trees().take_snapshot(tree) if tree else None
+        return self._get_trees().take_snapshot(task_id, tree) if tree else None
 
     def find_request(self, task_id: str) -> tuple[CheckService, ProofRequest]:
         """Return what completing the task would have to prove, and the checks of its project."""

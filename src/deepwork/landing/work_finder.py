@@ -11,7 +11,6 @@ from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.repositories import find_repository, is_tree_of
 from deepwork.git.command import Git
 from deepwork.git.commit_records import CommitRecord, read_commits
-from deepwork.git.refs import find_pushed_branch
 from deepwork.git.uncommitted import FilesChanged, commit_uncommitted, list_uncommitted
 from deepwork.landing.models import Skipped, TaskWork
 from deepwork.plans.models import Node, Task, TaskStatus, Workflow
@@ -27,9 +26,10 @@ from deepwork.workspaces.completed_work import (
     is_completed_work,
 )
 from deepwork.workspaces.dependency_branches import walk_dependencies
-from deepwork.workspaces.models import Workspace, WorkspaceStatus
+from deepwork.workspaces.models import FinishedTask, Workspace, WorkspaceStatus
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.store import WorkspaceStore
+from deepwork.workspaces.worktrees import find_fetched_work
 
 _ALL_TASKS = 1_000_000
 _MAX_NAMED_FILES = 5
@@ -68,7 +68,8 @@ class WorkFinder:
             approved = _find_approved_trees(tx, workflow, chosen)
         main = self.find_main_tree(workflow)
         places = [(task, known.get(task.workspace_id or "")) for task in chosen]
-        branches = _Branches(self._open_git(main), places)
+        git = self._open_git(main)
+        branches = _Branches(git, places)
         found: list[TaskWork | Skipped] = []
         for task, workspace in places:
             problem = _find_obstacle(task, workspace)
@@ -79,7 +80,7 @@ class WorkFinder:
             work = (
                 self._look_into_tree(main, task, workspace, branches, is_shared, commits=commits)
                 if workspace.host == self.repositories.host
-                else _find_fetched(task, workspace, branches)
+                else _find_fetched(git, task, workspace)
             )
             found.append(_refuse_unapproved(task, work, approved.get(task.id)))
         ready = tuple(each for each in found if isinstance(each, TaskWork))
@@ -165,7 +166,6 @@ class _Branches:
     """The commits that may have the work of tasks, read with one process."""
 
     def __init__(self, git: Git, places: Sequence[tuple[Task, Workspace | None]]) -> None:
-        self._git = git
         refs = [f"{_BRANCH_REF_PREFIX}{workspace.branch}" for _, workspace in places if workspace]
         heads = [task.completed_head for task, workspace in places if workspace and task.completed_head]
         self._records = read_commits(git, [*refs, *heads])
@@ -178,16 +178,10 @@ class _Branches:
         """Return the commit that was checked out when the task was completed, if it is here."""
         return self._records.get(task.completed_head or "")
 
-    def find_pushed(self, workspace: Workspace) -> CommitRecord | None:
-        """Return the tip of the branch as it was fetched."""
-        pushed = find_pushed_branch(self._git, workspace.branch)
-        return read_commits(self._git, [pushed]).get(pushed) if pushed else None
 
-
-def _find_fetched(task: Task, workspace: Workspace, branches: _Branches) -> TaskWork | Skipped:
+def _find_fetched(git: Git, task: Task, workspace: Workspace) -> TaskWork | Skipped:
     """Return the work of a task that was done on another machine, if somebody fetched it."""
-    near = branches.find_tip(workspace), branches.find_head(task)
-    work = find_completed_work(task, near) or find_completed_work(task, (branches.find_pushed(workspace),))
+    work = find_fetched_work(git, FinishedTask(workspace, task.completed_tree, task.completed_head))
     if work is not None:
         return _build_work(task, workspace, work)
     reason = (

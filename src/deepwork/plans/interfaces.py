@@ -50,6 +50,15 @@ class WorkspaceProvider(Protocol):
     ) -> TaskWorkspace | None:
         """Return the workspace for a task that was just claimed, while `others` tasks are active."""
 
+    def explain_elsewhere(self, tx: Transaction, task: Task) -> str | None:
+        """Say which work of dependencies is on other machines, so that the task has to wait for it.
+
+        Raises NotPrepared if `look_for_dependencies` was not called for the call.
+        """
+
+    def look_for_dependencies(self, task_id: str) -> object:
+        """Look for the work of the task's dependencies in the repository; not inside a transaction."""
+
     def finish_task(self, tx: Transaction, workflow: Workflow, task: Task) -> None:
         """After the commit, list or commit what the completed task left uncommitted in its worktree."""
 

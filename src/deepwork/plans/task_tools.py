@@ -325,7 +325,7 @@ class TaskTools:
                 completed_total=completed_total,
             )
 
-    @tool("work", acts_as="agent_id", idempotent=True)
+    @tool("work", acts_as="agent_id", idempotent=True, prepared_by="_prepare_claim")
     def task_claim(
         self,
         task_id: Id,
@@ -343,6 +343,10 @@ class TaskTools:
             if claimed.success and include_context:
                 claimed = claimed.model_copy({"context": load_claimed_context(tx, task_id, agent_id)})
             return claimed
+
+    def _prepare_claim(self, task_id: str, **_: Any) -> object:
+        """Look for the work of other machines before the transaction: git is asked for it."""
+        return self._workspaces.look_for_dependencies(task_id) if self._workspaces else None
 
     @tool("work", acts_as="agent_id", for_people=True)
     def task_release(self, task_id: Id, agent_id: Id, reason: str | None = None) -> Done:

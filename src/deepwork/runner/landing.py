@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from deepwork.database.transaction import Database, Transaction, join_transaction
-from deepwork.errors import DeepworkError
+from deepwork.errors import DeepworkError, NotAllowed
 from deepwork.landing.models import Landing, LandingStatus, WorkOrigin
 from deepwork.landing.service import LandingService, LandRequest
 from deepwork.landing.store import LandingStore
@@ -68,7 +68,9 @@ class AttemptLander:
 
     def _advance(self, attempt: Attempt) -> Landing | None:
         request = LandRequest(attempt.workflow_id or "", attempt.task_id)
-        self._get_landings().land(request, wait_seconds=_WAIT_SECONDS)
+        result = self._get_landings().land(request, wait_seconds=_WAIT_SECONDS)
+        if lacking := next((each for each in result.skipped or () if each.because), None):
+            raise NotAllowed(f"{lacking.because}: {lacking.reason}")
         with self._database.reading() as tx:
             return LandingStore(tx).find_newest([attempt.task_id]).get(attempt.task_id)
 

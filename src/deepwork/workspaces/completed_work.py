@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from deepwork.git.commit_records import CommitRecord
 from deepwork.git.uncommitted import ExpectedFiles
 from deepwork.plans.models import Task
 
 
-def is_completed_work(task: Task, found: CommitRecord) -> bool:
+class Completed(Protocol):
+    """A task, or its workspace, with what it was completed with: see `Task.completed_tree`."""
+
+    @property
+    def completed_tree(self) -> str | None: ...
+    @property
+    def completed_head(self) -> str | None: ...
+
+
+def is_completed_work(task: Completed, found: CommitRecord) -> bool:
     """Return whether a commit has exactly the files and the history that the task was completed with.
 
     It is the commit that was checked out then, or one commit after it, with what was not committed yet. The
@@ -19,12 +29,12 @@ def is_completed_work(task: Task, found: CommitRecord) -> bool:
     return found.tree == task.completed_tree and is_next
 
 
-def get_expected_files(task: Task) -> ExpectedFiles:
+def get_expected_files(task: Completed) -> ExpectedFiles:
     """Return what may be committed as the work of a completed task; nothing does if it is not known."""
     return ExpectedFiles(task.completed_tree or "", task.completed_head or "")
 
 
-def find_completed_work(task: Task, candidates: Iterable[CommitRecord | None]) -> CommitRecord | None:
+def find_completed_work(task: Completed, candidates: Iterable[CommitRecord | None]) -> CommitRecord | None:
     """Return the first of these commits that is the work that the task was completed with."""
     return next((each for each in candidates if each and is_completed_work(task, each)), None)
 

@@ -78,3 +78,12 @@ class TreeRemoval(ActionOutcome):
 
     rescue_branch: str | None = None
     warning: str | None = None
+
+
+@dataclass(frozen=True)
+class FinishedTask:
+    """The workspace of a completed task, and what it was completed with: see `Task.completed_tree`."""
+
+    workspace: Workspace
+    completed_tree: str | None
+    completed_head: str | None

@@ -54,7 +54,9 @@ class ManyTasks:
                 self._set_done(tx, name, NOW + place)
 
     def _read_branches(self) -> None:
-        listed = _run(self.folder, "for-each-ref", "--format=%(refname) %(objectname) %(tree)", "refs/heads/deepwork")
+        listed = _run(
+            self.folder, "for-each-ref", "--format=%(refname) %(objectname) %(tree)", "refs/heads/deepwork"
+        )
         self._tips = {name: rest for name, *rest in (line.split() for line in listed.splitlines())}
 
     def _set_done(self, tx: object, name: str, moment: int) -> None:

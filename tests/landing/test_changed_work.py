@@ -77,7 +77,9 @@ def test_work_that_changed_after_its_completion_does_not_land(project: LandingPr
     assert refused == [set(ACTS), set(ACTS)]
     assert all(f"deepwork tasks retry {each['task_id']}" in each["reason"] for each in answers[1]["skipped"])
     assert project.git("rev-parse", "main") == main
-    assert "Deepwork-Task" not in project.git("log", "--branches", "--format=%(trailers:only)", "--not", "main")
+    assert "Deepwork-Task" not in project.git(
+        "log", "--branches", "--format=%(trailers:only)", "--not", "main"
+    )
 
 
 def test_changed_work_lands_after_it_was_completed_again(project: LandingProject) -> None:

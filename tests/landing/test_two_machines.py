@@ -10,7 +10,7 @@ import pytest
 
 from application import Clock, call_tool, empty_database, make_app
 from landing.make import LandingProject, get_statuses
-from workspaces.make import Plan, commit, create_repository, run_git
+from workspaces.make import commit, create_repository, run_git
 
 A, B = "host-a", "host-b"
 
@@ -97,7 +97,9 @@ def test_another_commit_of_the_branch_is_not_the_work(machines: Machines) -> Non
 
 
 def test_a_plan_lands_only_where_all_its_work_is(machines: Machines) -> None:
-    branches = {task: machines.do(host, task)["branch"] for host, task in ((A, "one"), (A, "two"), (B, "three"))}
+    branches = {
+        task: machines.do(host, task)["branch"] for host, task in ((A, "one"), (A, "two"), (B, "three"))
+    }
     machines.fetch(B, branches["two"])
     branches["four"] = machines.do(B, "four")["branch"]
     tips = {host: project.git("rev-parse", "main") for host, project in machines.at.items()}

@@ -161,7 +161,9 @@ def test_nothing_runs_without_the_work_that_it_builds_on(hosts: Hosts, tmp_path:
     first = hosts.start("host-a", "--agent", "claude", "--agents", "1")
     wait_until(lambda: hosts.list_attempts("one"), "the first host")
     second = hosts.start("host-b", "--agent", "claude", "--agents", "1")
-    wait_until(lambda: [each["stage"] for each in hosts.list_attempts("three")] == ["done"], "the second host")
+    wait_until(
+        lambda: [each["stage"] for each in hosts.list_attempts("three")] == ["done"], "the second host"
+    )
     opened.touch()
     codes = [first.wait(60), second.wait(60)]
     places = {name: [each["host"] for each in hosts.list_attempts(name)] for name in script}

@@ -87,7 +87,9 @@ def create_commit(
     """Create a commit that no branch has yet; its author is in `env`, or whom `find_author` finds."""
     flags = [flag for parent in parents for flag in ("-p", check_hash(parent))]
     text = message.encode(errors="replace")
-    made = git.run("commit-tree", *flags, "-F", "-", check_hash(tree), input=text, env=env or find_author(git))
+    made = git.run(
+        "commit-tree", *flags, "-F", "-", check_hash(tree), input=text, env=env or find_author(git)
+    )
     before = get_tree(git, parents[0]) if parents else ""
     return CommitFacts(check_hash(made.decode().strip()), tree, tuple(parents), before)
 

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from deepwork.git.command import Git
-from deepwork.git.merge_commits import CommitFacts, TreeMerge, create_commit, find_author, get_tree, merge_trees
+from deepwork.git.merge_commits import (
+    CommitFacts,
+    TreeMerge,
+    create_commit,
+    find_author,
+    get_tree,
+    merge_trees,
+)
 from deepwork.git.refs import is_ancestor
 from deepwork.landing.items import LandingItem
 from deepwork.landing.models import Landing

@@ -266,9 +266,7 @@ class LandingQueue:
         """List what a batch changes of the files that the target guards."""
         first = merged[0].item
         changes = list_file_changes(git, merged[0].facts.parents[0], merged[-1].facts.commit)
-        return self._checker.list_guarded(
-            first.project, place.target_tip, first.landing.workflow_id, changes
-        )
+        return self._checker.list_guarded(first.project, place.target_tip, first.landing.workflow_id, changes)
 
     def _check(
         self, lease: BranchLease, merged: Sequence[MergedItem], commit: str, base: str

@@ -119,7 +119,7 @@ class AttributionService:
     def find_changes(
         self, task_id: str, *, is_end: bool = False, taken: SnapshotResult | None = None
     ) -> TaskChanges:
-        """Find what a task has changed until now, or until `taken`; at its end, also which commits it made."""
+        """Find what a task changed until now, or until `taken`; at its end, also which commits it made."""
         with self._database.reading() as tx:
             watch = WatchStore(tx).find_latest(task_id)
         if watch is None or watch.ended_at is not None:

@@ -177,7 +177,9 @@ class WorkspaceService:
             workspace = WorkspaceStore(tx).find_active(TaskStore(tx).get(task_id).workspace_id)
         is_unmerged = workspace is not None and workspace.unmerged and self.is_local(workspace)
         left = self._describe_current(workspace).problem if workspace and is_unmerged else None
-        return " ".join(filter(None, [*map(str, dependencies.elsewhere), *dependencies.remarks, left])) or None
+        return (
+            " ".join(filter(None, [*map(str, dependencies.elsewhere), *dependencies.remarks, left])) or None
+        )
 
     def _may_be_elsewhere(self, tx: Transaction, task: Task) -> bool:
         if self.host == LOCAL_HOST:

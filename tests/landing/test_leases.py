@@ -9,8 +9,8 @@ from deepwork.git.merge_commits import move_branch
 from deepwork.landing import queue as landing_queue
 from deepwork.landing.leases import LEASE_SECONDS, BranchLeases, LeaseLost
 from deepwork.landing.models import PreparedCommit
+from deepwork.server.git_access import open_git
 from deepwork.server.invocation import invoke
-from deepwork.server.landing_assembly import open_git
 from landing.make import PERSON, LandingProject
 from landing.many_tasks import ManyTasks
 

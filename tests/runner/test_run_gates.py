@@ -278,7 +278,13 @@ def test_work_that_changes_after_the_agent_completed_it_has_to_pass_again(projec
     define_checks(project)
     good = {"do": "append", "file": "good", "line": "good"}
     spoil = {"do": "run", "argv": ["rm", "good"]}
-    plan(project, "alpha", [good, complete_task(project), spoil, *finish("alpha")], checks=["tests"], max_attempts=1)
+    plan(
+        project,
+        "alpha",
+        [good, complete_task(project), spoil, *finish("alpha")],
+        checks=["tests"],
+        max_attempts=1,
+    )
 
     ended = run(project)
 

@@ -143,7 +143,7 @@ def test_another_host_takes_the_task_of_one_that_is_gone(hosts: Hosts, tmp_path:
     assert (Path(lost["tree"]) / "alpha.txt").read_text() == "one\nnot committed\n"
 
 
-PLAN = [
+PLAN: list[dict[str, Any]] = [
     {"name": "one", "description": "", "depends_on": []},
     {"name": "two", "description": "", "depends_on": ["one"]},
     {"name": "three", "description": "", "depends_on": []},

@@ -40,6 +40,7 @@ class ManyTasks:
 
     def _complete(self) -> None:
         host = self.app.repositories.host
+        self._read_branches()
         with self.app.database.transaction() as tx:
             tx.update("plans", self.id, {"base_branch": "main"})
             for place, name in enumerate(self.tasks):
@@ -52,14 +53,25 @@ class ManyTasks:
                 WorkspaceStore(tx).assign(id, [self.ids[name]])
                 self._set_done(tx, name, NOW + place)
 
+    def _read_branches(self) -> None:
+        listed = _run(
+            self.folder, "for-each-ref", "--format=%(refname) %(objectname) %(tree)", "refs/heads/deepwork"
+        )
+        self._tips = {name: rest for name, *rest in (line.split() for line in listed.splitlines())}
+
     def _set_done(self, tx: object, name: str, moment: int) -> None:
-        done = {"status": "completed", "outcome": f"Did {name}.", "finished_at": moment}
+        head, tree = self._tips[f"refs/heads/deepwork/{name}"]
+        done = {
+            "status": "completed", "outcome": f"Did {name}.", "finished_at": moment,
+            "completed_tree": tree, "completed_head": head,
+        }  # fmt: skip
         tx.update("plan_tasks", self.ids[name], done)  # type: ignore[attr-defined]
 
     def correct(self, name: str, files: Files) -> None:
         """Merge main into the branch of a task that was reopened, with these files, and complete it again."""
         main = _run(self.folder, "rev-parse", "main")
         import_branches(self.folder, {f"deepwork/{name}": files}, merged=main)
+        self._read_branches()
         with self.app.database.transaction() as tx:
             self._set_done(tx, name, NOW + len(self.tasks))
 

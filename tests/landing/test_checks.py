@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from deepwork.errors import GateClosed
 from landing.make import LandingProject, get_statuses
-from workspaces.make import run_git
+from landing.test_approvals import find_approval
+from workspaces.make import commit, run_git
 
 CHECKS = """\
 checks:
@@ -103,3 +107,46 @@ def test_checks_that_nobody_trusted_do_not_run(project: LandingProject) -> None:
     assert (landing["status"], landing["problem"]) == ("needs_person", "checks")
     assert "deepwork trust" in landing["reason"]
     assert count_runs(project) == 0
+
+
+def test_a_landing_reuses_only_what_a_landing_proved(project: LandingProject) -> None:
+    text = CHECKS.replace("fits:", "fits:\n    clean: true")
+    project.define_checks(text.format(log=project.folder.parent / f"{project.folder.name}.log"))
+    plan = project.plan({"fine": None})
+    project.require_checks(plan.id, "fits", approval=("landing",))
+    project.do(plan, "fine", x_txt="x")  # proved in a clean tree, with the same files as the merge
+    completed = count_runs(project)
+
+    asked = project.land(workflow_id=plan.id)
+    landed = count_runs(project)
+    project.act("give_approval", approval_id=find_approval(asked, "fine"))
+
+    assert (completed, landed, count_runs(project)) == (1, 2, 2)
+    assert project.list_landed() == ["fine"]
+
+
+def test_a_change_of_what_the_target_guards_needs_a_person(project: LandingProject) -> None:
+    project.define_checks("checks: {fits: {run: ['true']}}\nguarded: [Makefile]\n")
+    plan = project.plan_done({"plain": {"x_txt": "x"}, "weak": {"Makefile": "test: ;"}})
+
+    asked = project.land(workflow_id=plan.id)
+    before = project.list_landed()
+    project.act("give_approval", approval_id=find_approval(asked, "weak"))
+
+    assert (asked["exit_code"], before) == (3, ["plain"])
+    assert get_statuses(asked) == {"plain": "landed", "weak": "waiting"}
+    assert project.list_landed() == ["plain", "weak"]
+
+
+def test_what_a_person_approved_for_the_task_is_not_asked_again(project: LandingProject) -> None:
+    project.define_checks("checks: {fits: {run: ['true']}}\nguarded: [Makefile]\n")
+    plan = project.plan({"weak": None}, checks=["fits"])
+    commit(Path(plan.claim("weak")["workspace_path"]), Makefile="test: ;")
+    with pytest.raises(GateClosed) as closed:
+        plan.complete("weak")
+    project.act("give_approval", approval_id=closed.value.evidence["approval"]["id"])
+    plan.complete("weak")
+
+    answer = project.land(workflow_id=plan.id)
+
+    assert (answer["exit_code"], project.list_landed()) == (0, ["weak"])

@@ -9,6 +9,7 @@ from deepwork.git.merge_commits import move_branch
 from deepwork.landing import queue as landing_queue
 from deepwork.landing.leases import LEASE_SECONDS, BranchLeases, LeaseLost
 from deepwork.landing.models import PreparedCommit
+from deepwork.server.git_access import open_git
 from deepwork.server.invocation import invoke
 from landing.make import PERSON, LandingProject
 from landing.many_tasks import ManyTasks
@@ -20,15 +21,18 @@ def prepare(project: LandingProject, *names: str) -> ManyTasks:
 
 
 def test_a_lease_is_for_one_process_until_its_time_is_over(project: LandingProject) -> None:
-    leases = BranchLeases(project.app.database, "local")
+    leases, here = BranchLeases(project.app.database, open_git), str(project.folder)
+    clone = project.folder.parent / f"{project.folder.name}-clone"
+    project.git("branch", "other")
+    project.git("clone", "-q", ".", str(clone))
     assert project.clock
-    with leases.hold("/r", "main") as first:
+    with leases.hold(here, "main") as first:
         assert first
-        with leases.hold("/r", "main") as second, leases.hold("/r", "other") as other:
+        with leases.hold(str(clone), "main") as second, leases.hold(here, "other") as other:
             assert (second, other is not None) == (None, True)
         project.clock.advance(seconds=LEASE_SECONDS + 1)
 
-        with leases.hold("/r", "main") as third:
+        with leases.hold(here, "main") as third:
             assert third
             assert third.epoch == first.epoch + 1
             with pytest.raises(LeaseLost):
@@ -65,8 +69,7 @@ def test_a_landing_that_waits_for_another_process_says_so(project: LandingProjec
         said.append(message)
         clock.advance(seconds=LEASE_SECONDS + 1)  # the other process is dead
 
-    host = project.app.repositories.host
-    with BranchLeases(project.app.database, host).hold(str(project.folder), "main") as other:
+    with BranchLeases(project.app.database, open_git).hold(str(project.folder), "main") as other:
         assert other
         call = Call(PERSON, "land_work", patience=None, report_progress=note)
         landing = {"workflow_id": plan.id}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from deepwork.runner import watching
 from deepwork.runner.attempt_files import AttemptFiles
 from deepwork.runner.models import Run, RunRequest, RunStatus
 from deepwork.server.invocation import invoke
+from quick import PLAIN
 from runner.endings import check_nothing_is_left, finish, plan, wait_until, write
 from runner.person_checkout import take_fingerprint
 from runner.run_invariants import list_attempts
@@ -258,3 +260,46 @@ def test_a_run_starts_nothing_more_while_its_results_wait_for_a_person(project: 
     assert waiting.reason == "1 result waits for a person: `deepwork approvals list`."
     assert (again.status, done.status) == (RunStatus.NEEDS_PERSON, RunStatus.DONE)
     assert sorted(each.name for each in project.agents.read_ledger()) == sorted(names)
+
+
+def complete_task(project: RunProject) -> dict[str, Any]:
+    """The agent reports its task as completed, as it does over MCP."""
+    done = f"tasks done $DEEPWORK_TASK --agent-id $DEEPWORK_AGENT_ID --outcome Done. --path {project.folder}"
+    where = f"DEEPWORK_DATABASE_URL={shlex.quote(project.variables.get('DEEPWORK_DATABASE_URL', ''))}"
+    return {"do": "run", "argv": ["sh", "-c", f"{where} {shlex.join(PLAIN)} {done}"]}
+
+
+def test_work_that_changes_after_the_agent_completed_it_has_to_pass_again(project: RunProject):
+    define_checks(project)
+    good = {"do": "append", "file": "good", "line": "good"}
+    spoil = {"do": "run", "argv": ["rm", "good"]}
+    plan(
+        project,
+        "alpha",
+        [good, complete_task(project), spoil, *finish("alpha")],
+        checks=["tests"],
+        max_attempts=1,
+    )
+
+    ended = run(project)
+
+    assert ended.status is RunStatus.NEEDS_PERSON
+    assert get_status(project) != "completed"
+    [attempt, *_] = list_attempts(project)
+    assert attempt["stage"] == "failed"
+    assert "Deepwork-Attempt" not in run_git(project.folder, "log", "--format=%B", attempt["branch"])
+
+
+def test_work_that_still_passes_is_completed_as_it_is_at_the_end(project: RunProject):
+    define_checks(project)
+    good = {"do": "append", "file": "good", "line": "good"}
+    plan(project, "alpha", [good, complete_task(project), *finish("alpha")], checks=["tests"])
+
+    ended = run(project)
+
+    assert (ended.status, get_status(project)) == (RunStatus.DONE, "completed")
+    [attempt] = list_attempts(project)
+    with project.app.database.reading() as tx:
+        tree = tx.fetch_value("SELECT completed_tree FROM plan_tasks")
+    assert run_git(project.folder, "rev-parse", f"{attempt['branch']}^{{tree}}") == tree
+    assert run_git(project.folder, "show", f"{attempt['branch']}:alpha.txt") == "alpha"

@@ -18,7 +18,7 @@ from runner.endings import finish, list_living, wait_until
 from runner.run_invariants import list_attempts
 from runner.run_project import RunProject
 from runner.scripted import Process
-from workspaces.make import run_git
+from workspaces.make import commit, run_git
 
 CONFIG = "lease_seconds: 600\n"
 """Longer than a busy machine takes for anything; `let_lease_end` is the only way to lose one."""
@@ -141,3 +141,66 @@ def test_another_host_takes_the_task_of_one_that_is_gone(hosts: Hosts, tmp_path:
     assert len(hosts.list_processes("beta")) == 1
     assert run_git(clone, "show", f"{done['branch']}:alpha.txt") == "one\ntwo"
     assert (Path(lost["tree"]) / "alpha.txt").read_text() == "one\nnot committed\n"
+
+
+PLAN: list[dict[str, Any]] = [
+    {"name": "one", "description": "", "depends_on": []},
+    {"name": "two", "description": "", "depends_on": ["one"]},
+    {"name": "three", "description": "", "depends_on": []},
+    {"name": "four", "description": "", "depends_on": ["two", "three"]},
+]
+
+
+def test_nothing_runs_without_the_work_that_it_builds_on(hosts: Hosts, tmp_path: Path):
+    opened = tmp_path / "opened"
+    script = {task["name"]: [finish(task["name"])] for task in PLAN}
+    script["one"] = [[{"do": "wait_for", "file": str(opened)}, *finish("one")]]
+    hosts.project.set_plan(PLAN, script)
+    clone = hosts.clone()
+
+    first = hosts.start("host-a", "--agent", "claude", "--agents", "1")
+    wait_until(lambda: hosts.list_attempts("one"), "the first host")
+    second = hosts.start("host-b", "--agent", "claude", "--agents", "1")
+    wait_until(
+        lambda: [each["stage"] for each in hosts.list_attempts("three")] == ["done"], "the second host"
+    )
+    opened.touch()
+    codes = [first.wait(60), second.wait(60)]
+    places = {name: [each["host"] for each in hosts.list_attempts(name)] for name in script}
+    [branch] = [each["branch"] for each in hosts.list_attempts("three")]
+    run_git(hosts.project.folder, "fetch", "-q", str(clone), f"{branch}:{branch}")
+    again = hosts.start("host-a", "--agent", "claude").wait(60)
+
+    assert codes == [3, 3]
+    assert places == {"one": ["host-a"], "two": ["host-a"], "three": ["host-b"], "four": []}
+    assert again == 0
+    [done] = hosts.list_attempts("four")
+    found = [run_git(hosts.project.folder, "show", f"{done['branch']}:{name}.txt") for name in script]
+    assert (done["host"], found) == ("host-a", list(script))
+
+
+def test_a_task_starts_without_that_work_only_if_a_person_says_so_and_its_agent_knows(hosts: Hosts):
+    project = hosts.project
+    project.set_plan(PLAN[:2], {"two": [finish("two")]})
+    clone = hosts.clone()
+    branch = complete_by_hand(hosts, "one")
+
+    refused = hosts.start("host-b", "--agent", "claude").wait(60)
+    waited = hosts.list_attempts("two")
+    accepted = hosts.start("host-b", "--agent", "claude", "--without-dependencies").wait(60)
+
+    assert (refused, waited, accepted) == (3, [], 0)
+    [done] = hosts.list_attempts("two")
+    [prompt] = (clone / ".deepwork").rglob(f"*{done['id']}*/**/prompt*")
+    assert f"is on host-a, on the branch {branch}" in prompt.read_text()
+
+
+def complete_by_hand(hosts: Hosts, task: str) -> str:
+    """Do a task on the first machine as an agent over MCP does; return its branch."""
+    app, id = hosts.project.app, hosts.project.ids[task]
+    agent = call_tool(app, "agent_register", name=task, runtime="custom")["id"]
+    claimed = call_tool(app, "task_claim", task_id=id, agent_id=agent)
+    commit(Path(claimed["workspace_path"]), task, one_txt="one")
+    call_tool(app, "task_update_status", id=id, agent_id=agent, status="completed", outcome="Done.")
+    branch: str = claimed["branch"]
+    return branch

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.call import current_call
+from deepwork.git.snapshot_types import Snapshot
 from deepwork.names import CaseInsensitiveEnum
 
 CHECKS_FILE = ".deepwork/checks.yml"
+LANDING = "landing"
+"""The kind of subject that a landing is: it trusts no proof that another subject made."""
 ALWAYS_GUARDED = (CHECKS_FILE, ".deepwork/config.yml")
 DEFAULT_TIMEOUT_SECONDS = 600
 
@@ -159,6 +162,8 @@ class ProofKey:
     definition_digest: str
     guarded_digest: str | None
     asked_by: str | None
+    is_of_landing: bool = False
+    """A landing takes only what a landing proved, in a clean tree of its own."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,8 @@ class Proof:
     """How guarded files differed from the base, if they did: then it is good for its own subject only."""
     guarded: GuardedChange | None = field(default=None, compare=False)
     """What a person has to approve before this subject may use it; not stored."""
+    proved: Snapshot | None = field(default=None, compare=False)
+    """The whole tree that it counts for now, which need not be that of the run; not stored."""
 
     @property
     def is_proving(self) -> bool:
@@ -209,3 +216,8 @@ class Proof:
     def is_green(self) -> bool:
         """Whether its command passed, even if a person has to approve what decided about that."""
         return self.is_proving or self.verdict is Verdict.GUARDED
+
+    @property
+    def is_of_landing(self) -> bool:
+        """Whether a landing made it, in a clean tree of its own."""
+        return (self.asked_by or "").startswith(f"{LANDING}:")

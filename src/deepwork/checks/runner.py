@@ -25,7 +25,7 @@ from deepwork.checks.input_files import (
     read_stamps,
 )
 from deepwork.checks.junit import MAX_REPORT_BYTES, TestCounts, UnreadableReport, count_tests
-from deepwork.checks.models import PROVING_VERDICTS, Check, CheckEvent, Proof, ProofKey, Verdict
+from deepwork.checks.models import LANDING, PROVING_VERDICTS, Check, CheckEvent, Proof, ProofKey, Verdict
 from deepwork.checks.output_files import OutputFiles
 from deepwork.checks.rules import (
     compute_definition_digest,
@@ -93,10 +93,16 @@ class Task:
     def definition_digest(self) -> str:
         return compute_definition_digest(self.check, self.pins_digest, self.compared_with)
 
+    @property
+    def is_of_landing(self) -> bool:
+        """Whether a landing asks: it shares runs and proofs with other landings only."""
+        return (self.asked_by or "").startswith(f"{LANDING}:")
+
     def build_key(self, project: str, host: str) -> ProofKey:
         """Return what a proof of it is about."""
         digests = self.inputs.digest, self.definition_digest, self.guarded_digest
-        return ProofKey(project, host, *digests, self.asked_by if self.guarded_digest else None)
+        asked_by = self.asked_by if self.guarded_digest else None
+        return ProofKey(project, host, *digests, asked_by, is_of_landing=self.is_of_landing)
 
     def has_inputs_of(self, state: TreeState) -> bool:
         """Whether a state of the tree has the same inputs."""
@@ -258,7 +264,8 @@ class CheckRunner:
         state = replace(
             task.state, snapshot=replace(task.state.snapshot, tree=task.base), unstored=frozenset()
         )
-        at_base = Task(place, task.base, check, task.pins, inputs, state)
+        asked_by = task.asked_by if task.is_of_landing else None
+        at_base = Task(place, task.base, check, task.pins, inputs, state, asked_by=asked_by)
         with hold_run_lock(self._folder / f"{self.get_key(at_base)[:32]}.lock") as lock:
             for proof in self._list_proofs(at_base):
                 if proof.tests_run is not None:

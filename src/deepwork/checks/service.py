@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from deepwork.call import current_call
 from deepwork.checks.bases import BaseFiles
@@ -48,6 +49,7 @@ from deepwork.errors import Code, GateClosed, NotARepository
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
 from deepwork.git.snapshot import SnapshotStore
+from deepwork.git.snapshot_types import FileChange
 from deepwork.trust.models import Pins
 from deepwork.trust.policy import build_git_environment
 from deepwork.trust.rules import compute_digest
@@ -155,6 +157,19 @@ class CheckService:
         store.pass_guarded(proof.id for proof in proofs if proof.guarded)
         store.add_uses(subject, [proof.id for proof in proofs])
 
+    def describe_guarded(self, base: str, changes: Iterable[FileChange]) -> list[dict[str, Any]]:
+        """Describe those of these changes that only a person may pass, by what a commit guards."""
+        place, versions = self._find_place(self._project), {each.path: each for each in changes}
+        file = self.load_definitions(self._project, base)
+        differences = [
+            Difference(path, versions[path].before, versions[path].after)
+            for path in select_guarded(file.guarded, place.prefix, versions)
+        ]
+        paths: list[dict[str, Any]] = describe_changes((), differences, read_diffs(place.store, differences))[
+            "paths"
+        ]
+        return paths
+
     def verify(self, proof: Proof) -> Comparison:
         """Compare a proof with its output, its definition and its tree."""
         place = self._find_place(self._project)
@@ -198,11 +213,11 @@ class CheckService:
                 self._require_green(request, checks[: len(proofs)], proofs)
                 raise
             if not has_run or not all(proof.is_green for proof in proofs):
-                return differences, proofs
+                return differences, _bind(proofs, state)
             # While one check ran, somebody may have changed what an earlier one depends on.
             state = self._runner.read_state(place, request.base, file.guarded)
             if all(task.has_inputs_of(state) for task in tasks):
-                return differences, proofs
+                return differences, _bind(proofs, state)
         raise _build_running_error(checks[0].name, "Files keep changing while it runs.")
 
     def _build_tasks(
@@ -378,6 +393,11 @@ def _wait_for(run: Run, name: str, deadline: float | None) -> None:
         if remaining <= 0 or not current_call().is_wanted():
             raise _build_running_error(name, f"It has been running for {run.seconds} s.")
         report(run.seconds, None, f"Check {name} has been running for {run.seconds} s")
+
+
+def _bind(proofs: Iterable[Proof], state: TreeState) -> list[Proof]:
+    """Return the proofs with the whole tree that they count for."""
+    return [replace(proof, proved=state.snapshot) for proof in proofs]
 
 
 def _build_running_error(name: str, detail: str) -> GateClosed:

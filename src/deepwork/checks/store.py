@@ -40,11 +40,12 @@ class ProofStore:
     def list_of(self, key: ProofKey) -> list[Proof]:
         """List all proofs with this key, whatever they say, the newest first."""
         own = "guarded_digest = :guarded_digest AND asked_by = :asked_by"
+        landing = "AND substr(asked_by, 1, 8) = 'landing:'" if key.is_of_landing else ""
         sql = f"""
             SELECT {_COLUMNS} FROM proofs
              WHERE inputs_digest = :inputs_digest AND definition_digest = :definition_digest
                AND project = :project AND host = :host
-               AND {own if key.guarded_digest else "guarded_digest IS NULL"}
+               AND {own if key.guarded_digest else "guarded_digest IS NULL"} {landing}
              ORDER BY created_at DESC, id DESC LIMIT 100
         """
         rows = self._tx.fetch_all(
@@ -140,7 +141,7 @@ class ProofStore:
         self._tx.update("proofs", id, {"waived_by": by, "waived_at": self._tx.now, "waive_reason": reason})
 
 
-_NAMES = tuple(name for name in Proof.__dataclass_fields__ if name != "guarded")
+_NAMES = tuple(name for name in Proof.__dataclass_fields__ if name not in ("guarded", "proved"))
 _COLUMNS = ", ".join(_NAMES)
 _SHOWN_VERDICT = f"CASE WHEN waived_by IS NULL THEN verdict ELSE '{Verdict.WAIVED}' END"
 

@@ -110,6 +110,13 @@ _OPTIONS = (
         help="Land the work of each task when it is done: see `deepwork land`. Default: `run.land` in"
         " config.yml.",
     ),
+    click.option(
+        "--without-dependencies",
+        is_flag=True,
+        default=None,
+        help="Start tasks although work that they build on is on another machine; agents are told what is"
+        " missing.",
+    ),
 )
 
 
@@ -131,5 +138,5 @@ def build_request(given: dict[str, Any]) -> RunRequest:
 
 _REQUEST_NAMES = (
     *("agents", "chain", "parallel", "max_usd", "until", "stall_minutes", "minutes", "resumes"),
-    *("wait_at_limit", "land"),
+    *("wait_at_limit", "land", "without_dependencies"),
 )

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from deepwork.approvals.models import ApprovalKind, ApprovalStatus
 from deepwork.approvals.store import ApprovalStore
+from deepwork.checks.models import LANDING
 from deepwork.checks.store import ProofStore
 from deepwork.dashboard import offered_actions
 from deepwork.dashboard.endpoints import (
@@ -23,7 +24,6 @@ from deepwork.dashboard.evidence import CheckLine, build_check
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunRef, find_run_refs
 from deepwork.database.transaction import Transaction
-from deepwork.landing.checker import LANDING
 from deepwork.landing.models import Landing, LandingStatus
 from deepwork.landing.responses import LandingView, describe_landing
 from deepwork.landing.store import LandingStore

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepwork.errors import StorageError
 
-HEAD = "0017"
+HEAD = "0018"
 """The newest migration; a test compares it with the folder `migrations/versions`."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepwork.errors import GitError
@@ -40,14 +40,20 @@ class BranchMerge:
 
 
 def merge_branches(
-    git: Git, branches: Sequence[str], base: str, *, base_name: str | None = None
+    git: Git,
+    branches: Sequence[str],
+    base: str,
+    *,
+    base_name: str | None = None,
+    tips: Mapping[str, str] | None = None,
 ) -> BranchMerge:
     """Return a commit that contains these branches: the base, the tip of one of them, or a merge commit.
 
     The base is a commit hash. With `base_name`, the result contains the base too; without it, the base only
-    tells which branches need nothing. A branch that conflicts is left out, and the others are merged.
+    tells which branches need nothing. A branch that conflicts is left out, and the others are merged. `tips`
+    are the commits of those that exist, if these are not their newest ones.
     """
-    tips = find_branch_tips(git, branches)
+    tips = dict(find_branch_tips(git, branches) if tips is None else tips)
     left = _exclude_merged(git, tips, base)
     if not left:
         return BranchMerge(base, (), missing=_list_missing(branches, tips))
@@ -118,10 +124,9 @@ def _exclude_merged(git: Git, tips: dict[str, str], base: str) -> dict[str, str]
     """Drop the tips that the base contains."""
     if not tips:
         return {}
-    refs = [_BRANCH_REF_PREFIX + name for name in tips]
-    listed = git.run("for-each-ref", f"--no-merged={base}", "--format=%(refname)", "--", *refs)
-    left = set(os.fsdecode(listed).splitlines())
-    return {name: tip for name, tip in tips.items() if _BRANCH_REF_PREFIX + name in left}
+    question = "".join(f"{commit}\n" for commit in (*dict.fromkeys(tips.values()), f"^{base}"))
+    left = set(git.run("rev-list", "--stdin", input=question.encode()).decode().split())
+    return {name: tip for name, tip in tips.items() if tip in left}
 
 
 def _select_independent(git: Git, tips: dict[str, str]) -> dict[str, str]:

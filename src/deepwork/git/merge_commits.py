@@ -6,14 +6,16 @@ No working tree takes part: neither the files nor the index of any tree change.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.errors import GitError, NotAllowed
 from deepwork.git.command import Git, check_hash
+from deepwork.git.raw_diff import parse_raw_diff
 from deepwork.git.refs import IDENTITY, find_common_ancestor, resolve_commit
+from deepwork.git.snapshot_types import FileChange
 from deepwork.git.uncommitted import find_identity
 from deepwork.git.versions import require_version
 from deepwork.git.worktrees import list_worktrees
@@ -79,14 +81,22 @@ def _take_messages(parts: Sequence[str]) -> Iterator[tuple[bool, str]]:
         place = kind + 2
 
 
-def create_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> CommitFacts:
-    """Create a commit that no branch has yet; its author is whom git's config names, else deepwork."""
+def create_commit(
+    git: Git, tree: str, parents: Sequence[str], message: str, env: Mapping[str, str] | None = None
+) -> CommitFacts:
+    """Create a commit that no branch has yet; its author is in `env`, or whom `find_author` finds."""
     flags = [flag for parent in parents for flag in ("-p", check_hash(parent))]
-    env = find_identity(git) or IDENTITY
     text = message.encode(errors="replace")
-    made = git.run("commit-tree", *flags, "-F", "-", check_hash(tree), input=text, env=env)
+    made = git.run(
+        "commit-tree", *flags, "-F", "-", check_hash(tree), input=text, env=env or find_author(git)
+    )
     before = get_tree(git, parents[0]) if parents else ""
     return CommitFacts(check_hash(made.decode().strip()), tree, tuple(parents), before)
+
+
+def find_author(git: Git) -> Mapping[str, str]:
+    """Return the author of new commits as variables: whom git's config names, else deepwork."""
+    return find_identity(git) or IDENTITY
 
 
 def get_tree(git: Git, commit: str) -> str:
@@ -165,3 +175,9 @@ def list_changed_files(git: Git, before: str, after: str) -> list[tuple[str, str
     return [
         (os.fsdecode(path), letter.decode()) for letter, path in zip(listed[::2], listed[1::2], strict=False)
     ]
+
+
+def list_file_changes(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
+    """List the files that differ between two commits or trees, with their versions in both."""
+    flags = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames")
+    return parse_raw_diff(git.run("diff-tree", *flags, check_hash(before), check_hash(after))).files

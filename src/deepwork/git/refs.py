@@ -153,6 +153,13 @@ def is_ancestor(git: Git, commit: str, tip: str) -> bool:
     return git.run("rev-list", "--max-count=1", commit, f"^{tip}", "--") == b""
 
 
+def find_first_commit(git: Git, branch: str) -> str:
+    """Return where the history of a branch began: the same commit in all clones, except shallow ones."""
+    ref = _BRANCH_REF_PREFIX + branch
+    listed = git.run("rev-list", "--first-parent", "--max-parents=0", ref, "--").decode()
+    return check_hash(listed.strip())
+
+
 def find_common_ancestor(git: Git, one: str, other: str) -> str | None:
     """Return the merge base of two commits; None if their histories are unrelated."""
     found = git.run("merge-base", one, other, ok_codes=(0, 1)).decode().strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from deepwork.errors import NotAllowed
 from deepwork.files.lock import hold_file_lock
@@ -23,8 +24,23 @@ def list_uncommitted(git: Git) -> list[str]:
     return [os.fsdecode(entry[3:]) for entry in listed.split(b"\0") if entry]
 
 
-def commit_uncommitted(git: Git, branch: str, message: str) -> tuple[str | None, bool]:
+class FilesChanged(NotAllowed):
+    """A working tree is not as it was when its files were to be committed."""
+
+
+class ExpectedFiles(NamedTuple):
+    """What is to be committed: these files, on this commit."""
+
+    tree: str
+    head: str
+
+
+def commit_uncommitted(
+    git: Git, branch: str, message: str, expected: ExpectedFiles | None = None
+) -> tuple[str | None, bool]:
     """Commit all changed and untracked files; return the commit, and whether git's config names an author.
+
+    With `expected`, raises FilesChanged unless the commit is exactly that.
 
     None if there is nothing to commit; but if the last commit has this message, because two processes commit
     at the same time, it is returned. Ignored files and nested repositories are left out. Hooks and filters do
@@ -37,13 +53,31 @@ def commit_uncommitted(git: Git, branch: str, message: str) -> tuple[str | None,
             nested = index.list_nested_repositories()
             index.add_all(without=nested)
             changed = _list_changed(index)
+            if changed and expected is not None:
+                _require_expected(git, ExpectedFiles(index.write_tree(), get_commit(git, "HEAD")), expected)
         if not changed:
             return _find_same_commit(git, message), identity is not None
         _require_no_filters(git, changed)
         excluded = (f":(top,exclude,literal){path}" for path in nested)
         git.run("add", "--all", "--sparse", "--", ":/", *excluded)
         git.run("commit", "--quiet", "--no-verify", "-m", message, env=identity or IDENTITY)
-        return get_commit(git, "HEAD"), identity is not None
+        commit = get_commit(git, "HEAD")
+        if expected is not None:
+            _take_back_changed(git, branch, commit, expected)
+        return commit, identity is not None
+
+
+def _require_expected(git: Git, found: ExpectedFiles, expected: ExpectedFiles) -> None:
+    if found != expected:
+        raise FilesChanged(f"{git.root} is not as it was when its files were to be committed.")
+
+
+def _take_back_changed(git: Git, branch: str, commit: str, expected: ExpectedFiles) -> None:
+    """Take a commit back if a file changed after they were compared; the files stay as they are."""
+    tree = git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+    if tree != expected.tree:
+        git.run("update-ref", f"refs/heads/{branch}", expected.head, commit, env=IDENTITY)
+    _require_expected(git, ExpectedFiles(tree, expected.head), expected)
 
 
 def find_identity(git: Git) -> dict[str, str] | None:

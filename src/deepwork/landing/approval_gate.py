@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,14 @@ class ShownLanding:
         return ApprovalRequest(ApprovalKind.LANDING, landing.id, landing.workflow_id, shown)
 
 
-def read_shown_landing(git: Git, place: Place, merged: MergedItem, proofs: Sequence[Proof]) -> ShownLanding:
-    """Read what a person has to see of a landing.
+def read_shown_landing(
+    git: Git,
+    place: Place,
+    merged: MergedItem,
+    proofs: Sequence[Proof],
+    guarded: Sequence[Mapping[str, Any]] = (),
+) -> ShownLanding:
+    """Read what a person has to see of a landing; `guarded` are changes of what decides about checks.
 
     The merge commit itself is not part of it, because its time is another one whenever it is made again; its
     tree and both its parents are.
@@ -73,7 +79,7 @@ def read_shown_landing(git: Git, place: Place, merged: MergedItem, proofs: Seque
             for proof in proofs
         ],
     }
-    return ShownLanding(merged.item, details)
+    return ShownLanding(merged.item, details | ({"guarded": list(guarded)} if guarded else {}))
 
 
 def ask_for_landing(database: Database, shown: ShownLanding) -> Approval | None:

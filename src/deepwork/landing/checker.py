@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from deepwork.approvals.models import ApprovalKind
+from deepwork.approvals.store import ApprovalStore
 from deepwork.call import current_call
-from deepwork.checks.models import CommitProofRequest, Proof, Subject
+from deepwork.checks.models import LANDING, CommitProofRequest, Proof, Subject
 from deepwork.errors import Code, DeepworkError, GateClosed
 from deepwork.landing.leases import BranchLeases
 from deepwork.landing.models import BranchLease
@@ -16,9 +18,7 @@ from deepwork.landing.models import BranchLease
 if TYPE_CHECKING:
     from deepwork.checks.service import CheckService
     from deepwork.database.transaction import Transaction
-
-LANDING = "landing"
-"""The kind of subject that a landing is."""
+    from deepwork.git.snapshot_types import FileChange
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,21 @@ class MergeChecker:
             except GateClosed as closed:
                 if closed.code is not Code.CHECKS_RUNNING or not current_call().is_wanted():
                     raise
+
+    def list_guarded(
+        self, project: Path, base: str, workflow_id: str | None, changes: Sequence[FileChange]
+    ) -> list[dict[str, Any]] | Unchecked:
+        """List the changes of guarded files of the target that no person approved for work of this plan."""
+        try:
+            guarded = self._get_checks(project).describe_guarded(base, changes) if changes else []
+        except DeepworkError as error:  # such as a file that cannot be read: nobody knows what it guards
+            return Unchecked(f"{error.message} {error.suggestion or ''}".strip())
+        if not guarded or workflow_id is None:
+            return guarded
+        with self._leases.database.reading() as tx:
+            approved = ApprovalStore(tx).list_used(ApprovalKind.GUARDED, workflow_id)
+        known = {(each["path"], each["after"]) for approval in approved for each in approval.shown["paths"]}
+        return [each for each in guarded if (each["path"], each["after"]) not in known]
 
     def record_uses(
         self, tx: Transaction, project: Path, landing_ids: Sequence[str], proofs: Sequence[Proof]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from deepwork.database.transaction import Database, Transaction
+from deepwork.git.command import Git
+from deepwork.git.refs import find_first_commit
 from deepwork.landing.models import BranchLease
 from deepwork.landing.store import BranchLeaseStore
 from deepwork.names import new_id
@@ -20,8 +23,10 @@ class LeaseLost(Exception):
 class BranchLeases:
     """Takes, renews and releases the leases of branches."""
 
-    def __init__(self, database: Database, host: str, lease_ms: int = LEASE_SECONDS * 1000) -> None:
-        self._database, self._host, self._lease_ms = database, host, lease_ms
+    def __init__(
+        self, database: Database, open_git: Callable[[Path], Git], lease_ms: int = LEASE_SECONDS * 1000
+    ) -> None:
+        self.database, self._open_git, self._lease_ms = database, open_git, lease_ms
 
     @property
     def renewal_seconds(self) -> float:
@@ -29,15 +34,16 @@ class BranchLeases:
         return self._lease_ms / 3000
 
     @contextmanager
-    def hold(self, repository: str, branch: str) -> Iterator[BranchLease | None]:
-        """Hold the lease of a branch for the block; None if another process holds it."""
-        with self._database.transaction() as tx:
-            lease = BranchLeaseStore(tx, self._lease_ms).take(self._host, repository, branch, new_id("hold"))
+    def hold(self, repository_path: str, branch: str) -> Iterator[BranchLease | None]:
+        """Hold the lease of a branch for the block; None if another process, on any machine, holds it."""
+        repository = find_first_commit(self._open_git(Path(repository_path)), branch)
+        with self.database.transaction() as tx:
+            lease = BranchLeaseStore(tx, self._lease_ms).take(repository, branch, new_id("hold"))
         try:
             yield lease
         finally:
             if lease is not None:
-                with self._database.transaction() as tx:
+                with self.database.transaction() as tx:
                     BranchLeaseStore(tx, self._lease_ms).release(lease)
 
     def require(self, tx: Transaction, lease: BranchLease) -> None:
@@ -47,5 +53,5 @@ class BranchLeases:
 
     def renew(self, lease: BranchLease) -> None:
         """Renew the lease while something takes long; raises LeaseLost if another process has it."""
-        with self._database.transaction() as tx:
+        with self.database.transaction() as tx:
             self.require(tx, lease)

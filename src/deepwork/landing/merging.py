@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from deepwork.git.command import Git
-from deepwork.git.merge_commits import CommitFacts, TreeMerge, create_commit, get_tree, merge_trees
+from deepwork.git.merge_commits import (
+    CommitFacts,
+    TreeMerge,
+    create_commit,
+    find_author,
+    get_tree,
+    merge_trees,
+)
 from deepwork.git.refs import is_ancestor
 from deepwork.landing.items import LandingItem
 from deepwork.landing.models import Landing
@@ -40,7 +47,7 @@ class BatchMerge:
 def merge_batch(git: Git, start: str, items: Sequence[LandingItem]) -> BatchMerge:
     """Merge these branches onto a commit, in this order."""
     found = BatchMerge()
-    current = start
+    current, author = start, find_author(git)
     for item in items:
         source = item.landing.source_commit or ""
         if is_ancestor(git, source, current):
@@ -57,7 +64,7 @@ def merge_batch(git: Git, start: str, items: Sequence[LandingItem]) -> BatchMerg
                 found.contained.append(item)
         else:
             message = build_message(item.landing, item.task.outcome)
-            facts = create_commit(git, merge.tree, [current, source], message)
+            facts = create_commit(git, merge.tree, [current, source], message, author)
             found.merged.append(MergedItem(item, facts))
             current = facts.commit
     return found

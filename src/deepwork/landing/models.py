@@ -116,10 +116,13 @@ class Landing:
 
 @dataclass(frozen=True)
 class BranchLease:
-    """The right to move one branch of one repository: one process at a time, until the time is over."""
+    """The right to move one branch of one repository: one process at a time, until the time is over.
 
-    host: str
-    repository_path: str
+    It counts for all machines, each of which has a clone of the repository.
+    """
+
+    repository: str
+    """The first commit of the branch, which all clones have in common."""
     branch: str
     holder: str
     epoch: int
@@ -155,6 +158,7 @@ class TaskWork:
     name: str
     branch: str
     commit: str
+    tree: str
     done_at: int
     outcome: str | None = None
 
@@ -168,6 +172,9 @@ class Skipped:
     reason: str
     is_refused: bool = False
     """Whether a person has to do something first, such as commit what is uncommitted."""
+    branch: str | None = None
+    host: str | None = None
+    """The machine that has its work, if this repository does not have it: then nothing of its plan lands."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from deepwork.errors import InvalidInput
 from deepwork.git.command import Git
 from deepwork.git.merge_commits import create_commit, find_checkout, find_own_branch_tip, merge_trees
-from deepwork.git.refs import check_branch_name, is_ancestor
-from deepwork.landing.models import Problem
+from deepwork.git.refs import check_branch_name, is_ancestor, resolve_commit
+from deepwork.landing.models import Landing, Problem
 from deepwork.landing.rules import name_integration_branch
 
 
@@ -73,6 +73,12 @@ def choose_place(
     if where := find_checkout(git, branch):
         return Blocked(Problem.BRANCH, f"{branch} is checked out in {where}. Check out another branch there.")
     return _take_target_in(git, branch, tip, target, target_tip)
+
+
+def contains(git: Git, tip: str, landed: Landing) -> bool:
+    """Return whether a commit contains what has landed, perhaps on another machine."""
+    commit = resolve_commit(git, landed.merge_commit or landed.branch_commit or "")
+    return commit is not None and is_ancestor(git, commit, tip)
 
 
 def _take_target_in(git: Git, branch: str, tip: str | None, target: str, target_tip: str) -> Place | Blocked:

@@ -78,7 +78,7 @@ class PreparedLander:
             return LandingStore(tx).get(id)
 
     def _land_held(self, lease: BranchLease, prepared: PreparedCommit) -> Landing:
-        self._queue.recover(lease)
+        self._queue.recover(lease, prepared.repository_path)
         git = self._open_git(Path(prepared.repository_path))
         for _ in range(_TRIES):
             landing = self._find_current(prepared)

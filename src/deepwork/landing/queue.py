@@ -6,16 +6,23 @@ commit that the branch was at and the one that it moves to, so the next process 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from deepwork.approvals.models import Approval, ApprovalStatus
 from deepwork.checks.models import Proof
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, GateClosed
 from deepwork.git.command import Git
-from deepwork.git.merge_commits import find_checkout, find_own_branch_tip, get_commit_facts, move_branch
+from deepwork.git.merge_commits import (
+    find_checkout,
+    find_own_branch_tip,
+    get_commit_facts,
+    list_file_changes,
+    move_branch,
+)
 from deepwork.git.refs import find_merge_commit, is_ancestor
 from deepwork.landing.approval_gate import (
     ShownLanding,
@@ -28,13 +35,14 @@ from deepwork.landing.items import LandingItem, load_items
 from deepwork.landing.leases import BranchLeases, LeaseLost
 from deepwork.landing.merging import BatchMerge, MergedItem, merge_batch
 from deepwork.landing.models import BranchLease, Landing, LandingKind, LandingStatus, Problem
-from deepwork.landing.places import Blocked, Place, choose_place
+from deepwork.landing.places import Blocked, Place, choose_place, contains
 from deepwork.landing.recorder import LandingRecorder
 from deepwork.landing.returning import WorkReturner
 from deepwork.landing.rules import (
     WAITS_FOR_DEPENDENCY,
     choose_batch,
     describe_conflict,
+    describe_landed_elsewhere,
     describe_red,
     list_ready,
     name_integration_branch,
@@ -59,8 +67,9 @@ class LandingQueue:
         checker: MergeChecker,
         finder: WorkFinder,
         open_git: Callable[[Path], Git],
+        host: str,
     ) -> None:
-        self._database, self._leases, self._recorder = database, leases, recorder
+        self._database, self._leases, self._recorder, self._host = database, leases, recorder, host
         self._returner, self._checker, self._finder, self._open_git = returner, checker, finder, open_git
 
     def work(self, repository: str, target: str) -> bool:
@@ -69,17 +78,20 @@ class LandingQueue:
             if lease is None:
                 return False
             try:
-                self.recover(lease)
-                self._work_through(lease)
+                self.recover(lease, repository)
+                self._work_through(lease, repository)
             except LeaseLost:
                 return False
         return True
 
     # After a crash
 
-    def recover(self, lease: BranchLease) -> None:
-        """Finish what a killed process left: its branch has moved, moves now, or its work is queued again."""
-        left = self._list_pending(lease)
+    def recover(self, lease: BranchLease, repository: str) -> None:
+        """Finish what a killed process left: its branch has moved, moves now, or its work is queued again.
+
+        Only what it left in this repository: nobody can see from here what a branch of another machine has.
+        """
+        left = self._list_pending(lease, repository)
         checking = [each for each in left if each.status is LandingStatus.CHECKING]
         if checking:
             self._recorder.move(lease, checking, LandingStatus.QUEUED)
@@ -108,19 +120,19 @@ class LandingQueue:
 
     # The queue
 
-    def _list_pending(self, lease: BranchLease) -> list[Landing]:
+    def _list_pending(self, lease: BranchLease, repository: str) -> list[Landing]:
         with self._database.reading() as tx:
-            return LandingStore(tx).list_pending(lease.host, lease.repository_path, lease.branch)
+            return LandingStore(tx).list_pending(self._host, repository, lease.branch)
 
-    def _work_through(self, lease: BranchLease) -> None:
+    def _work_through(self, lease: BranchLease, repository: str) -> None:
         suspects: Suspects = frozenset()
-        while batch := self._choose_batch(lease, suspects):
+        while batch := self._choose_batch(lease, repository, suspects):
             suspects = self._land_batch(lease, batch, suspects)
 
-    def _choose_batch(self, lease: BranchLease, suspects: Suspects) -> list[LandingItem]:
+    def _choose_batch(self, lease: BranchLease, repository: str, suspects: Suspects) -> list[LandingItem]:
         queued = [
             each
-            for each in self._list_pending(lease)
+            for each in self._list_pending(lease, repository)
             if each.kind is LandingKind.TASK and each.status is LandingStatus.QUEUED
         ]
         if not queued:
@@ -169,13 +181,18 @@ class LandingQueue:
 
     def choose_place(self, git: Git, landing: Landing) -> Place | Blocked:
         """Choose the branch that a landing moves."""
-        plan, other = landing.workflow_id, None
+        plan, other, elsewhere = landing.workflow_id, None, None
         if plan is not None:
             with self._database.reading() as tx:
-                other = LandingStore(tx).find_other_target(
+                store = LandingStore(tx)
+                other = store.find_other_target(
                     name_integration_branch(plan), landing.repository_path, landing.target
                 )
-        return choose_place(git, landing.target, plan, other_target=other)
+                elsewhere = store.find_landed_elsewhere(plan, landing.target, self._host)
+        place = choose_place(git, landing.target, plan, other_target=other)
+        if elsewhere is None or isinstance(place, Blocked) or contains(git, place.start, elsewhere):
+            return place
+        return Blocked(Problem.BRANCH, describe_landed_elsewhere(elsewhere))
 
     def _settle_unmerged(self, lease: BranchLease, git: Git, place: Place, merge: BatchMerge) -> None:
         """End the landings that bring nothing new, and send those back that conflict."""
@@ -221,19 +238,35 @@ class LandingQueue:
     ) -> Suspects:
         landings = [each.item.landing for each in merged]
         ids = frozenset(each.id for each in landings)
-        verdict = self._check(lease, merged, merged[-1].facts.commit, place.target_tip)
+        guarded = self._list_guarded(git, place, merged)
+        if guarded and len(merged) > 1:  # a person looks at one landing at a time
+            self._recorder.move(lease, landings, LandingStatus.QUEUED)
+            return ids
+        verdict = (
+            guarded
+            if isinstance(guarded, Unchecked)
+            else self._check(lease, merged, merged[-1].facts.commit, place.target_tip)
+        )
         if isinstance(verdict, Red) and len(merged) > 1:
             self._recorder.move(lease, landings, LandingStatus.QUEUED)
             return ids
-        if isinstance(verdict, Green):
-            self._pass(lease, git, place, merged, verdict.proofs)
+        if isinstance(verdict, Green) and not isinstance(guarded, Unchecked):
+            self._pass(lease, git, place, merged, verdict.proofs, guarded)
         elif isinstance(verdict, Unchecked):
             self._recorder.move(
                 lease, landings, LandingStatus.NEEDS_PERSON, problem=Problem.CHECKS, reason=verdict.reason
             )
-        else:
+        elif isinstance(verdict, Red):
             self._handle_red(lease, place, merged[0], verdict)
         return suspects - ids
+
+    def _list_guarded(
+        self, git: Git, place: Place, merged: Sequence[MergedItem]
+    ) -> list[dict[str, Any]] | Unchecked:
+        """List what a batch changes of the files that the target guards."""
+        first = merged[0].item
+        changes = list_file_changes(git, merged[0].facts.parents[0], merged[-1].facts.commit)
+        return self._checker.list_guarded(first.project, place.target_tip, first.landing.workflow_id, changes)
 
     def _check(
         self, lease: BranchLease, merged: Sequence[MergedItem], commit: str, base: str
@@ -256,11 +289,19 @@ class LandingQueue:
         )
 
     def _pass(
-        self, lease: BranchLease, git: Git, place: Place, merged: list[MergedItem], proofs: tuple[Proof, ...]
+        self,
+        lease: BranchLease,
+        git: Git,
+        place: Place,
+        merged: list[MergedItem],
+        proofs: tuple[Proof, ...],
+        guarded: Sequence[Mapping[str, Any]],
     ) -> None:
         """Let a person approve what needs it, then move the branch."""
         shown = [
-            read_shown_landing(git, place, each, proofs) for each in merged if each.item.needs_approval
+            read_shown_landing(git, place, each, proofs, guarded)
+            for each in merged
+            if each.item.needs_approval or guarded
         ]  # a batch of one, if there is any
         for each in shown:
             if approval := ask_for_landing(self._database, each):

@@ -7,6 +7,7 @@ from typing import Any
 from deepwork.answers import Answer
 from deepwork.landing.models import Landing, Skipped
 from deepwork.timestamps import format_timestamp
+from deepwork.workspaces.models import WORK_ELSEWHERE
 
 
 class LandingView(Answer):
@@ -43,6 +44,10 @@ class SkippedTask(Answer):
     name: str
     reason: str
     refused: bool | None = None
+    because: str | None = None
+    """`work_elsewhere`: its work is on another machine."""
+    branch: str | None = None
+    host: str | None = None
 
 
 class LandResult(Answer):
@@ -70,7 +75,13 @@ def describe_landing(landing: Landing) -> LandingView:
 def describe_skipped(skipped: Skipped) -> SkippedTask:
     """Describe a task that was left out."""
     return SkippedTask(
-        task_id=skipped.task_id, name=skipped.name, reason=skipped.reason, refused=skipped.is_refused or None
+        task_id=skipped.task_id,
+        name=skipped.name,
+        reason=skipped.reason,
+        refused=skipped.is_refused or None,
+        because=WORK_ELSEWHERE if skipped.host else None,
+        branch=skipped.branch,
+        host=skipped.host,
     )
 
 

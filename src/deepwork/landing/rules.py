@@ -88,9 +88,13 @@ def may_return(landing: Landing) -> bool:
     return landing.returns < MAX_RETURNS
 
 
-def choose_exit_code(statuses: Iterable[LandingStatus], *, is_refused: bool = False) -> int:
+def choose_exit_code(
+    statuses: Iterable[LandingStatus], *, is_refused: bool = False, is_elsewhere: bool = False
+) -> int:
     """Return the exit code for landings that ended in these ways."""
     found = set(statuses)
+    if is_elsewhere:
+        return NEEDS_PERSON
     if is_refused:
         return FAILED
     return LANDED if found <= {LandingStatus.LANDED, LandingStatus.CANCELLED} else NEEDS_PERSON
@@ -145,6 +149,15 @@ def describe_move(landing: Landing) -> str:
     return (
         f"Landed on {where}, because {landing.target} is checked out;"
         f" `git merge {landing.branch}` there takes it in."
+    )
+
+
+def describe_landed_elsewhere(landing: Landing) -> str:
+    """Say that another machine has a branch with landed work which this one does not have."""
+    return (
+        f"{landing.title!r} landed on {landing.branch} of {landing.host} as"
+        f" {(landing.merge_commit or '')[:12]}, and that is not in {landing.branch} here. Fetch"
+        f" {landing.branch} from {landing.host} first, or land there."
     )
 
 

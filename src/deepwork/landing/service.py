@@ -11,14 +11,15 @@ from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.git.command import Git
+from deepwork.git.merge_commits import find_own_branch_tip
 from deepwork.landing.approval_gate import has_pending_approval
 from deepwork.landing.interfaces import WorkOrigins
 from deepwork.landing.models import Landing, LandingKind, LandingStatus, Skipped, TaskWork, WorkOrigin
-from deepwork.landing.places import require_target
+from deepwork.landing.places import contains, require_target
 from deepwork.landing.queue import LandingQueue
 from deepwork.landing.recorder import add_landing, move_landing
 from deepwork.landing.responses import LandResult, describe_landing, describe_skipped
-from deepwork.landing.rules import choose_exit_code, describe_move
+from deepwork.landing.rules import choose_exit_code, describe_landed_elsewhere, describe_move
 from deepwork.landing.store import LandingStore
 from deepwork.landing.work_finder import PlanWork, WorkFinder, choose_target
 from deepwork.names import new_id
@@ -58,10 +59,30 @@ class LandingService:
         work = self._finder.find(request.workflow_id, request.task_id, commits=request.commits)
         target = choose_target(work.workflow, request.onto)
         require_target(self._open_git(work.repository), target)
+        if elsewhere := [each for each in work.skipped if each.host] or self._find_elsewhere(work, target):
+            return build_result([], elsewhere)
         self._require_possible(request, work)
         landings, known = self.queue(work, target)
         ended = [*known, *self.advance([each.id for each in landings], wait_seconds)]
         return build_result(ended, [each for each in work.skipped if _is_of_interest(each, request)])
+
+    def _find_elsewhere(self, work: PlanWork, target: str) -> list[Skipped]:
+        """List the tasks that another machine lands, or has landed on its own branch only."""
+        with self._database.reading() as tx:
+            newest = LandingStore(tx).find_newest([each.task_id for each in work.ready])
+        found = [
+            (each, last)
+            for each in work.ready
+            if (last := newest.get(each.task_id)) and last.host != self._host and last.target == target
+        ]
+        if not found:
+            return []
+        git = self._open_git(work.repository)
+        return [
+            Skipped(each.task_id, each.name, problem, is_refused=True, branch=last.branch, host=last.host)
+            for each, last in found
+            if (problem := _explain_elsewhere(git, last))
+        ]
 
     def _require_possible(self, request: LandRequest, work: PlanWork) -> None:
         """Raise NotAllowed if the one task that was asked for cannot land."""
@@ -91,9 +112,11 @@ class LandingService:
                 return new
             last = LandingStore(tx).find_open(ready.task_id)
             assert last is not None, "it was in the way a moment ago"
-        return self.queue_again(tx, last, ready, target)
+        return self._queue_again(tx, last, ready, target, str(work.repository))
 
-    def queue_again(self, tx: Transaction, landing: Landing, ready: TaskWork, target: str) -> Landing:
+    def _queue_again(
+        self, tx: Transaction, landing: Landing, ready: TaskWork, target: str, repository: str
+    ) -> Landing:
         """Put an open landing into the queue again, with the work as it is now."""
         if landing.status.is_pending:
             return landing
@@ -105,6 +128,8 @@ class LandingService:
             tx,
             landing,
             LandingStatus.QUEUED,
+            host=self._host,
+            repository_path=repository,
             target=target,
             source_branch=ready.branch,
             source_commit=ready.commit,
@@ -210,6 +235,16 @@ def _is_landed_as(last: Landing, ready: TaskWork, target: str) -> bool:
     )
 
 
+def _explain_elsewhere(git: Git, landing: Landing) -> str | None:
+    """Say why a task cannot land here because of its landing on another machine; None if it can."""
+    if landing.status.is_pending:
+        return f"{landing.host} lands it: {landing.id} is {landing.status}. Wait until it has ended."
+    tip = find_own_branch_tip(git, landing.branch or "") if landing.branch else None
+    if landing.status is not LandingStatus.LANDED or (tip and contains(git, tip, landing)):
+        return None
+    return describe_landed_elsewhere(landing)
+
+
 def build_result(landings: Sequence[Landing], skipped: Sequence[Skipped]) -> LandResult:
     """Build the answer: each landing, and each task that was left out."""
     views = [
@@ -220,6 +255,9 @@ def build_result(landings: Sequence[Landing], skipped: Sequence[Skipped]) -> Lan
         for view in [describe_landing(landing)]
     ]
     is_refused = any(each.is_refused for each in skipped)
-    code = choose_exit_code((each.status for each in landings), is_refused=is_refused)
+    is_elsewhere = any(each.host for each in skipped)
+    code = choose_exit_code(
+        (each.status for each in landings), is_refused=is_refused, is_elsewhere=is_elsewhere
+    )
     left_out = [describe_skipped(each) for each in skipped]
     return LandResult(landings=views, skipped=left_out or None, exit_code=code)

@@ -97,6 +97,16 @@ class LandingStore:
         """
         return [_from_row(row) for row in self._tx.fetch_all(sql, ids=list(task_ids))]
 
+    def find_landed_elsewhere(self, workflow_id: str, target: str, host: str) -> Landing | None:
+        """Return the newest landing of the plan onto this branch on another machine."""
+        sql = f"""
+            SELECT {_COLUMNS} FROM landings
+             WHERE workflow_id = :id AND target = :target AND host <> :host AND status = 'landed'
+               AND branch_commit IS NOT NULL
+             ORDER BY ended_at DESC, created_seq DESC LIMIT 1
+        """
+        return _read_optional(self._tx.fetch_one(sql, id=workflow_id, target=target, host=host))
+
     def count_landed_tasks(self, workflow_id: str) -> int:
         """Count the tasks of a plan that have landed."""
         sql = """
@@ -162,18 +172,18 @@ class BranchLeaseStore:
     def __init__(self, tx: Transaction, lease_ms: int) -> None:
         self._tx, self._lease_ms = tx, lease_ms
 
-    def take(self, host: str, repository_path: str, branch: str, holder: str) -> BranchLease | None:
+    def take(self, repository: str, branch: str, holder: str) -> BranchLease | None:
         """Give the lease to this process; None if another one holds it. One upsert decides."""
         sql = """
-            INSERT INTO branch_leases (host, repository_path, branch, holder, epoch, until)
-            VALUES (:host, :repository_path, :branch, :holder, 1, :until)
-                ON CONFLICT (host, repository_path, branch) DO UPDATE
+            INSERT INTO branch_leases (repository, branch, holder, epoch, until)
+            VALUES (:repository, :branch, :holder, 1, :until)
+                ON CONFLICT (repository, branch) DO UPDATE
                SET epoch = branch_leases.epoch + 1, holder = :holder, until = :until
              WHERE branch_leases.holder IS NULL OR branch_leases.until < :now
             RETURNING epoch
         """
         now = self._tx.now
-        place = {"host": host, "repository_path": repository_path, "branch": branch}
+        place = {"repository": repository, "branch": branch}
         row = self._tx.fetch_one(sql, **place, holder=holder, until=now + self._lease_ms, now=now)
         return BranchLease(**place, holder=holder, epoch=row["epoch"]) if row else None
 
@@ -187,10 +197,7 @@ class BranchLeaseStore:
         self._tx.execute(f"UPDATE branch_leases SET holder = NULL WHERE {_IS_HELD}", **vars(lease))
 
 
-_IS_HELD = (
-    "host = :host AND repository_path = :repository_path AND branch = :branch"
-    " AND holder = :holder AND epoch = :epoch"
-)
+_IS_HELD = "repository = :repository AND branch = :branch AND holder = :holder AND epoch = :epoch"
 _COLUMNS = ", ".join(Landing.__dataclass_fields__)
 
 

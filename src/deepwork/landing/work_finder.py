@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.repositories import find_repository, is_tree_of
-from deepwork.git.branch_merges import find_branch_tips
 from deepwork.git.command import Git
-from deepwork.git.merge_commits import get_tree
-from deepwork.git.uncommitted import commit_uncommitted, list_uncommitted
+from deepwork.git.commit_records import CommitRecord, read_commits
+from deepwork.git.uncommitted import FilesChanged, commit_uncommitted, list_uncommitted
 from deepwork.landing.models import Skipped, TaskWork
 from deepwork.plans.models import Node, Task, TaskStatus, Workflow
 from deepwork.plans.requirements import ApprovalTime, list_required_approvals
@@ -20,13 +19,21 @@ from deepwork.plans.rules.graph import Graph
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.watch_store import WatchStore
+from deepwork.workspaces.completed_work import (
+    explain_changed_work,
+    find_completed_work,
+    get_expected_files,
+    is_completed_work,
+)
 from deepwork.workspaces.dependency_branches import walk_dependencies
-from deepwork.workspaces.models import Workspace, WorkspaceStatus
+from deepwork.workspaces.models import FinishedTask, Workspace, WorkspaceStatus
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.store import WorkspaceStore
+from deepwork.workspaces.worktrees import find_fetched_work
 
 _ALL_TASKS = 1_000_000
 _MAX_NAMED_FILES = 5
+_BRANCH_REF_PREFIX = "refs/heads/"
 
 
 @dataclass(frozen=True)
@@ -56,22 +63,26 @@ class WorkFinder:
         with self._database.reading() as tx:
             workflow = self.repositories.localize(tx, PlanStore(tx).get(workflow_id))
             chosen = self._choose_tasks(tx, workflow_id, task_id)
-            known = WorkspaceStore(tx).find_by_ids(
-                [task.workspace_id for task in chosen if task.workspace_id]
-            )
+            ids = [task.workspace_id for task in chosen if task.workspace_id]
+            known, users = WorkspaceStore(tx).find_by_ids(ids), WorkspaceStore(tx).list_task_ids(ids)
             approved = _find_approved_trees(tx, workflow, chosen)
-        workspaces = {task.id: known.get(task.workspace_id or "") for task in chosen}
         main = self.find_main_tree(workflow)
+        places = [(task, known.get(task.workspace_id or "")) for task in chosen]
         git = self._open_git(main)
-        tips = find_branch_tips(git, [each.branch for each in workspaces.values() if each])
+        branches = _Branches(git, places)
         found: list[TaskWork | Skipped] = []
-        for task in chosen:
-            workspace = workspaces[task.id]
-            if problem := _find_obstacle(task, workspace, tips, self.repositories.host):
-                found.append(problem)
-            elif workspace:
-                work = self._look_into_tree(main, task, workspace, tips, commits=commits)
-                found.append(_refuse_changed(git, task, work, approved.get(task.id)))
+        for task, workspace in places:
+            problem = _find_obstacle(task, workspace)
+            if problem or workspace is None:
+                found.append(Skipped(task.id, task.name, problem or ""))
+                continue
+            is_shared = len(users.get(workspace.id, ())) > 1
+            work = (
+                self._look_into_tree(main, task, workspace, branches, is_shared, commits=commits)
+                if workspace.host == self.repositories.host
+                else _find_fetched(git, task, workspace)
+            )
+            found.append(_refuse_unapproved(task, work, approved.get(task.id)))
         ready = tuple(each for each in found if isinstance(each, TaskWork))
         return PlanWork(workflow, main, ready, tuple(each for each in found if isinstance(each, Skipped)))
 
@@ -114,22 +125,75 @@ class WorkFinder:
         return [*sorted(with_branch, key=lambda each: (each.finished_at or 0, each.position)), task]
 
     def _look_into_tree(
-        self, main: Path, task: Task, workspace: Workspace, tips: Mapping[str, str], *, commits: bool
+        self,
+        main: Path,
+        task: Task,
+        workspace: Workspace,
+        branches: _Branches,
+        is_shared: bool,
+        *,
+        commits: bool,
     ) -> TaskWork | Skipped:
-        """Refuse or commit what is uncommitted in the tree of the task; then the branch is what lands."""
+        """Return the work if it is as it was completed; refuse or commit what was not committed then."""
+        tip = branches.find_tip(workspace)
+        if tip is None:
+            return _refuse(task, f"Its branch {workspace.branch} does not exist any more.")
         tree = Path(workspace.path)
-        tip = tips[workspace.branch]
         if tree.is_dir() and is_tree_of(main, tree) and tree != main:
             git = self._open_git(tree)
             if commits:
-                tip = commit_uncommitted(git, workspace.branch, _build_message(task))[0] or tip
+                try:
+                    expected = get_expected_files(task)
+                    made, _ = commit_uncommitted(git, workspace.branch, _build_message(task), expected)
+                except FilesChanged:
+                    return _refuse(task, explain_changed_work(task, workspace.branch))
+                tip = read_commits(git, [made])[made] if made else tip
             elif files := list_uncommitted(git):
-                return _skip(task, _describe_uncommitted(workspace, files), is_refused=True)
-        if tip == workspace.base_commit:
-            return _skip(task, f"Its branch {workspace.branch} has no commits: there is nothing to land.")
-        return TaskWork(
-            task.id, task.workflow_id, task.name, workspace.branch, tip, task.finished_at or 0, task.outcome
-        )
+                is_later = is_completed_work(task, tip)
+                return _refuse(task, _describe_uncommitted(task, workspace, files, is_later=is_later))
+        if tip.commit == workspace.base_commit and task.completed_tree in (None, tip.tree):
+            reason = f"Its branch {workspace.branch} has no commits: there is nothing to land."
+            return Skipped(task.id, task.name, reason)
+        # Of several tasks that share a branch, each lands what the branch had when it was completed.
+        candidates = (tip, branches.find_head(task)) if is_shared else (tip,)
+        work = find_completed_work(task, candidates)
+        if work is None:
+            return _refuse(task, explain_changed_work(task, workspace.branch))
+        return _build_work(task, workspace, work)
+
+
+class _Branches:
+    """The commits that may have the work of tasks, read with one process."""
+
+    def __init__(self, git: Git, places: Sequence[tuple[Task, Workspace | None]]) -> None:
+        refs = [f"{_BRANCH_REF_PREFIX}{workspace.branch}" for _, workspace in places if workspace]
+        heads = [task.completed_head for task, workspace in places if workspace and task.completed_head]
+        self._records = read_commits(git, [*refs, *heads])
+
+    def find_tip(self, workspace: Workspace) -> CommitRecord | None:
+        """Return the tip of the local branch."""
+        return self._records.get(f"{_BRANCH_REF_PREFIX}{workspace.branch}")
+
+    def find_head(self, task: Task) -> CommitRecord | None:
+        """Return the commit that was checked out when the task was completed, if it is here."""
+        return self._records.get(task.completed_head or "")
+
+
+def _find_fetched(git: Git, task: Task, workspace: Workspace) -> TaskWork | Skipped:
+    """Return the work of a task that was done on another machine, if somebody fetched it."""
+    work = find_fetched_work(git, FinishedTask(workspace, task.completed_tree, task.completed_head))
+    if work is not None:
+        return _build_work(task, workspace, work)
+    reason = (
+        f"Its work is on {workspace.host}, on the branch {workspace.branch}. Fetch that branch into this"
+        " repository, or land where all branches are."
+    )
+    return Skipped(task.id, task.name, reason, is_refused=True, branch=workspace.branch, host=workspace.host)
+
+
+def _build_work(task: Task, workspace: Workspace, work: CommitRecord) -> TaskWork:
+    about = task.id, task.workflow_id, task.name, workspace.branch
+    return TaskWork(*about, work.commit, work.tree, task.finished_at or 0, task.outcome)
 
 
 def _find_approved_trees(tx: Transaction, workflow: Workflow, tasks: Iterable[Task]) -> dict[str, str]:
@@ -143,12 +207,11 @@ def _find_approved_trees(tx: Transaction, workflow: Workflow, tasks: Iterable[Ta
     return {watch.task_id: str(watch.ended["tree"]) for watch in watches if watch.ended}
 
 
-def _refuse_changed(git: Git, task: Task, work: TaskWork | Skipped, tree: str | None) -> TaskWork | Skipped:
+def _refuse_unapproved(task: Task, work: TaskWork | Skipped, tree: str | None) -> TaskWork | Skipped:
     """Refuse a branch that has other files than those that a person approved."""
-    if isinstance(work, Skipped) or tree is None or get_tree(git, work.commit) == tree:
+    if isinstance(work, Skipped) or tree is None or work.tree == tree:
         return work
-    reason = f"{work.branch} was changed after a person approved it. Complete the task again."
-    return _skip(task, reason, is_refused=True)
+    return _refuse(task, explain_changed_work(task, work.branch))
 
 
 def choose_target(workflow: Workflow, onto: str | None) -> str:
@@ -169,29 +232,28 @@ def _list_needed(graph: Graph, task_id: str) -> set[str]:
     return {node.id for node in walk_dependencies(graph, [graph[task_id]], set(), goes_on)}
 
 
-def _find_obstacle(
-    task: Task, workspace: Workspace | None, tips: Mapping[str, str], host: str
-) -> Skipped | None:
+def _find_obstacle(task: Task, workspace: Workspace | None) -> str | None:
     if task.status is not TaskStatus.COMPLETED:
-        return _skip(task, f"It is {task.status}: only completed tasks land.")
+        return f"It is {task.status}: only completed tasks land."
     if workspace is None:
-        return _skip(task, "It has no branch of its own: there is nothing to land.")
+        return "It has no branch of its own: there is nothing to land."
     if workspace.status is not WorkspaceStatus.ACTIVE:
-        return _skip(task, f"Its workspace {workspace.id} with {workspace.branch} is {workspace.status}.")
-    if workspace.host != host:
-        return _skip(task, f"Its branch {workspace.branch} is on {workspace.host}.", is_refused=True)
-    if workspace.branch not in tips:
-        return _skip(task, f"Its branch {workspace.branch} does not exist any more.", is_refused=True)
+        return f"Its workspace {workspace.id} with {workspace.branch} is {workspace.status}."
     return None
 
 
-def _skip(task: Task, reason: str, *, is_refused: bool = False) -> Skipped:
-    return Skipped(task.id, task.name, reason, is_refused)
+def _refuse(task: Task, reason: str) -> Skipped:
+    return Skipped(task.id, task.name, reason, is_refused=True)
 
 
-def _describe_uncommitted(workspace: Workspace, files: Sequence[str]) -> str:
+def _describe_uncommitted(task: Task, workspace: Workspace, files: Sequence[str], *, is_later: bool) -> str:
     more = len(files) - _MAX_NAMED_FILES
     named = ", ".join(files[:_MAX_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
+    if is_later:
+        return (
+            f"{workspace.path} has uncommitted work that came after the task was completed: {named}. Put it"
+            f" aside, or open the task again with `deepwork tasks retry {task.id}` and complete it with it."
+        )
     return f"{workspace.path} has uncommitted work: {named}. Commit it, or land with --commit."
 
 

@@ -112,6 +112,7 @@ class ClaimService:
             return self._add_workspace(workflow, task, _build_grant(lease, task))
         others = self._refusals.find_active_tasks(workflow, task)
         refusal = self._refusals.find_refusal(workflow, task, others, agent.id)
+        refusal = refusal or self._refuse_without_work(workflow, task)
         return refusal or self._add_workspace(
             workflow, task, self._grant(workflow, task, agent, others.overlapping)
         )
@@ -297,6 +298,13 @@ class ClaimService:
             warning=" ".join(list_warnings(task, conflicts)) or None,
             conflicts_with=[other.id for other in conflicts] or None,
         )
+
+    def _refuse_without_work(self, workflow: Workflow, task: Task) -> Claimed | None:
+        """Refuse a task whose tree would not have the work of its dependencies."""
+        if self._workspaces is None or not workflow.auto_create_workspaces:
+            return None
+        message = self._workspaces.explain_elsewhere(self._tx, task)
+        return build_refusal("work_elsewhere", message) if message else None
 
     def _add_workspace(self, workflow: Workflow, task: Task, claimed: Claimed) -> Claimed:
         """Add the task's workspace, unless it is done in the project itself."""

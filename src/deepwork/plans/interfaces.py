@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from deepwork.call import ActionOutcome
 from deepwork.database.transaction import Transaction
 from deepwork.files.heads import Head
+from deepwork.git.snapshot_types import Snapshot
 from deepwork.plans.models import Task, Workflow
 
 
@@ -48,6 +49,15 @@ class WorkspaceProvider(Protocol):
         self, tx: Transaction, workflow: Workflow, task: Task, *, others: int
     ) -> TaskWorkspace | None:
         """Return the workspace for a task that was just claimed, while `others` tasks are active."""
+
+    def explain_elsewhere(self, tx: Transaction, task: Task) -> str | None:
+        """Say which work of dependencies is on other machines, so that the task has to wait for it.
+
+        Raises NotPrepared if `look_for_dependencies` was not called for the call.
+        """
+
+    def look_for_dependencies(self, task_id: str) -> object:
+        """Look for the work of the task's dependencies in the repository; not inside a transaction."""
 
     def finish_task(self, tx: Transaction, workflow: Workflow, task: Task) -> None:
         """After the commit, list or commit what the completed task left uncommitted in its worktree."""
@@ -90,6 +100,15 @@ class TaskTrees(Protocol):
 
     def find_base(self, workflow: Workflow, tree: Path) -> str | None:
         """Return the commit that the work in this tree started from; None without git."""
+
+    def find_tree(self, tx: Transaction, workflow: Workflow, task: Task) -> Path | None:
+        """Return the tree of the task; None unless it is a tree of the plan's repository here."""
+
+    def take_snapshot(self, task_id: str, tree: Path) -> Snapshot | None:
+        """Return all files of the task's tree as they are now; None if they cannot be read.
+
+        Not inside a transaction. If the task is completed with it, no other one is taken at its end.
+        """
 
     def list_changed_paths(self, task_id: str, tree: Path) -> tuple[str, ...] | None:
         """Return the files that the task changed, relative to its tree; None if that is not known."""

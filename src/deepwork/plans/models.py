@@ -183,6 +183,11 @@ class Task:
     """Since when it is claimed or running."""
     stale_input: tuple[Mapping[str, str], ...] | None = None
     """The tasks it builds on whose work was rewound after it began: each with `rewind`, `task_id`, `name`."""
+    completed_tree: str | None = None
+    """The git tree of all files in its worktree when its checks were proved and it was completed. None: it
+    has no worktree here, or an older version completed it, so that is not known."""
+    completed_head: str | None = None
+    """The commit that was checked out there then."""
 
     @property
     def waits_for_person(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import CheckpointType, PlanStatus, Task, TaskStatus
 from deepwork.plans.recorder import PlanRecorder
@@ -40,3 +41,15 @@ def reopen_task(
     if workflow.status is PlanStatus.COMPLETED:
         recorder.save_workflow(workflow, copy_with(workflow, status=PlanStatus.IN_PROGRESS), reason)
     return saved
+
+
+def reopen_by_person(tx: Transaction, task_id: str, why: str | None) -> bool:
+    """Open a completed task again if a person asks for it; False if it is not completed, or no person does.
+
+    Its checks and approvals count again when it is completed, so this passes no gate.
+    """
+    if not is_person(tx.caller) or TaskStore(tx).get(task_id).status is not TaskStatus.COMPLETED:
+        return False
+    reason = f"{tx.caller} opened it again"
+    reopen_task(tx, task_id, why or f"{reason}.", reason=reason)
+    return True

@@ -33,6 +33,7 @@ RefusalReason = Literal[
     "approval",
     "budget",
     "review_backlog",
+    "work_elsewhere",
 ]
 
 

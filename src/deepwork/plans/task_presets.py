@@ -29,7 +29,7 @@ TASK_PRESETS = {
     "retry": Preset(
         "update-status",
         {"status": "pending"},
-        "Let a failed task be tried again, with new attempts; acts as a person.",
+        "Let a failed task be tried again, or open a completed one again; acts as a person.",
         without=frozenset({"outcome_detail", "error", "agent_id", "claim_epoch"}),
         as_person=True,
     ),

@@ -24,6 +24,7 @@ from deepwork.tool_declarations import NotPrepared
 if TYPE_CHECKING:  # imported by the first plan that names a check
     from deepwork.checks.models import GuardedStart, Proof, ProofRequest
     from deepwork.checks.service import CheckService
+    from deepwork.git.snapshot_types import Snapshot
 
 TASK = "task"
 """The kind of subject that a planned task is."""
@@ -50,6 +51,14 @@ class TaskProofs:
             }
             for proof in self.proofs
         ]
+
+
+@dataclass(frozen=True)
+class CompletedWork:
+    """The files and the commit of a task's worktree, for the transaction that completes the task."""
+
+    tree: str | None = None
+    head: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,19 @@ class TaskProver:
 
         return TaskProofs(request.names, _prove(checks, request, self._presence.lease_ms / 2000, renew))
 
+    def look(self, task_id: str, proofs: TaskProofs | None) -> CompletedWork:
+        """Return the work that is to be completed: what was proved, or else what is there now."""
+        snapshot = proofs.proofs[0].proved if proofs and proofs.proofs else self._take_snapshot(task_id)
+        return CompletedWork(snapshot.tree, snapshot.head) if snapshot else CompletedWork()
+
+    def _take_snapshot(self, task_id: str) -> Snapshot | None:
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(task_id)
+            if task.workspace_id is None:
+                return None
+            tree = self._get_trees().find_tree(tx, PlanStore(tx).get(task.workflow_id), task)
+        return self._get_trees().take_snapshot(task_id, tree) if tree else None
+
     def find_request(self, task_id: str) -> tuple[CheckService, ProofRequest]:
         """Return what completing the task would have to prove, and the checks of its project."""
         with self._database.reading() as tx:
@@ -144,6 +166,15 @@ class TaskProver:
             return None
         prepared = current_call().find_prepared(TaskProofs)
         if prepared is None or set(prepared.names) != set(names):
+            raise NotPrepared
+        return prepared
+
+    def take_work(self, task: Task) -> CompletedWork:
+        """Return the work with which the call completes the task; raises NotPrepared as `take` does."""
+        if task.status is not TaskStatus.COMPLETED or task.workspace_id is None:
+            return CompletedWork()
+        prepared = current_call().find_prepared(CompletedWork)
+        if prepared is None:
             raise NotPrepared
         return prepared
 

@@ -21,6 +21,7 @@ from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
 from deepwork.plans.notices import find_notices_for_reader, notify_of_replan, notify_of_task_status
 from deepwork.plans.queue_responses import AvailableTasks
 from deepwork.plans.recorder import PlanRecorder
+from deepwork.plans.reopening import reopen_by_person
 from deepwork.plans.responses import (
     CheckpointAdded,
     Checkpoints,
@@ -50,7 +51,7 @@ from deepwork.plans.task_context import (
 )
 from deepwork.plans.task_endings import build_status_answer
 from deepwork.plans.task_presets import TASK_PRESETS
-from deepwork.plans.task_proofs import TaskProofs, TaskProver, list_used_proofs
+from deepwork.plans.task_proofs import CompletedWork, TaskProofs, TaskProver, list_used_proofs
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.plans.usage_reports import record_checkpoint_usage, record_result_usage
 from deepwork.plans.work_gate import DescribedWork, Report, WorkGate
@@ -167,11 +168,14 @@ class TaskTools:
         """Set a task's status; completed, failed and skipped end its claim."""
         with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
             check_object("outcome_detail", outcome_detail or {})
+            if status is TaskStatus.PENDING and reopen_by_person(tx, id, outcome):
+                return TaskUpdated()
             work = self._lock_for_change(claims, id, agent_id, claim_epoch, repeats=status)
             moved = apply_status(tx, work, status, outcome=outcome, error=error)
             if moved.status is work.task.status:
                 return TaskUpdated(notices=_carry_notices(tx, work))
             proofs = self._prover.take(work.workflow, moved)
+            seen = self._prover.take_work(moved)
             report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
             self._work_gate.pass_work(tx, work, moved.status, report)
             if moved.status is TaskStatus.PENDING and outcome:
@@ -179,7 +183,14 @@ class TaskTools:
             if moved.status is TaskStatus.FAILED:
                 moved = copy_with(moved, error=error, outcome_detail=outcome_detail)
             elif moved.status.is_done:
-                moved = copy_with(moved, outcome=outcome, outcome_detail=outcome_detail, error=None)
+                moved = copy_with(
+                    moved,
+                    outcome=outcome,
+                    outcome_detail=outcome_detail,
+                    error=None,
+                    completed_tree=seen.tree,
+                    completed_head=seen.head,
+                )
             workflow = self._save(tx, claims, work, moved, reason=error or outcome)
             notify_of_task_status(tx, work.task, work.holder, moved.status, error or outcome)
             if proofs:
@@ -199,11 +210,12 @@ class TaskTools:
         agent_id: AgentId = None,
         claim_epoch: ClaimEpoch = None,
         **_: Any,
-    ) -> tuple[TaskProofs | None, DescribedWork | None]:
+    ) -> tuple[TaskProofs | None, CompletedWork, DescribedWork | None]:
         """Prove the checks first: people look only at work that passes them."""
         proofs = self._prover.prove(id, agent_id, claim_epoch)
+        seen = self._prover.look(id, proofs)
         report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
-        return proofs, self._work_gate.ask(id, report, agent_id, claim_epoch)
+        return proofs, seen, self._work_gate.ask(id, report, agent_id, claim_epoch)
 
     @tool("work", acts_as="agent_id")
     def task_replan(
@@ -313,7 +325,7 @@ class TaskTools:
                 completed_total=completed_total,
             )
 
-    @tool("work", acts_as="agent_id", idempotent=True)
+    @tool("work", acts_as="agent_id", idempotent=True, prepared_by="_prepare_claim")
     def task_claim(
         self,
         task_id: Id,
@@ -331,6 +343,10 @@ class TaskTools:
             if claimed.success and include_context:
                 claimed = claimed.model_copy({"context": load_claimed_context(tx, task_id, agent_id)})
             return claimed
+
+    def _prepare_claim(self, task_id: str, **_: Any) -> object:
+        """Look for the work of other machines before the transaction: git is asked for it."""
+        return self._workspaces.look_for_dependencies(task_id) if self._workspaces else None
 
     @tool("work", acts_as="agent_id", for_people=True)
     def task_release(self, task_id: Id, agent_id: Id, reason: str | None = None) -> Done:

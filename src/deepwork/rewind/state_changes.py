@@ -41,6 +41,8 @@ _ARCHIVED = (
     "finished_at",
     "workspace_id",
     "waits_for",
+    "completed_tree",
+    "completed_head",
 )
 _COMPARED = (*_ARCHIVED, "claimed_by")
 
@@ -118,6 +120,8 @@ class StateChanger:
             waits_for=None,
             claimed_by=None,
             stale_input=None,
+            completed_tree=None,
+            completed_head=None,
             workspace_id=None if task.id in set_aside else task.workspace_id,
         )
         self._cancel_landing(task, reason)

@@ -23,6 +23,8 @@ from deepwork.runner.rules import choose_profile
 from deepwork.runner.service import has_room, move_attempt
 from deepwork.runner.store import AttemptStore, RunStore
 from deepwork.runner.work_kinds import WorkItem, WorkPlace
+from deepwork.workspaces.dependency_branches import describe_elsewhere
+from deepwork.workspaces.models import WORK_ELSEWHERE
 from deepwork.workspaces.service import WorkspaceService
 
 STOPPED = "The run was stopped."
@@ -37,6 +39,8 @@ class Refused:
 
     reason: str
     is_for_person: bool
+    host: str | None = None
+    """The other machine that has the work of all dependencies, and so may start the task."""
 
 
 class TaskClaimer:
@@ -61,6 +65,8 @@ class TaskClaimer:
 
         `is_limited`: only while fewer agents of the run work on this host than it may start.
         """
+        if missing := self._find_missing(run, task_id):
+            return missing
         with self._database.transaction() as tx, join_transaction(tx):
             if RunStore(tx).get_for_update(run.id).status.is_final:
                 return Refused("The run has ended.", is_for_person=False)
@@ -83,6 +89,18 @@ class TaskClaimer:
             attempt = self._continue_session(tx, built)
             _add_attempt(tx, attempt)
             return attempt
+
+    def _find_missing(self, run: Run, task_id: str) -> Refused | None:
+        """Refuse a task whose tree would not have the work of its dependencies, unless that is wanted."""
+        found = self._workspaces.look_for_dependencies(task_id)
+        if not found.elsewhere:
+            return None
+        if run.options.without_dependencies:
+            self._workspaces.accept_missing(task_id)
+            return None
+        [host] = found.hosts if len(found.hosts) == 1 else [None]
+        reason = f"{WORK_ELSEWHERE}: {describe_elsewhere(found.elsewhere)}"
+        return Refused(reason, is_for_person=True, host=host)
 
     def _continue_session(self, tx: Transaction, attempt: Attempt) -> Attempt:
         """Let the session that did the work go on, if its landing was returned after its attempt ended."""

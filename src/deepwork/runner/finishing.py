@@ -9,24 +9,29 @@ from pathlib import Path
 from deepwork.database.transaction import Database, join_transaction
 from deepwork.errors import Code, DeepworkError, GateClosed
 from deepwork.git.command import Git
+from deepwork.git.commit_records import read_commits
 from deepwork.git.refs import get_commit
-from deepwork.git.uncommitted import commit_uncommitted, list_uncommitted
-from deepwork.plans.models import Task
+from deepwork.git.uncommitted import FilesChanged, commit_uncommitted, list_uncommitted
+from deepwork.plans.models import Task, TaskStatus
 from deepwork.plans.requirements import list_required_checks
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_proofs import TaskProver
 from deepwork.provenance.recorder import LinkRecorder
+from deepwork.records import copy_with
 from deepwork.runner.attempt_links import prepare_links
 from deepwork.runner.claiming import find_next_profile
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.models import Attempt, ParkedFor, Stage
+from deepwork.runner.reopening import NotClaimed, reopen_for_attempt
 from deepwork.runner.service import AttemptService, move_attempt
 from deepwork.runner.store import RunStore
+from deepwork.workspaces.completed_work import get_expected_files, is_completed_work
 from deepwork.workspaces.store import WorkspaceStore
 
 _MAX_OUTCOME = 4000
 _NO_OUTCOME = "The agent ended without a message."
+_CHANGED = "The files or commits in its tree changed after it was completed, so it is completed again."
 _FOR_PERSON = (Code.CHECKS_NOT_TRUSTED, Code.CHECKS_GUARDED)
 
 
@@ -49,6 +54,11 @@ class AttemptFinisher:
         """Complete the task if its work counts. Every step can be repeated after a crash."""
         with self._database.reading() as tx:
             task = TaskStore(tx).get(attempt.task_id)
+        if task.status is TaskStatus.COMPLETED and not self._commit_completed(attempt, task):
+            again = self._open_again(attempt)
+            if again is None or again.stage.is_final:
+                return again
+            attempt, task = again, copy_with(task, status=TaskStatus.IN_PROGRESS)
         if not task.status.is_done:
             try:
                 if problem := self._find_problem(attempt, task):
@@ -58,7 +68,7 @@ class AttemptFinisher:
                 self._complete(attempt)
             except GateClosed as closed:
                 return self._handle_closed_gate(attempt, closed)
-        else:
+        elif task.status is TaskStatus.SKIPPED:
             self._commit(attempt, task)
         return self._end_or_land(attempt)
 
@@ -115,6 +125,28 @@ class AttemptFinisher:
         if not tree.is_dir() or not attempt.branch:
             return
         commit_uncommitted(self._open_git(tree), attempt.branch, build_commit_message(attempt, task))
+
+    def _commit_completed(self, attempt: Attempt, task: Task) -> bool:
+        """Commit what the agent completed the task with; False if the tree is not as it was then."""
+        tree = Path(attempt.tree or "")
+        if not tree.is_dir() or not attempt.branch:
+            return True
+        git, message = self._open_git(tree), build_commit_message(attempt, task)
+        try:
+            commit_uncommitted(git, attempt.branch, message, get_expected_files(task))
+        except FilesChanged:
+            return False
+        return all(is_completed_work(task, tip) for tip in read_commits(git, ["HEAD"]).values())
+
+    def _open_again(self, attempt: Attempt) -> Attempt | None:
+        """Open a task again whose tree changed after it was completed: it has to be completed as it is."""
+        with self._database.transaction() as tx, join_transaction(tx):
+            try:
+                return reopen_for_attempt(tx, self._call, attempt, _CHANGED, reason="its files changed")
+            except NotClaimed as problem:
+                ended = move_attempt(tx, attempt, Stage.FAILED, reason=str(problem))
+                self._call("agent_unregister", {"id": attempt.agent_id})
+                return ended
 
     def _complete(self, attempt: Attempt) -> None:
         outcome = (attempt.outcome or _NO_OUTCOME)[:_MAX_OUTCOME]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from deepwork.database.transaction import Database, Transaction, join_transaction
-from deepwork.errors import DeepworkError
+from deepwork.errors import DeepworkError, NotAllowed
 from deepwork.landing.models import Landing, LandingStatus, WorkOrigin
 from deepwork.landing.service import LandingService, LandRequest
 from deepwork.landing.store import LandingStore
-from deepwork.plans.reopening import reopen_task
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.interfaces import ToolCaller
 from deepwork.runner.models import NOT_LANDED, Attempt, Stage
 from deepwork.runner.prompts import build_correction_prompt
+from deepwork.runner.reopening import NotClaimed, reopen_for_attempt
 from deepwork.runner.service import AttemptService, move_attempt
 from deepwork.runner.store import AttemptStore
 
@@ -68,7 +68,9 @@ class AttemptLander:
 
     def _advance(self, attempt: Attempt) -> Landing | None:
         request = LandRequest(attempt.workflow_id or "", attempt.task_id)
-        self._get_landings().land(request, wait_seconds=_WAIT_SECONDS)
+        result = self._get_landings().land(request, wait_seconds=_WAIT_SECONDS)
+        if lacking := next((each for each in result.skipped or () if each.because), None):
+            raise NotAllowed(f"{lacking.because}: {lacking.reason}")
         with self._database.reading() as tx:
             return LandingStore(tx).find_newest([attempt.task_id]).get(attempt.task_id)
 
@@ -77,12 +79,12 @@ class AttemptLander:
         text = landing.reason or "The work could not land."
         with self._database.transaction() as tx, join_transaction(tx):
             detail = {"landing": landing.id, "target": landing.target, "branch": landing.branch}
-            reopen_task(tx, attempt.task_id, text, reason="it could not land", detail=detail)
-            wanted = {"task_id": attempt.task_id, "agent_id": attempt.agent_id, "start": True}
-            claimed = self._call("task_claim", wanted)
-            if not claimed["success"]:
-                return move_attempt(tx, attempt, Stage.DONE, reason=f"{text}\n{claimed.get('message') or ''}")
-            current = self._attempts.update(attempt, claim_epoch=int(claimed["claim_epoch"]))
+            try:
+                current = reopen_for_attempt(
+                    tx, self._call, attempt, text, reason="it could not land", detail=detail
+                )
+            except NotClaimed as problem:
+                return move_attempt(tx, attempt, Stage.DONE, reason=str(problem))
             if current is None:
                 return None
             prompt = build_correction_prompt(text, landing.title)

@@ -29,7 +29,10 @@ from deepwork.runner.service import RunService, create_run
 from deepwork.runner.store import AttemptStore
 from deepwork.runner.work import PlanDone, Worker
 
-_OPTION_NAMES = ("stall_minutes", "minutes", "resumes", "wait_at_limit", "max_unreviewed", "land")
+_OPTION_NAMES = (
+    *("stall_minutes", "minutes", "resumes", "wait_at_limit", "max_unreviewed", "land"),
+    "without_dependencies",
+)
 
 
 class Runner:

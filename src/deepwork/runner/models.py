@@ -123,6 +123,8 @@ class RunOptions:
     """What happens to an agent whose task was taken away: it is ended, or may go on in its tree (`keep`)."""
     max_unreviewed: int | None = None
     land: bool = False
+    without_dependencies: bool = False
+    """Whether tasks begin although work of their dependencies is on other machines."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,7 @@ class RunRequest:
     wait_at_limit: float | None = None
     max_unreviewed: int | None = None
     land: bool | None = None
+    without_dependencies: bool | None = None
 
 
 class WorkStatus(CaseInsensitiveEnum):

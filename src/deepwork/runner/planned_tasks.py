@@ -90,6 +90,7 @@ class PlannedTasks:
             port=attempt.port,
             ports=self._load_workspace_settings().ports,
             earlier=earlier[-1].reason if earlier else None,
+            missing=self._workspaces.explain_missing(task.id),
         )
         return build_prompt(content)
 

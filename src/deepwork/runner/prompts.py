@@ -31,6 +31,8 @@ class PromptContent:
     ports: int = 0
     earlier: str | None = None
     """Why the attempt before failed, and what it left."""
+    missing: str | None = None
+    """Which work of its dependencies the tree does not have."""
 
 
 def build_prompt(content: PromptContent) -> str:
@@ -39,6 +41,7 @@ def build_prompt(content: PromptContent) -> str:
         f"# Task: {content.task.name}",
         content.task.description.strip(),
         _describe_place(content),
+        _quote("What is missing in your folder", content.missing),
         _describe_done(content),
         _describe_report(content),
         _quote("What an earlier attempt left", content.earlier),

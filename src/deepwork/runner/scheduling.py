@@ -84,9 +84,17 @@ class RunScheduler:
             started, refused = self._start_tasks(run, tasks, attempts, free, is_limited=True)
             if started:
                 return True
-        if any(map(is_working, attempts)):
+        if any(map(is_working, attempts)) or (refused and self._waits_for_host(run, refused)):
             return False
         return self._end_if_over(run, offered, attempts, limit or (refused.reason if refused else None))
+
+    def _waits_for_host(self, run: Run, refused: Refused) -> bool:
+        """Return whether another machine of the run can start what this one cannot; say so in the run."""
+        with self._database.reading() as tx:
+            can_start = bool(refused.host and RunStore(tx).list_hosts(run.id).get(refused.host))
+        if can_start and run.reason != refused.reason:
+            self._runs.set_reason(run.id, refused.reason)
+        return can_start
 
     def settle(self, run_id: str) -> None:
         """End a run if nothing of it can go on without a person; starts nothing."""
@@ -145,7 +153,7 @@ class RunScheduler:
             outcome = self._start(run, str(task["id"]), unfinished, is_limited=is_limited)
             if isinstance(outcome, Attempt):
                 started.append(outcome)
-            elif isinstance(outcome, Refused):
+            elif isinstance(outcome, Refused) and not (refused and refused.host):
                 refused = outcome
         return started, refused
 

@@ -106,6 +106,13 @@ class RunService:
                 )
             return self._save(tx, run, status=status, reason=reason)
 
+    def set_reason(self, id: str, reason: str) -> None:
+        """Say what an open run waits for."""
+        with self._database.transaction() as tx:
+            run = RunStore(tx).get_for_update(id)
+            if not run.status.is_final:
+                self._save(tx, run, reason=reason)
+
     def _reopen(self, tx: Transaction, id: str, new: Run) -> Run:
         """Let a run go on that has ended without being done, as it is asked for now."""
         run = RunStore(tx).get_for_update(id)

@@ -442,7 +442,7 @@ class Application:
     def _has_many_projects(self) -> bool:
         return self.settings.global_store and not self.settings.database
 
-    @property
+    @cached_property
     def _host(self) -> str:
         """The machine that paths refer to: "local" for a file database, even if the host is renamed."""
         if "://" not in self.settings.database:

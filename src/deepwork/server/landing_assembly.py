@@ -48,12 +48,12 @@ class Landings:
 def build_landings(parts: LandingParts) -> Landings:
     """Build the services that land work on this machine."""
     database, host = parts.database, parts.repositories.host
-    leases = BranchLeases(database, host)
+    leases = BranchLeases(database, open_git)
     recorder = LandingRecorder(database, leases, parts.observers)
     finder = WorkFinder(database, parts.repositories, open_git)
     checker = MergeChecker(parts.get_checks, leases)
     queue = LandingQueue(
-        database, leases, recorder, WorkReturner(recorder, parts.origins), checker, finder, open_git
+        database, leases, recorder, WorkReturner(recorder, parts.origins), checker, finder, open_git, host
     )
     return Landings(
         LandingService(database, queue, finder, open_git, host, parts.origins),

@@ -116,8 +116,10 @@ class AttributionService:
         watch = Watch(task_id, attempt, workflow_id, parent_task_id, tuple(areas), *place, agent_id=agent_id)
         WatchStore(tx).add(watch)
 
-    def find_changes(self, task_id: str, *, is_end: bool = False) -> TaskChanges:
-        """Find what a task has changed until now; at its end, also which commits it made."""
+    def find_changes(
+        self, task_id: str, *, is_end: bool = False, taken: SnapshotResult | None = None
+    ) -> TaskChanges:
+        """Find what a task changed until now, or until `taken`; at its end, also which commits it made."""
         with self._database.reading() as tx:
             watch = WatchStore(tx).find_latest(task_id)
         if watch is None or watch.ended_at is not None:
@@ -130,7 +132,7 @@ class AttributionService:
             # Do not fall back to a parent folder: a worktree may lie within the repository.
             unseen = f"Its changes are unknown: {tree} is no longer a working tree"
             return TaskChanges(SnapshotResult(tree, time.time_ns(), None), warnings=(unseen,))
-        ended = self.snapshots.take(tree)
+        ended = taken if taken and taken.tree == tree else self.snapshots.take(tree)
         if ended.snapshot is None:
             return TaskChanges(ended, warnings=ended.warnings)
         with self._database.reading() as tx:

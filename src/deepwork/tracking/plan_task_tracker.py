@@ -10,15 +10,20 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from deepwork.call import current_call
 from deepwork.database.transaction import Database, PendingEvent, Transaction
 from deepwork.errors import DeepworkError, NotAllowed
 from deepwork.files.repositories import find_repository, find_tree_root, is_tree_of
 from deepwork.git.bases import find_base
 from deepwork.git.command import Git
+from deepwork.git.refs import find_head
+from deepwork.git.snapshot_types import Snapshot
 from deepwork.plans.models import PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.plans.task_proofs import CompletedWork
 from deepwork.tracking.attribution_service import AttributionService
+from deepwork.tracking.snapshots import SnapshotResult
 from deepwork.tracking.watch_store import CheckpointTree, Watch, WatchStore
 from deepwork.trust.policy import build_git_environment
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
@@ -45,6 +50,8 @@ class PlanTaskTracker:
         self._database = database
         self._attribution = attribution
         self._host = repositories.host
+        self._taken: dict[str, SnapshotResult] = {}
+        """The snapshots with which calls complete tasks, by task."""
 
     def handle_events(self, events: Sequence[PendingEvent]) -> None:
         """Start or end the watch of every task that was claimed, updated or released.
@@ -79,10 +86,9 @@ class PlanTaskTracker:
 
     def locate(self, tx: Transaction, workflow: Workflow, task: Task) -> Path:
         """Return the tree of the task; raises unless it is a tree of the plan's repository here."""
-        workspace = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
-        is_active = workspace is not None and workspace.status is WorkspaceStatus.ACTIVE
-        tree = self._find_tree(self.localize(tx, workflow), workspace)
-        if tree is None or (is_active and workspace is not None and workspace.host != self._host):
+        tree = self.find_tree(tx, workflow, task)
+        if tree is None:
+            workspace = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
             where = f"{workspace.path} on {workspace.host}" if workspace else str(workflow.repository_path)
             raise NotAllowed(
                 f"The checks of task {task.name!r} cannot run: {where} is not a working tree of the plan's "
@@ -92,6 +98,18 @@ class PlanTaskTracker:
                 recoverable=True,
             )
         return tree
+
+    def find_tree(self, tx: Transaction, workflow: Workflow, task: Task) -> Path | None:
+        """Return the tree of the task; None unless it is a tree of the plan's repository here."""
+        workspace = WorkspaceStore(tx).find_active(task.workspace_id)
+        if workspace is not None and workspace.host != self._host:
+            return None
+        return self._find_tree(self.localize(tx, workflow), workspace)
+
+    def take_snapshot(self, task_id: str, tree: Path) -> Snapshot | None:
+        """Return all files of the task's tree as they are now; None if they cannot be read."""
+        taken = self._taken[task_id] = self._attribution.snapshots.take(tree)
+        return taken.snapshot
 
     def find_base(self, workflow: Workflow, tree: Path) -> str | None:
         """Return the commit that the work in this tree started from; None without git."""
@@ -157,12 +175,23 @@ class PlanTaskTracker:
             )
 
     def _end_watch(self, task_id: str) -> None:
-        changes = self._attribution.find_changes(task_id, is_end=True)
+        taken = self._find_taken(task_id)
+        changes = self._attribution.find_changes(task_id, is_end=True, taken=taken)
         with self._database.transaction() as tx:
             workflow_id = TaskStore(tx).get(task_id).workflow_id
             self._attribution.record_end(tx, task_id, workflow_id, changes)
         if changes.ended is not None:
             self._attribution.snapshots.prune(changes.ended.tree)
+
+    def _find_taken(self, task_id: str) -> SnapshotResult | None:
+        """Return the snapshot with which this call completed the task, unless a commit came after it."""
+        taken, completed = self._taken.pop(task_id, None), current_call().find_prepared(CompletedWork)
+        if taken is None or taken.snapshot is None or completed is None:
+            return None
+        seen = taken.snapshot.tree, taken.snapshot.head
+        head = find_head(Git(taken.tree, environment=build_git_environment(taken.tree)))
+        is_same = seen == (completed.tree, completed.head) and head is not None and head.commit == seen[1]
+        return taken if is_same else None
 
     def _find_tree(self, workflow: Workflow, workspace: Workspace | None) -> Path | None:
         """Return the task's working tree, if it is a git tree on this machine.

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deepwork.plans.models import Node, TaskStatus
 from deepwork.plans.rules.graph import Graph
-from deepwork.workspaces.models import Workspace, WorkspaceStatus
+from deepwork.workspaces.models import FinishedTask, WorkspaceStatus
+
+
+@dataclass(frozen=True)
+class WorkElsewhere:
+    """The work of a dependency that is on another machine, and not in the repository of this one."""
+
+    task_id: str
+    name: str
+    branch: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"The work of task {self.name!r} is on {self.host}, on the branch {self.branch}."
 
 
 @dataclass(frozen=True)
@@ -24,6 +38,12 @@ class DependencyBranches:
     """Whether a dependency has no branch, or one that is merged, so that its work is in the base."""
     remarks: tuple[str, ...] = ()
     """Why the work of a dependency is not included."""
+    elsewhere: tuple[WorkElsewhere, ...] = ()
+    """What is not included because this repository does not have it."""
+    hosts: frozenset[str] = frozenset()
+    """The machines on which its dependencies were done."""
+    finished: Mapping[str, FinishedTask] = field(default_factory=dict)
+    """By branch, the one task that was done there."""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -31,17 +51,29 @@ class DependencyBranches:
 
 
 def select_dependency_branches(
-    plan: Graph, task_id: str, workspaces: Mapping[str, Workspace], host: str
+    plan: Graph, task_id: str, finished: Mapping[str, FinishedTask], is_here: Callable[[str], bool]
 ) -> DependencyBranches:
-    """Select the branches that the task builds on; `workspaces` are those of completed tasks, by task."""
+    """Select the branches that the task builds on.
+
+    `finished` are the completed tasks that had a workspace; `is_here` tells of which of them this repository
+    has the work.
+    """
 
     def find_branch(node: Node) -> str | None:
-        found = workspaces.get(node.id)
-        is_usable = found and found.status is WorkspaceStatus.ACTIVE and found.host == host
-        return found.branch if found and is_usable else None
+        found = finished.get(node.id)
+        is_usable = found and found.workspace.status is WorkspaceStatus.ACTIVE and is_here(node.id)
+        return found.workspace.branch if found and is_usable else None
+
+    def is_elsewhere(node: Node) -> bool:
+        found = finished.get(node.id)
+        is_lost = found is None or found.workspace.status is WorkspaceStatus.ABANDONED
+        return not is_lost and not is_here(node.id)
+
+    def goes_on(node: Node) -> bool:
+        return find_branch(node) is None and not is_elsewhere(node)
 
     seen: set[str] = set()
-    found = list(walk_dependencies(plan, [plan[task_id]], seen, lambda node: find_branch(node) is None))
+    found = list(walk_dependencies(plan, [plan[task_id]], seen, goes_on))
     ranks = {node.id: rank for rank, row in enumerate(plan.list_rows()) for node in row}
     near = sorted(found, key=lambda node: -ranks[node.id])
     far = walk_dependencies(plan, [node for node in near if find_branch(node)], seen, lambda _: True)
@@ -51,8 +83,19 @@ def select_dependency_branches(
     return DependencyBranches(
         tuple(nearest),
         tuple(branch for branch in further if branch not in nearest),
-        needs_base=any(_is_in_base(workspaces.get(node.id)) for node in done),
-        remarks=tuple(remark for node in done if (remark := _explain(node, workspaces.get(node.id), host))),
+        needs_base=any(_is_in_base(finished.get(node.id)) for node in done),
+        remarks=tuple(remark for node in done if (remark := _explain(node, finished.get(node.id)))),
+        elsewhere=tuple(_locate(node, finished[node.id]) for node in done if is_elsewhere(node)),
+        hosts=frozenset(finished[node.id].workspace.host for node in near if node.id in finished),
+        finished=_index_by_branch(finished.values()),
+    )
+
+
+def describe_elsewhere(missing: Iterable[WorkElsewhere]) -> str:
+    """Say what a task waits for, and what a person can do about it."""
+    return (
+        f"{' '.join(map(str, missing))} Fetch what is missing into this repository, or begin where all of it"
+        " is. `deepwork run --without-dependencies` begins without it."
     )
 
 
@@ -76,15 +119,26 @@ def walk_dependencies(
                     waiting.append(other)
 
 
-def _is_in_base(workspace: Workspace | None) -> bool:
-    return workspace is None or workspace.status is WorkspaceStatus.MERGED
+def _is_in_base(finished: FinishedTask | None) -> bool:
+    return finished is None or finished.workspace.status is WorkspaceStatus.MERGED
 
 
-def _explain(node: Node, workspace: Workspace | None, host: str) -> str | None:
-    if workspace is None or workspace.status is WorkspaceStatus.MERGED:
+def _explain(node: Node, finished: FinishedTask | None) -> str | None:
+    if finished is None or finished.workspace.status is not WorkspaceStatus.ABANDONED:
         return None
-    if workspace.status is WorkspaceStatus.ABANDONED:
-        why = f"the workspace {workspace.id} was abandoned; its branch is {workspace.branch!r}"
-    else:
-        why = f"its branch {workspace.branch!r} is on {workspace.host}, not on {host}"
-    return f"The work of task {node.name!r} is not included: {why}."
+    workspace = finished.workspace
+    return (
+        f"The work of task {node.name!r} is not included: the workspace {workspace.id} was abandoned; its"
+        f" branch is {workspace.branch!r}."
+    )
+
+
+def _locate(node: Node, finished: FinishedTask) -> WorkElsewhere:
+    return WorkElsewhere(node.id, node.name, finished.workspace.branch, finished.workspace.host)
+
+
+def _index_by_branch(finished: Iterable[FinishedTask]) -> dict[str, FinishedTask]:
+    """Map branches to the task that was done there; those of several tasks are left out."""
+    tasks = list(finished)
+    users = Counter(each.workspace.branch for each in tasks)
+    return {each.workspace.branch: each for each in tasks if users[each.workspace.branch] == 1}

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.errors import DeepworkError
 from deepwork.files.repositories import find_main_tree
 from deepwork.git.command import Git
+from deepwork.git.commit_records import read_branch_tips
 from deepwork.git.uncommitted import commit_uncommitted, list_uncommitted
 from deepwork.plans.interfaces import FinishedTree
 from deepwork.plans.models import Task, Workflow
+from deepwork.workspaces.completed_work import get_expected_files, is_completed_work
 from deepwork.workspaces.models import Workspace
 
 _MAX_NAMED_FILES = 20
-_SAVED_FILE_NAME = "deepwork-saved-tasks"
-"""In a tree's git folder, the ids of the tasks whose work is committed: later changes are not their work."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class FinishedWork:
     """The tree of a completed task, and the message to commit its work with; None: it is only listed."""
 
     workspace: Workspace
-    task_id: str
+    task: Task
     message: str | None
 
 
@@ -33,21 +32,25 @@ def build_finished_work(workflow: Workflow, task: Task, workspace: Workspace) ->
     """Build the work of a completed task; trees that deepwork did not create are never changed."""
     commits = workspace.is_made and bool((workflow.initial_plan or {}).get("commit"))
     text = f"{task.name}\n\n{task.outcome or ''}".strip()
-    return FinishedWork(workspace, task.id, f"{text}\n\nDeepwork-Task: {task.id}" if commits else None)
+    return FinishedWork(workspace, task, f"{text}\n\nDeepwork-Task: {task.id}" if commits else None)
 
 
 def is_saved(git_at: Callable[[Path], Git], work: FinishedWork) -> bool:
-    """Whether the work was committed when the task was completed, so that what is there now came later."""
+    """Whether the branch has the work that the task was completed with; what is in the tree came later."""
     if not _is_own_tree(work.workspace):
         return True
     try:
-        return work.task_id in _find_saved_file(git_at(Path(work.workspace.path))).read_text().split()
-    except (OSError, DeepworkError):
+        tips = read_branch_tips(git_at(Path(work.workspace.path)), [work.workspace.branch])
+    except DeepworkError:
         return False
+    return any(is_completed_work(work.task, tip) for tip in tips.values())
 
 
 def save_finished_work(git_at: Callable[[Path], Git], work: FinishedWork) -> FinishedTree | None:
-    """Commit or list the uncommitted work; None if there is none, or no worktree of the repository."""
+    """Commit or list the uncommitted work; None if there is none, or no worktree of the repository.
+
+    Only what the task was completed with is committed: it does not answer for what came later.
+    """
     path = Path(work.workspace.path)
     if not _is_own_tree(work.workspace):
         return None  # only a label
@@ -65,17 +68,12 @@ def _is_own_tree(workspace: Workspace) -> bool:
     return path.is_dir() and find_main_tree(path) == Path(workspace.repository_path)
 
 
-def _find_saved_file(git: Git) -> Path:
-    return git.query_path("--absolute-git-dir") / _SAVED_FILE_NAME
-
-
 def _commit(git: Git, work: FinishedWork, message: str) -> FinishedTree | None:
     try:
-        commit, has_author = commit_uncommitted(git, work.workspace.branch, message)
+        expected = get_expected_files(work.task)
+        commit, has_author = commit_uncommitted(git, work.workspace.branch, message, expected)
     except DeepworkError as error:
         return _list_files(git, work.workspace, f"deepwork could not commit: {error.message} ")
-    with suppress(OSError), _find_saved_file(git).open("a") as file:
-        file.write(f"{work.task_id}\n")
     if commit is None:
         return None
     remark = (

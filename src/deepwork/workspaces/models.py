@@ -10,6 +10,9 @@ from deepwork.names import CaseInsensitiveEnum
 LOCAL_HOST = "local"
 """The machine of a store in a file: always this one, even if it is renamed."""
 
+WORK_ELSEWHERE = "work_elsewhere"
+"""Why a task waits: the work of a dependency is on another machine, and not in the repository of this one."""
+
 
 class WorkspaceStatus(CaseInsensitiveEnum):
     """Whether a workspace is in use, or how it ended."""
@@ -75,3 +78,12 @@ class TreeRemoval(ActionOutcome):
 
     rescue_branch: str | None = None
     warning: str | None = None
+
+
+@dataclass(frozen=True)
+class FinishedTask:
+    """The workspace of a completed task, and what it was completed with: see `Task.completed_tree`."""
+
+    workspace: Workspace
+    completed_tree: str | None
+    completed_head: str | None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deepwork.call import current_call
 from deepwork.database.idempotency import forget_key
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import DeepworkError, NotAllowed
@@ -18,11 +19,24 @@ from deepwork.names import new_id
 from deepwork.plans.interfaces import TaskWorkspace
 from deepwork.plans.models import Task, Workflow
 from deepwork.plans.rules.graph import Graph
+from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.tool_declarations import NotPrepared
 from deepwork.workspaces import rules
-from deepwork.workspaces.dependency_branches import DependencyBranches, select_dependency_branches
+from deepwork.workspaces.dependency_branches import (
+    DependencyBranches,
+    describe_elsewhere,
+    select_dependency_branches,
+)
 from deepwork.workspaces.finished_work import FinishedWork, build_finished_work
-from deepwork.workspaces.models import TreeRemoval, Workspace, WorkspaceEvent, WorkspaceStatus
+from deepwork.workspaces.models import (
+    LOCAL_HOST,
+    FinishedTask,
+    TreeRemoval,
+    Workspace,
+    WorkspaceEvent,
+    WorkspaceStatus,
+)
 from deepwork.workspaces.paths import WORKTREES
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.responses import WorkspaceView, describe_workspace
@@ -42,6 +56,9 @@ class WorkspaceService:
         self.worktrees = worktrees
         self.repositories = repositories
         self.host = repositories.host
+        self._fetched: set[FinishedTask] = set()
+        """Work of other machines that was found in the repository of this one."""
+        self._accepted: set[str] = set()
 
     def is_local(self, workspace: Workspace) -> bool:
         """Return whether the workspace's tree is on this machine."""
@@ -118,6 +135,57 @@ class WorkspaceService:
         before = self._list_finished_work(tx, workflow, dependencies.nearest)
         return self._create_tree_after_commit(tx, workspace, dependencies, before)
 
+    # Work of other machines
+
+    def look_for_dependencies(self, task_id: str) -> DependencyBranches:
+        """Find out which work of its dependencies a task could begin with here; not inside a transaction."""
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(task_id)
+            if not self._may_be_elsewhere(tx, task):
+                return DependencyBranches()
+            workflow = self.repositories.localize(tx, PlanStore(tx).get(task.workflow_id))
+            finished = WorkspaceStore(tx).map_finished_tasks(task.workflow_id)
+            missing = self._find_dependencies(tx, task).elsewhere
+        main = find_repository(Path(workflow.repository_path)) if workflow.repository_path else None
+        found = [finished[each.task_id] for each in missing]
+        self._fetched.update(each for each in found if main and self.worktrees.has_work(main, each))
+        with self._database.reading() as tx:
+            return self._find_dependencies(tx, task)
+
+    def accept_missing(self, task_id: str) -> None:
+        """Let a task begin without the work of other machines: a person wants that."""
+        self._accepted.add(task_id)
+
+    def explain_elsewhere(self, tx: Transaction, task: Task) -> str | None:
+        """Say which work of other machines a task waits for; None if it may begin.
+
+        Raises NotPrepared if nobody looked for it yet: `look_for_dependencies`.
+        """
+        known = WorkspaceStore(tx).find_active(task.workspace_id)
+        has_tree = known is not None and self.is_local(known)
+        if has_tree or task.id in self._accepted or not self._may_be_elsewhere(tx, task):
+            return None
+        missing = self._find_dependencies(tx, task).elsewhere
+        if missing and current_call().find_prepared(DependencyBranches) is None:
+            raise NotPrepared
+        return describe_elsewhere(missing) if missing else None
+
+    def explain_missing(self, task_id: str) -> str | None:
+        """Say which work of its dependencies the tree of a task does not have; not inside a transaction."""
+        dependencies = self.look_for_dependencies(task_id)
+        with self._database.reading() as tx:
+            workspace = WorkspaceStore(tx).find_active(TaskStore(tx).get(task_id).workspace_id)
+        is_unmerged = workspace is not None and workspace.unmerged and self.is_local(workspace)
+        left = self._describe_current(workspace).problem if workspace and is_unmerged else None
+        return (
+            " ".join(filter(None, [*map(str, dependencies.elsewhere), *dependencies.remarks, left])) or None
+        )
+
+    def _may_be_elsewhere(self, tx: Transaction, task: Task) -> bool:
+        if self.host == LOCAL_HOST:
+            return False
+        return WorkspaceStore(tx).has_finished_elsewhere(task.workflow_id, self.host)
+
     def leave_elsewhere(self, tx: Transaction, task_id: str) -> str | None:
         """Let a task have no workspace if its tree is on another machine, where it stays; return its id."""
         found = WorkspaceStore(tx).find_active(TaskStore(tx).get(task_id).workspace_id)
@@ -164,7 +232,9 @@ class WorkspaceService:
             return []
         finished = WorkspaceStore(tx).map_finished_tasks(workflow.id)
         wanted = {
-            id: each for id, each in finished.items() if each.branch in branches and self.is_local(each)
+            id: each.workspace
+            for id, each in finished.items()
+            if each.workspace.branch in branches and self.is_local(each.workspace)
         }
         tasks = TaskStore(tx).find_by_ids(list(wanted))
         return [build_finished_work(workflow, tasks[id], each) for id, each in wanted.items()]
@@ -174,7 +244,11 @@ class WorkspaceService:
         if not finished:  # the plan need not be read
             return DependencyBranches()
         plan = Graph(TaskStore(tx).list_nodes(task.workflow_id))
-        return select_dependency_branches(plan, task.id, finished, self.host)
+
+        def is_here(id: str) -> bool:
+            return self.is_local(finished[id].workspace) or finished[id] in self._fetched
+
+        return select_dependency_branches(plan, task.id, finished, is_here)
 
     def _build_workspace(self, tx: Transaction, main: Path, task: Task) -> Workspace:
         name = rules.build_slug(task.name, task.id)

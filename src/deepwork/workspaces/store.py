@@ -10,7 +10,7 @@ from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.names import new_id
-from deepwork.workspaces.models import Repository, Workspace, WorkspaceStatus
+from deepwork.workspaces.models import FinishedTask, Repository, Workspace, WorkspaceStatus
 
 
 class RepositoryStore:
@@ -156,16 +156,24 @@ class WorkspaceStore:
         sql = "UPDATE plan_tasks SET workspace_id = :id, updated_at = :now WHERE id IN :tasks"
         self._tx.execute(sql, id=workspace_id, now=self._tx.now, tasks=list(task_ids))
 
-    def map_finished_tasks(self, workflow_id: str) -> dict[str, Workspace]:
+    def map_finished_tasks(self, workflow_id: str) -> dict[str, FinishedTask]:
         """Map the workflow's completed tasks that had a workspace to it."""
         columns = ", ".join(f"workspaces.{name}" for name in Workspace.__dataclass_fields__)
         sql = f"""
-            SELECT task.id AS task_id, {columns} FROM plan_tasks AS task
+            SELECT task.id AS task_id, completed_tree, completed_head, {columns} FROM plan_tasks AS task
               JOIN workspaces ON workspaces.id = task.workspace_id
              WHERE task.workflow_id = :workflow_id AND task.status = 'completed' ORDER BY task.position
         """
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id)
-        return {row.pop("task_id"): _workspace_from_row(row) for row in rows}
+        return {row.pop("task_id"): _read_finished_task(row) for row in rows}
+
+    def has_finished_elsewhere(self, workflow_id: str, host: str) -> bool:
+        """Return whether a completed task of the workflow was done in a tree of another machine."""
+        sql = """
+            SELECT 1 FROM plan_tasks AS task JOIN workspaces ON workspaces.id = task.workspace_id
+             WHERE task.workflow_id = :workflow_id AND task.status = 'completed' AND host <> :host LIMIT 1
+        """
+        return self._tx.fetch_value(sql, workflow_id=workflow_id, host=host) is not None
 
     def list_task_ids(self, workspace_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return the task ids of each of these workspaces."""
@@ -205,3 +213,8 @@ def _workspace_from_row(row: Row) -> Workspace:
     read = {"status": WorkspaceStatus(row["status"]), "is_made": bool(row["is_made"])}
     lists = {name: tuple(json.loads(row[name])) if row[name] else () for name in _LISTS}
     return Workspace(**(row | read | lists))
+
+
+def _read_finished_task(row: Row) -> FinishedTask:
+    seen = row.pop("completed_tree"), row.pop("completed_head")
+    return FinishedTask(_workspace_from_row(row), *seen)

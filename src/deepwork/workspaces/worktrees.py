@@ -13,24 +13,29 @@ from deepwork.files.repositories import is_tree_of
 from deepwork.files.state import make_state_folder
 from deepwork.git.branch_merges import BranchMerge, merge_branches
 from deepwork.git.command import Git
+from deepwork.git.commit_records import CommitRecord, read_commits
 from deepwork.git.merge_conflicts import find_merge_conflicts
 from deepwork.git.merged_branches import count_unmerged_commits
 from deepwork.git.refs import (
     contains_branch,
+    create_branch,
     find_branch_tip,
     find_current_branch,
     find_merge_commit,
+    find_pushed_branch,
     get_commit,
     has_branch,
+    is_ancestor,
     resolve_commit,
     take_pushed_branch,
 )
 from deepwork.git.rescue import is_dirty, rescue
 from deepwork.git.worktrees import add_worktree, find_worktree, remove_worktree
 from deepwork.plans.interfaces import FinishedTree
+from deepwork.workspaces.completed_work import find_completed_work
 from deepwork.workspaces.dependency_branches import DependencyBranches
 from deepwork.workspaces.finished_work import FinishedWork, is_saved, save_finished_work
-from deepwork.workspaces.models import Workspace
+from deepwork.workspaces.models import FinishedTask, Workspace, WorkspaceStatus
 from deepwork.workspaces.unmerged import explain_left_branches, explain_unmerged, move_merged_branches
 
 _MAX_PARALLEL_MERGES = 2
@@ -85,11 +90,19 @@ class WorktreeManager:
             begin = add_worktree(git, path, workspace.branch, workspace.base_branch, existing=True)
             return CreatedTree(base, workspace.base_commit or begin, workspace.builds_on, workspace.unmerged)
         start = get_commit(git, workspace.base_branch)
-        merge = merge_branches(
-            git, dependencies.all, start, base_name=(base or start) if dependencies.needs_base else None
-        )
+        base_name = (base or start) if dependencies.needs_base else None
+        tips = _find_tips(git, dependencies)
+        merge = merge_branches(git, dependencies.all, start, base_name=base_name, tips=tips)
         begin = add_worktree(git, path, workspace.branch, merge.commit, existing=True)
         return _describe_tree(workspace, base, begin, merge, dependencies)
+
+    def has_work(self, repository: Path, finished: FinishedTask) -> bool:
+        """Return whether this repository has the work of a task that was done on another machine."""
+        git, workspace = self._git_at(repository), finished.workspace
+        if workspace.status is WorkspaceStatus.MERGED:
+            merged = resolve_commit(git, workspace.merge_commit) if workspace.merge_commit else None
+            return merged is not None and is_ancestor(git, merged, get_commit(git, None))
+        return find_fetched_work(git, finished) is not None
 
     def has_branch(self, repository: Path, branch: str) -> bool:
         """Return whether the repository has a local branch of this name."""
@@ -184,6 +197,35 @@ class WorktreeManager:
             return False
 
 
+def find_fetched_work(git: Git, finished: FinishedTask) -> CommitRecord | None:
+    """Return the commit with the work of a completed task, whatever way it came here."""
+    branch, head = finished.workspace.branch, finished.completed_head or ""
+    pushed = find_pushed_branch(git, branch) or ""
+    names = [name for name in (f"refs/heads/{branch}", head, pushed) if name]
+    return find_completed_work(finished, read_commits(git, names).values())
+
+
+def _find_tips(git: Git, dependencies: DependencyBranches) -> dict[str, str]:
+    """Return the commits that a tree starts from: the work that was completed, not what came after it.
+
+    A branch that was fetched but is not here is created, so that it can be named.
+    """
+    finished = dependencies.finished
+    heads = {name: finished[name].completed_head for name in dependencies.all if name in finished}
+    records = read_commits(
+        git, [*(f"refs/heads/{name}" for name in dependencies.all), *filter(None, heads.values())]
+    )
+    tips: dict[str, str] = {}
+    for name in dependencies.all:
+        tip, head = records.get(f"refs/heads/{name}"), records.get(heads.get(name) or "")
+        work = find_completed_work(finished[name], (tip, head)) if name in finished else None
+        if tip is None and name in finished and (work := work or find_fetched_work(git, finished[name])):
+            create_branch(git, name, work.commit)
+        if chosen := work or tip:
+            tips[name] = chosen.commit
+    return tips
+
+
 def _build_unmerged_error(workspace: Workspace, left: int) -> NotAllowed:
     base = workspace.base_branch or "the checked-out branch"
     commits = "1 commit is" if left == 1 else f"{left} commits are"
@@ -202,6 +244,7 @@ def _describe_tree(
     remarks = [
         *explain_unmerged(workspace, merge.unmerged, merge.missing, is_new=True),
         *dependencies.remarks,
+        *map(str, dependencies.elsewhere),
     ]
     named = {*dependencies.nearest, *merge.merged}
     builds_on = tuple(branch for branch in merge.contained if branch in named)

@@ -951,3 +951,15 @@ CREATE TABLE guarded_starts (
     PRIMARY KEY (workflow_id)
 );
 UPDATE alembic_version SET version_num='0017' WHERE alembic_version.version_num = '0016';
+ALTER TABLE plan_tasks ADD COLUMN completed_tree TEXT;
+ALTER TABLE plan_tasks ADD COLUMN completed_head TEXT;
+DROP TABLE branch_leases;
+CREATE TABLE branch_leases (
+    repository TEXT NOT NULL,
+    branch TEXT NOT NULL,
+    holder TEXT,
+    epoch BIGINT NOT NULL,
+    until BIGINT NOT NULL,
+    PRIMARY KEY (repository, branch)
+);
+UPDATE alembic_version SET version_num='0018' WHERE alembic_version.version_num = '0017';

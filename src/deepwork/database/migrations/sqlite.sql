@@ -153,7 +153,7 @@ CREATE TABLE plan_tasks (
 	created_at BIGINT NOT NULL, 
 	started_at BIGINT, 
 	finished_at BIGINT, 
-	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, requirements TEXT, waits_for TEXT, active_ms BIGINT DEFAULT '0' NOT NULL, active_since BIGINT, stale_input TEXT, 
+	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, requirements TEXT, waits_for TEXT, active_ms BIGINT DEFAULT '0' NOT NULL, active_since BIGINT, stale_input TEXT, completed_tree TEXT, completed_head TEXT, 
 	PRIMARY KEY (id), 
 	CONSTRAINT plan_tasks_by_name UNIQUE (workflow_id, name), 
 	FOREIGN KEY(workflow_id) REFERENCES plans (id)
@@ -738,15 +738,6 @@ CREATE INDEX landings_by_workflow ON landings (workflow_id);
 CREATE INDEX landings_by_age ON landings (created_at, created_seq);
 CREATE UNIQUE INDEX landings_by_creation ON landings (created_seq);
 CREATE TRIGGER landings_creation AFTER INSERT ON landings WHEN NEW.created_seq IS NULL BEGIN UPDATE landings SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM landings)) WHERE rowid = NEW.rowid; END;
-CREATE TABLE branch_leases (
-	host TEXT NOT NULL, 
-	repository_path TEXT NOT NULL, 
-	branch TEXT NOT NULL, 
-	holder TEXT, 
-	epoch BIGINT NOT NULL, 
-	until BIGINT NOT NULL, 
-	PRIMARY KEY (host, repository_path, branch)
-);
 CREATE TABLE rewinds (
 	id TEXT NOT NULL, 
 	workflow_id TEXT NOT NULL, 
@@ -821,6 +812,14 @@ CREATE TABLE guarded_starts (
 	created_at BIGINT NOT NULL, 
 	PRIMARY KEY (workflow_id)
 );
-INSERT INTO "alembic_version" VALUES('0017');
+CREATE TABLE branch_leases (
+	repository TEXT NOT NULL, 
+	branch TEXT NOT NULL, 
+	holder TEXT, 
+	epoch BIGINT NOT NULL, 
+	until BIGINT NOT NULL, 
+	PRIMARY KEY (repository, branch)
+);
+INSERT INTO "alembic_version" VALUES('0018');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

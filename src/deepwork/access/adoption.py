@@ -110,6 +110,7 @@ def _forget_approvals(tx: Transaction) -> None:
     The passphrases and passkeys may be somebody else's. Those of this user are taken over when needed.
     """
     tx.execute("DELETE FROM person_credentials")
+    tx.execute("DELETE FROM seals")  # of the old key; without one, no proof of a check counts either
     tx.execute("DELETE FROM passed_reviews")
     tx.execute("UPDATE milestones SET logged_by_person = NULL")
     # Also what waits: it may show something else than its digest covers.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from deepwork.checks.models import PROVING_VERDICTS, Proof, Subject, Verdict
 from deepwork.database.engine import Row, row_parser
+from deepwork.database.seals import is_sealed, save_seal
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 
@@ -19,6 +20,7 @@ class ProofStore:
     def add(self, proof: Proof) -> None:
         """Insert a new proof."""
         self._tx.insert("proofs", {name: getattr(proof, name) for name in _NAMES})
+        save_seal(self._tx, "proofs", proof.id)
 
     def find(self, id: str) -> Proof | None:
         """Return the proof with this id."""
@@ -26,26 +28,28 @@ class ProofStore:
         return _from_row(row) if row else None
 
     def find_proving(self, inputs_digest: str, definition_digest: str) -> Proof | None:
-        """Return the newest proof of these inputs that counts as passed."""
+        """Return the newest proof of these inputs that counts as passed, and that was not forged."""
         sql = f"""
             SELECT {_COLUMNS} FROM proofs
              WHERE inputs_digest = :inputs AND definition_digest = :definition
                AND (verdict IN :proving OR waived_by IS NOT NULL)
-             ORDER BY created_at DESC, id DESC LIMIT 1
+             ORDER BY created_at DESC, id DESC
         """
-        row = self._tx.fetch_one(
-            sql, inputs=inputs_digest, definition=definition_digest, proving=list(PROVING_VERDICTS)
-        )
-        return _from_row(row) if row else None
+        proving = list(PROVING_VERDICTS)
+        found = self._list_sealed(sql, inputs=inputs_digest, definition=definition_digest, proving=proving)
+        return next(found, None)
 
     def list_of_inputs(self, inputs_digest: str, definition_digest: str) -> list[Proof]:
-        """List all proofs of these inputs, whatever they say, the newest first."""
+        """List all proofs of these inputs that were not forged, whatever they say, the newest first."""
         sql = f"""
             SELECT {_COLUMNS} FROM proofs WHERE inputs_digest = :inputs AND definition_digest = :definition
              ORDER BY created_at DESC, id DESC
         """
-        rows = self._tx.fetch_all(sql, inputs=inputs_digest, definition=definition_digest)
-        return [_from_row(row) for row in rows]
+        return list(self._list_sealed(sql, inputs=inputs_digest, definition=definition_digest))
+
+    def _list_sealed(self, sql: str, **values: object) -> Iterator[Proof]:
+        rows = self._tx.fetch_all(sql, **values)
+        return (_from_row(row) for row in rows if is_sealed(self._tx, "proofs", row["id"]))
 
     def count_red(self, subject: Subject, check: str) -> int:
         """Count the runs of a check for this subject that did not pass."""
@@ -128,6 +132,7 @@ class ProofStore:
     def waive(self, id: str, by: str, reason: str) -> None:
         """Record that a person lets this proof count as passed."""
         self._tx.update("proofs", id, {"waived_by": by, "waived_at": self._tx.now, "waive_reason": reason})
+        save_seal(self._tx, "proofs", id)
 
 
 _NAMES = tuple(name for name in Proof.__dataclass_fields__ if name != "guarded")

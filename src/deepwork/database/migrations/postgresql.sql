@@ -939,3 +939,10 @@ CREATE INDEX commit_links_by_commit ON commit_links (commit_hash);
 CREATE INDEX commit_links_by_tree ON commit_links (tree);
 CREATE INDEX commit_links_by_patch ON commit_links (patch_id);
 UPDATE alembic_version SET version_num='0016' WHERE alembic_version.version_num = '0015';
+CREATE TABLE seals (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    seal TEXT NOT NULL,
+    PRIMARY KEY (kind, id)
+);
+UPDATE alembic_version SET version_num='0019' WHERE alembic_version.version_num = '0016';

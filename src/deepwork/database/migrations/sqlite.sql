@@ -813,6 +813,12 @@ CREATE TABLE commit_links (
 CREATE INDEX commit_links_by_commit ON commit_links (commit_hash);
 CREATE INDEX commit_links_by_tree ON commit_links (tree);
 CREATE INDEX commit_links_by_patch ON commit_links (patch_id);
-INSERT INTO "alembic_version" VALUES('0016');
+CREATE TABLE seals (
+	kind TEXT NOT NULL, 
+	id TEXT NOT NULL, 
+	seal TEXT NOT NULL, 
+	PRIMARY KEY (kind, id)
+);
+INSERT INTO "alembic_version" VALUES('0019');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from deepwork.errors import DefinitionError
@@ -49,6 +50,29 @@ def get_user_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of this user's own settings and keys, which no repository can write."""
     base = environment.get("XDG_CONFIG_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "deepwork"
+
+
+def list_user_folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """List the folders whose files may demand a proof: the user's folder, and the one that no variable moves.
+
+    A program that runs as this user could name another `HOME`, where nothing is demanded.
+    """
+    folders = [get_user_folder(environment)]
+    if (home := _find_account_home()) is not None:
+        folders.append(home / ".config" / "deepwork")
+    return list(dict.fromkeys(folders))
+
+
+@cache
+def _find_account_home() -> Path | None:
+    """Find the home folder of this user in the password database; None if it has none that can be used."""
+    import pwd  # noqa: PLC0415 - hardly ever needed
+
+    try:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # such as a user of a container
+        return None
+    return home if home.is_dir() and os.access(home, os.X_OK) else None
 
 
 def get_host_name(environment: Mapping[str, str] = os.environ) -> str:

@@ -47,7 +47,7 @@ def _find_key() -> StoreKey | None:
     row = connection.execute(sa.text(f"SELECT {', '.join(COLUMNS)} FROM store_identity")).mappings().first()
     if row is None:
         return None
-    identity = parse_identity(row)
+    identity = parse_identity(dict(row))
     if connection.dialect.name != "sqlite":
         return read_exposed_key(identity)
     try:
@@ -63,7 +63,7 @@ def _settle_decisions(key: StoreKey) -> None:
         "SELECT id, digest, status, decided_by, decided_at FROM approvals"
         " WHERE status IN ('given', 'refused', 'used') AND subject_kind <> 'tracked_task'"
     )
-    for approval in connection.execute(sa.text(sql)).mappings().all():
+    for approval in map(dict, connection.execute(sa.text(sql)).mappings().all()):
         if _is_recorded(key, approval):
             continue
         if approval["status"] == "given":
@@ -89,7 +89,7 @@ def _is_recorded(key: StoreKey, approval: Mapping[str, Any]) -> bool:
         "first": key.keyed_from,
     }
     expected = {"refused": ("refused",), "given": ("given",), "used": ("given", "used")}[approval["status"]]
-    rows = op.get_bind().execute(sa.text(sql), values).mappings().all()
+    rows = map(dict, op.get_bind().execute(sa.text(sql), values).mappings().all())
     return any(row["outcome"].partition(":")[0] in expected and _is_chained(key, row) for row in rows)
 
 
@@ -104,7 +104,7 @@ def _is_chained(key: StoreKey, row: Mapping[str, Any]) -> bool:
 def _seal_rows(key: StoreKey, table: str) -> None:
     connection = op.get_bind()
     rows = connection.execute(sa.text(f"SELECT id, {', '.join(SEALED_COLUMNS[table])} FROM {table}"))
-    for row in rows.mappings().all():
+    for row in map(dict, rows.mappings().all()):
         if table == "approvals" and row["status"] not in _DECIDED:
             continue
         values = {"kind": table, "id": row["id"], "seal": compute_seal(key, table, row)}

@@ -6,8 +6,10 @@ time zone and umask on purpose, so they are left unchanged then.
 
 from __future__ import annotations
 
+import importlib
 import locale
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -63,7 +65,18 @@ def isolate() -> Path:
     os.environ |= {"XDG_RUNTIME_DIR": str(runtime), "TERM": "xterm", "NO_PROXY": local, "no_proxy": local}
     if "DEEPWORK_TESTS_SHUFFLE" not in os.environ:
         _set_home_and_locale(folder / "home")
+    _set_account(Path.home())
     return folder
+
+
+def _set_account(home: Path) -> None:
+    """Let the password database name this home too, here and in the processes that tests start."""
+    account = str(Path(__file__).parent / "account")
+    os.environ |= {"DEEPWORK_TESTS_ACCOUNT_HOME": str(home), "PYTHONPATH": account}
+    sys.path.insert(0, account)
+    sys.modules.pop("sitecustomize", None)
+    importlib.import_module("sitecustomize")
+    sys.path.remove(account)
 
 
 def _set_home_and_locale(home: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from deepwork.errors import DefinitionError
@@ -56,12 +57,33 @@ def get_cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
     It is the one in the password database, so that no variable leads elsewhere, unless it cannot exist there.
     """
+    home, named = _find_account_home(), Path(environment.get("XDG_CACHE_HOME", ""))
+    if home is not None and os.access(home, os.W_OK):
+        return (home / ".cache").resolve() / "deepwork"
+    return (named if named.is_absolute() else Path.home() / ".cache").resolve() / "deepwork"
+
+
+def list_user_folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """List the folders whose files may demand a proof: the user's folder, and the one that no variable moves.
+
+    A program that runs as this user could name another `HOME`, where nothing is demanded.
+    """
+    folders = [get_user_folder(environment)]
+    if (home := _find_account_home()) is not None:
+        folders.append(home / ".config" / "deepwork")
+    return list(dict.fromkeys(folders))
+
+
+@cache
+def _find_account_home() -> Path | None:
+    """Find the home folder of this user in the password database; None if it has none that can be used."""
     import pwd  # noqa: PLC0415 - hardly ever needed
 
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    named = Path(environment.get("XDG_CACHE_HOME", ""))
-    has_home = home.is_dir() and os.access(home, os.W_OK)
-    return (home / ".cache" if has_home or not named.is_absolute() else named).resolve() / "deepwork"
+    try:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # such as a user of a container
+        return None
+    return home if home.is_dir() and os.access(home, os.X_OK) else None
 
 
 def get_host_name(environment: Mapping[str, str] = os.environ) -> str:

@@ -6,13 +6,13 @@ They say what no repository may: how a person proves to be one, and what agents 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from deepwork.environment import get_user_folder
+from deepwork.environment import get_user_folder, list_user_folders
 from deepwork.errors import DefinitionError
 from deepwork.files.private import read_private_file
 from deepwork.trust.models import Proof
@@ -47,14 +47,30 @@ def get_user_settings_file(environment: Mapping[str, str] = os.environ) -> Path:
 def load_user_settings(environment: Mapping[str, str] = os.environ) -> UserSettings:
     """Load this user's settings; defaults if there is no file.
 
+    The stricter ones count of those that the environment names and those in the home folder of the account.
     Raises StorageError if others may write the file, and DefinitionError for anything in it that is not a
     setting: a misspelt key must not lower the proof that a person asked for.
     """
-    path = get_user_settings_file(environment)
+    found = [_load_settings(folder / "config.yml") for folder in list_user_folders(environment)]
+    proof = max((each.proof for each in found), key=lambda each: each.rank)
+    return UserSettings(proof, _combine_budgets([each.day_budget for each in found if each.day_budget]))
+
+
+def _load_settings(path: Path) -> UserSettings:
     content = read_private_file(path)
     if content is None:
         return UserSettings()
     return _parse_settings(_Place(path), _load_mapping(path, content))
+
+
+def _combine_budgets(budgets: Sequence[DayBudget]) -> DayBudget | None:
+    """Combine budgets to what all of them allow; None if there is none."""
+
+    def least(name: str) -> Any:
+        return min((value for each in budgets if (value := getattr(each, name)) is not None), default=None)
+
+    names = DayBudget.__dataclass_fields__
+    return DayBudget(**{name: least(name) for name in names}) if budgets else None
 
 
 def _load_mapping(path: Path, content: bytes) -> Any:

@@ -14,6 +14,7 @@ from approvals.person import CHEAP, PASSPHRASE, Person, enroll_passphrase, write
 from deepwork.access.models import AuditEntry
 from deepwork.access.store import AuditStore
 from deepwork.approvals.credential_file import CredentialFile
+from deepwork.approvals.credentials import Credential
 from deepwork.approvals.passphrase import hash_passphrase
 from deepwork.call import GivenProof
 from deepwork.errors import InvalidInput, NotAllowed
@@ -101,9 +102,7 @@ def test_every_change_and_every_wrong_try_is_in_the_audit_log_without_the_passph
 
 def test_a_store_that_knows_nothing_takes_over_what_this_user_enrolled_elsewhere(ada: Person):
     data = hash_passphrase(PASSPHRASE, CHEAP)
-    enroll(ada, PASSPHRASE)
-    with ada.app.database.transaction() as tx:
-        tx.execute("DELETE FROM person_credentials")  # as in a new store of the same user
+    CredentialFile().change(add=[Credential("pc_000000000009", Proof.PASSPHRASE, "mine", data, 1)])
 
     with pytest.raises(NotAllowed, match="needs your passphrase"):
         ada.check()
@@ -117,8 +116,6 @@ def test_a_store_that_has_a_proof_takes_over_no_other(ada: Person):
     folder = CredentialFile()
     with ada.app.database.reading() as tx:
         now = tx.now
-    from deepwork.approvals.credentials import Credential
-
     data = hash_passphrase(OTHER, CHEAP)
     folder.change(add=[Credential("pc_000000000009", Proof.PASSPHRASE, "mine", data, now)])
 

@@ -9,6 +9,7 @@ import pytest
 
 from access.other_users import create_repository, fill_store, run_git, use_home
 from cli.run import run_deepwork
+from store_admin.stores import run_sql
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,9 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("theirs")
     with use_home(folder / "home"):
         fill_store(create_repository(folder / "project"))
-    return folder / "project" / ".deepwork" / "deepwork.db"
+    store = folder / "project" / ".deepwork" / "deepwork.db"
+    run_sql(str(store), "DELETE FROM person_credentials")
+    return store
 
 
 @pytest.fixture

@@ -143,6 +143,23 @@ def test_the_end_of_an_agents_output_is_text(
     assert read_error(page, address, max_bytes=10**9) == (400, "INVALID_INPUT")
 
 
+@pytest.mark.parametrize(("scope", "status"), [("read", 403), ("work", 200), ("admin", 200)])
+def test_an_agents_output_needs_the_scope_work(world: World, app: Application, scope: str, status: int):
+    """It may contain whatever the agent read."""
+    attempt = add_attempt(app, start_run(app, world.plan), world.planned["ship"], starts=1)
+    files = AttemptFiles.locate(app.settings.state_folder, attempt.id, 1)
+    files.folder.mkdir(parents=True)
+    files.stdout.write_text("the secret\n")
+    client = create_client(app, create_token(app, f"a-{scope}", scope))
+
+    for stream in ("stdout", "stderr"):
+        answer = client.get(f"/api/v1/runner/attempts/{attempt.id}/output", params={"stream": stream})
+
+        assert answer.status_code == status
+        assert ("the secret" in answer.text) == (status == 200 and stream == "stdout")
+    assert client.get(f"/api/v1/runner/attempts/{attempt.id}").status_code == 200
+
+
 def test_a_run_that_does_not_exist_is_not_found(app: Application, page: TestClient):
     assert read_error(page, "/runner/runs/run_0") == (404, "RUN_NOT_FOUND")
     assert read_error(page, "/runner/attempts/at_0") == (404, "ATTEMPT_NOT_FOUND")

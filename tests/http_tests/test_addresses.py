@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from access.other_users import use_home
 from deepwork.environment import find_secret_problem
 from deepwork.errors import DefinitionError, StorageError
 from deepwork.server.http import addresses
@@ -168,3 +169,33 @@ def test_a_caller_may_burst_and_is_then_limited_to_the_rate():
     assert limit.try_acquire("b")
     now = 1.0
     assert [limit.try_acquire("a") for _ in range(3)] == [True, True, False]
+
+
+def test_a_token_that_came_in_an_archive_is_replaced_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """One of another user, one of an earlier version, and one whose mark was made up."""
+    file = tmp_path / "token"
+    with use_home(tmp_path / "theirs"):
+        theirs = load_token("", file)
+    file.unlink()
+    own = load_token("", file)
+
+    for known in (theirs, f"dw_{'a' * 43}", f"{own[:-32]}{'0' * 32}"):
+        file.write_text(f"{known}\n")
+        file.chmod(0o600)
+        caplog.clear()
+
+        used = load_token("", file)
+
+        assert used != known
+        assert "not marked as yours" in caplog.text
+        assert load_token("", file) == used
+
+
+def test_without_a_key_each_server_has_a_token_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "home").write_text("not a folder")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    file = tmp_path / "token"
+
+    assert load_token("", file) != load_token("", file)

@@ -388,3 +388,17 @@ def follow_until_cut(server: HttpServer, attached: threading.Event) -> None:
         with suppress(ConnectionResetError):
             while raw.recv(65536):
                 attached.set()
+
+
+def test_a_token_that_came_in_an_archive_does_not_open_the_server(tmp_path: Path):
+    known = f"dw_{'a' * 43}"
+    (tmp_path / ".deepwork").mkdir(mode=0o700)
+    (tmp_path / ".deepwork" / "token").write_text(f"{known}\n")
+    (tmp_path / ".deepwork" / "token").chmod(0o600)
+
+    with HttpServer(tmp_path) as server:
+        refused = server.get("/api/v1/runs", Authorization=f"Bearer {known}")
+
+        assert (refused.status, server.token != known) == (401, True)
+        assert server.get("/api/v1/runs", **server.bearer).status == 200
+        assert "not marked as yours" in server.read_log()

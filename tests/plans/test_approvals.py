@@ -86,6 +86,83 @@ def test_only_a_person_skips_a_task_of_a_plan_that_was_approved(world: World) ->
     plan.set_status("a", "skipped", caller=PERSON)
 
 
+PLAN_GATES: dict[str, Any] = {"checks": ["tests"], "approval": "after"}
+DROPS: dict[str, Any] = {
+    "remove": ("workflow_remove_task", {}),
+    "replan without it": ("workflow_replan", {"tasks": [{"name": "a", "depends_on": []}]}),
+    "replan with another": ("workflow_replan", {"tasks": [{"name": "a"}, {"name": "other"}]}),
+    "replan to nothing": ("workflow_replan", {"tasks": []}),
+}
+
+
+def drop(world: World, plan: Plan, way: str, **given: Any) -> Any:
+    tool, arguments = DROPS[way]
+    named = {"task_id": plan["b"]} if tool == "workflow_remove_task" else {"reason": "r", **arguments}
+    return world.call(tool, workflow_id=plan.id, **named, **given)
+
+
+@pytest.mark.parametrize("way", [way for way in DROPS if way != "replan to nothing"])  # a plan needs a task
+@pytest.mark.parametrize("gate", PLAN_GATES)
+def test_only_a_person_drops_a_task_that_its_plan_gates(world: World, way: str, gate: str) -> None:
+    plan = create_gated_plan(world, gate)
+
+    with expect_error(Code.UNAUTHORIZED, "Only a person"):
+        drop(world, plan, way)
+    assert plan.list_offered() == ["a", "b"]
+
+    drop(world, plan, way, caller=PERSON)
+    assert "b" not in Plan(world, plan.id).list_offered()
+
+
+def create_gated_plan(world: World, gate: str) -> Plan:
+    """Create a plan of two tasks; checks are written into the store, because naming them needs a repository."""
+    given = {} if gate == "checks" else {gate: PLAN_GATES[gate]}
+    plan = create_plan(world, {"name": "a", "depends_on": []}, {"name": "b", "depends_on": []}, **given)
+    if gate == "checks":
+        with world.app.database.transaction() as tx:
+            tx.update("plans", plan.id, {"requirements": '{"checks":["tests"]}'})
+    return plan
+
+
+@pytest.mark.parametrize("way", ["remove", "replan to nothing"])
+def test_an_approved_plan_is_not_completed_by_dropping_what_is_left(world: World, way: str) -> None:
+    plan, agent = create_plan(world, {"name": "a"}, {"name": "b"}, approve_plan=True), world.register_agent()
+    decide(world, find_pending(world, plan, "plan")["id"])
+    plan.claim("a", agent, start=True)
+
+    with expect_error(Code.UNAUTHORIZED, "Only a person"):
+        drop(world, plan, way)
+    plan.set_status("a", "completed", agent_id=agent)
+
+    assert plan.status == "in_progress"
+    drop(world, plan, way, caller=PERSON)
+    assert plan.status == "completed"
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_replan_does_not_let_a_task_start_before_the_gate_that_it_waits_for(
+    world: World, is_started: bool
+) -> None:
+    sign_off = {"name": "sign off", "approval": "after", "depends_on": []}
+    build = {"name": "build", "depends_on": ["sign off"]}
+    deploy = {"name": "deploy", "depends_on": ["build"]}
+    plan = create_plan(world, sign_off, build, deploy)
+    if is_started:
+        plan.claim("sign off", world.register_agent(), start=True)
+    tasks = [build] if is_started else [sign_off, build]
+
+    for loosened in ({**deploy, "depends_on": []}, {"name": "deploy", "sequence": 1}):
+        with expect_error(Code.UNAUTHORIZED, "Only a person"):
+            replan_with(world, plan, *tasks, loosened)
+    replan_with(world, plan, *tasks, {**deploy, "depends_on": ["sign off"]})
+
+    assert not {"build", "deploy"} & set(Plan(world, plan.id).list_offered())
+
+
+def replan_with(world: World, plan: Plan, *tasks: dict[str, Any]) -> None:
+    world.call("workflow_replan", workflow_id=plan.id, reason="r", tasks=list(tasks))
+
+
 CHANGES: dict[str, Any] = {
     "add": lambda world, plan: world.call("workflow_add_task", workflow_id=plan.id, task={"name": "c"}),
     "remove": lambda world, plan: world.call("workflow_remove_task", workflow_id=plan.id, task_id=plan["b"]),

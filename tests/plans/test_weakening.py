@@ -37,7 +37,7 @@ def test_a_replan_may_require_as_much_or_more(stricter: TaskRequirements):
 @pytest.mark.parametrize(
     ("new", "problem"),
     [
-        (make_outline("other", requirements=STRICT, max_attempts=2), "drops its check tests"),
+        (make_outline("other", requirements=STRICT, max_attempts=2), "drops it"),
         (make_outline("fix", max_attempts=2), "drops its check tests and drops its check lint"),
         (
             make_outline(
@@ -91,6 +91,18 @@ def test_the_attempts_of_a_task_in_a_checked_plan_are_not_raised():
     free = make_task("fix", max_attempts=1)
     checked = PlanRequirements(checks=("tests",))
 
-    require_same_strength([free], [], checked, default_attempts=3)
     with pytest.raises(NotAllowed, match="max_attempts"):
         require_same_strength([free], [make_outline("fix", max_attempts=9)], checked, default_attempts=3)
+
+
+@pytest.mark.parametrize(
+    "plan", [PlanRequirements(checks=("tests",)), PlanRequirements(approval=(ApprovalTime.AFTER,))]
+)
+def test_a_task_that_only_its_plan_gates_is_not_dropped_by_a_replan(plan: PlanRequirements):
+    free = make_task("fix", max_attempts=3)
+
+    require_same_strength([free], [make_outline("fix")], plan, default_attempts=3)
+    for others in ([], [make_outline("other")]):
+        with pytest.raises(NotAllowed) as refused:
+            require_same_strength([free], others, plan, default_attempts=3)
+        assert refused.value.code == "UNAUTHORIZED"

@@ -1,12 +1,15 @@
 """Adopts a SQLite store that this user did not mark: one of deepwork 0.1, or one from elsewhere.
 
 Its rows are copied into a new file with our own schema, so that nothing else in the old file, such as a
-trigger, comes along. Its tokens are revoked, and what it says that people did is marked as unverified.
+trigger, comes along. Its tokens are revoked, what it says that people did is marked as unverified, and tasks
+that passed checks or approvals while it was not this user's have to pass them again.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +19,18 @@ from deepwork.access import audit_chain, unverified
 from deepwork.access.models import AuditEntry
 from deepwork.access.store import AuditStore
 from deepwork.database.adoption import read_identity
+from deepwork.database.engine import Engine, Row
+from deepwork.database.seals import save_seal
 from deepwork.database.sqlite import SQLite
 from deepwork.database.store_key import create_store_key
 from deepwork.database.transaction import Transaction
+from deepwork.plans.reopening import reopen_task
+from deepwork.plans.requirements import (
+    list_required_approvals,
+    list_required_checks,
+    parse_plan_requirements,
+    parse_task_requirements,
+)
 from deepwork.store_admin.backup import make_temporary_folder, require_unused, save_pages
 from deepwork.store_admin.copying import (
     CopyResult,
@@ -29,7 +41,7 @@ from deepwork.store_admin.copying import (
     translate_errors,
 )
 
-TOOL = "db adopt"
+TOOL, RESTORE_TOOL = "db adopt", "db restore"
 
 
 @dataclass(frozen=True)
@@ -41,13 +53,18 @@ class Adoption:
     revoked_tokens: int
     unverified: int
     """How many values with the name of a person were marked."""
+    reopened: Sequence[str]
     kept: Path
 
 
 @dataclass(frozen=True)
-class _Changes:
-    revoked_tokens: int
-    unverified: int
+class Changes:
+    """What of a store does not count after it was taken over."""
+
+    revoked_tokens: int = 0
+    unverified: int = 0
+    reopened: Sequence[str] = ()
+    """The ids of tasks that have to pass their gates again."""
 
 
 def adopt_store(store: SQLite, caller: str, report: ReportProgress = ignore_progress) -> Adoption:
@@ -60,18 +77,18 @@ def adopt_store(store: SQLite, caller: str, report: ReportProgress = ignore_prog
             report("Saving", 0, 0)
             version = save_pages(store, copy.path).schema
             copied, changes = take_over_copy(copy, fresh, report)
-            _record_adoption(fresh, caller)
+            record_act(fresh, caller, TOOL, changes)
         finally:
             copy.close()
             fresh.close()
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
         kept = store.set_aside(f"{store.path.name}.before-adoption.{stamp}.backup", replacement=fresh.path)
-    return Adoption(copied, version, changes.revoked_tokens, changes.unverified, kept)
+    return Adoption(copied, version, changes.revoked_tokens, changes.unverified, changes.reopened, kept)
 
 
 def take_over_copy(
     copy: SQLite, fresh: SQLite, report: ReportProgress = ignore_progress
-) -> tuple[CopyResult, _Changes]:
+) -> tuple[CopyResult, Changes]:
     """Fill a new store with the rows of a copy, without valid tokens and with what people did unverified.
 
     The rows change only in the new store: triggers and conflict clauses of the copy could undo the changes.
@@ -82,12 +99,14 @@ def take_over_copy(
     copied = copy_store(copy, fresh, report=report)
     with translate_errors(fresh), fresh.writing() as connection:
         tx = Transaction(connection, fresh)
-        changes = _Changes(_revoke_tokens(tx), _mark_unverified(tx, connection))
+        revoked, marked = _revoke_tokens(tx), _mark_unverified(tx, connection)
         _forget_approvals(tx)
         _end_unfinished_work(tx)
+        reopened = _reopen_gates(tx, _find_first_time(tx, keyed_from))
         last = _rechain(tx, keyed_from)
         fresh.write_store_key(connection, create_store_key(keyed_from=last + 1))
-    return copied, changes
+        _seal_tokens(tx)
+    return copied, Changes(revoked, marked, reopened)
 
 
 def _read_keyed_from(copy: SQLite) -> int | None:
@@ -104,12 +123,46 @@ def _revoke_tokens(tx: Transaction) -> int:
     return revoked
 
 
+def _seal_tokens(tx: Transaction) -> None:
+    for row in tx.fetch_all("SELECT id FROM tokens"):
+        save_seal(tx, "tokens", row["id"])
+
+
+def _find_first_time(tx: Transaction, keyed_from: int | None) -> int:
+    """Find since when the store had the key that was not this user's: 0 if always, or if it had none."""
+    at = tx.fetch_value("SELECT at FROM audit WHERE seq = :seq", seq=keyed_from) if keyed_from else None
+    return int(at) if at is not None and keyed_from != 1 else 0
+
+
+def _reopen_gates(tx: Transaction, since: int) -> list[str]:
+    """Let tasks that passed checks or approvals since then pass them again; return their ids."""
+    sql = """
+        SELECT it.id, it.requirements, plans.requirements AS required FROM plan_tasks AS it
+          JOIN plans ON plans.id = it.workflow_id
+         WHERE it.status IN ('completed', 'skipped') AND it.finished_at >= :since
+           AND plans.status <> 'abandoned' AND (it.requirements IS NOT NULL OR plans.requirements IS NOT NULL)
+         ORDER BY it.id
+    """
+    reason = "The store was adopted: nobody here can confirm that it passed its checks and approvals."
+    gated = [row["id"] for row in tx.fetch_all(sql, since=since) if _is_gated(row)]
+    for id in gated:
+        reopen_task(tx, id, reason, reason="the store was adopted")
+    return gated
+
+
+def _is_gated(row: Row) -> bool:
+    plan, own = parse_plan_requirements(row["required"]), parse_task_requirements(row["requirements"])
+    is_approved = plan is not None and plan.approve_plan
+    return is_approved or bool(list_required_checks(plan, own) or list_required_approvals(plan, own))
+
+
 def _forget_approvals(tx: Transaction) -> None:
     """Forget what counts as an approval: files are reviewed again, and tasks wait for a person again.
 
     The passphrases and passkeys may be somebody else's. Those of this user are taken over when needed.
     """
     tx.execute("DELETE FROM person_credentials")
+    tx.execute("DELETE FROM seals")  # of the old key; without one, no proof of a check counts either
     tx.execute("DELETE FROM passed_reviews")
     tx.execute("UPDATE milestones SET logged_by_person = NULL")
     # Also what waits: it may show something else than its digest covers.
@@ -162,7 +215,9 @@ def _rechain(tx: Transaction, keyed_from: int | None) -> int:
     return head.seq
 
 
-def _record_adoption(store: SQLite, caller: str) -> None:
+def record_act(store: Engine, caller: str, tool: str, changes: Changes) -> None:
+    """Record in the audit log of a store that it was adopted, or filled from a backup."""
+    about = {"task_ids": list(changes.reopened[: audit_chain.MAX_IDS]), "reopened": len(changes.reopened)}
     with translate_errors(store), store.writing() as connection:
         tx = Transaction(connection, store)
         AuditStore(tx).append(
@@ -171,9 +226,9 @@ def _record_adoption(store: SQLite, caller: str) -> None:
                 account="local",
                 caller=caller,
                 host=os.uname().nodename,
-                tool=TOOL,
-                arguments="{}",
-                digest=audit_chain.compute_digest({}),
+                tool=tool,
+                arguments=json.dumps(about, separators=(",", ":")),
+                digest=audit_chain.compute_digest(about),
                 outcome=audit_chain.DONE,
             )
         )

@@ -10,8 +10,6 @@ from deepwork.access.models import ChainedEntry
 from deepwork.approvals.credentials import Credential
 from deepwork.trust.models import Proof
 
-ENROLLING_TOOLS = ("enroll_passphrase", "enroll_passkey")
-
 
 def find_proof_problem(
     entries: Iterable[ChainedEntry], credentials: Collection[Credential], elsewhere: Iterable[Credential] = ()

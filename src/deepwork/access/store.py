@@ -10,9 +10,11 @@ from deepwork.access.audit_chain import DONE, serialize_entry
 from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey, Token
 from deepwork.access.rules import key_digest
 from deepwork.access.scopes import Scope
+from deepwork.access.sealed_rows import DECIDING_TOOLS, find_forged_row
 from deepwork.approvals.credential_store import CredentialStore
 from deepwork.approvals.credentials import Credential
 from deepwork.database.engine import Row, UnreadableRow, row_parser
+from deepwork.database.seals import is_sealed, save_seal
 from deepwork.database.statements import build_where
 from deepwork.database.store_key import StoreKey
 from deepwork.database.transaction import Transaction
@@ -44,12 +46,14 @@ class TokenStore:
             expires_at=token.expires_at,
             is_person=token.is_person,
         )
+        if added:
+            save_seal(self._tx, "tokens", token.id)
         return added == 1
 
     def find(self, id: str) -> Token | None:
-        """Return the token with this id, valid or not."""
+        """Return the token with this id, valid or not; None also if it is not as deepwork stored it."""
         row = self._tx.fetch_one(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE id = :id", id=id)
-        if row is None:
+        if row is None or not is_sealed(self._tx, "tokens", id):
             return None
         compute = self._tx.read_store_key().compute_digest
         return replace(_parse_token(row), key_digest=partial(key_digest, compute=compute))
@@ -73,16 +77,23 @@ class TokenStore:
 
     def revoke(self, name: str) -> bool:
         """Revoke the token with this name; False if there is no unrevoked one."""
-        sql = "UPDATE tokens SET revoked_at = :now WHERE name = :name AND revoked_at IS NULL"
-        return self._tx.execute(sql, now=self._tx.now, name=name) == 1
+        sql = "UPDATE tokens SET revoked_at = :now WHERE name = :name AND revoked_at IS NULL RETURNING id"
+        return self._seal_changed(sql, name)
 
     def retire(self, name: str) -> None:
         """Revoke an expired token, so that its name can be reused."""
         sql = """
             UPDATE tokens SET revoked_at = expires_at
-             WHERE name = :name AND revoked_at IS NULL AND expires_at <= :now
+             WHERE name = :name AND revoked_at IS NULL AND expires_at <= :now RETURNING id
         """
-        self._tx.execute(sql, now=self._tx.now, name=name)
+        self._seal_changed(sql, name)
+
+    def _seal_changed(self, sql: str, name: str) -> bool:
+        """Change the token with this name, and seal it again; False if there is none."""
+        changed = self._tx.fetch_all(sql, now=self._tx.now, name=name)
+        for row in changed:
+            save_seal(self._tx, "tokens", row["id"])
+        return bool(changed)
 
     def record_use(self, id: str, unless_since: int) -> None:
         """Record that the token was used, unless that was recorded since the given time."""
@@ -149,13 +160,21 @@ class AuditStore:
 
     def list_done(self, tools: Sequence[str], since: int) -> list[ChainedEntry]:
         """Return the entries of calls of these tools that did something, from this number on."""
-        sql = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE tool IN :tools AND outcome = :done AND seq >= :since"
-        rows = self._tx.fetch_all(sql, tools=list(tools), done=DONE, since=since)
-        return [_parse_link(row) for row in rows]
+        return [link for link in self.list_of_tools(tools, since) if link.entry.outcome == DONE]
+
+    def list_of_tools(self, tools: Sequence[str], since: int) -> list[ChainedEntry]:
+        """Return the entries of calls of these tools, from this number on."""
+        sql = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE tool IN :tools AND seq >= :since ORDER BY seq"
+        return [_parse_link(row) for row in self._tx.fetch_all(sql, tools=list(tools), since=since)]
+
+    def find_forged_row(self) -> str | None:
+        """Return what is wrong with the first row that lets work pass and that deepwork did not write."""
+        decisions = self.list_of_tools(DECIDING_TOOLS, self.get_key().keyed_from)
+        return find_forged_row(self._tx, decisions)
 
     def list_credentials(self) -> list[Credential]:
         """Return what people enrolled as proofs, including what was removed."""
-        return CredentialStore(self._tx).list_all()
+        return CredentialStore(self._tx).list_unverified()
 
     def iterate_chain(self) -> Iterator[ChainedEntry]:
         """Iterate over all entries from the first, one page at a time."""

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from deepwork.approvals.credentials import Credential, compute_lock
 from deepwork.database.engine import Row, row_parser
+from deepwork.database.seals import list_broken, save_seal
 from deepwork.database.transaction import Transaction
+from deepwork.errors import Code, NotAllowed
 from deepwork.trust.models import Proof
 
 
@@ -30,13 +32,20 @@ class CredentialStore:
                 "sign_count": credential.sign_count,
             },
         )
+        save_seal(self._tx, "person_credentials", credential.id)
 
     def list_active(self) -> list[Credential]:
         """Return the credentials that count, oldest first."""
         return [each for each in self.list_all() if each.removed_at is None]
 
     def list_all(self) -> list[Credential]:
-        """Return all credentials, including removed ones, oldest first."""
+        """Return all credentials, including removed ones, oldest first; raises if one was forged."""
+        for id, problem in list_broken(self._tx, "person_credentials"):
+            raise _build_forged_error(f"{id} is {problem}")
+        return self.list_unverified()
+
+    def list_unverified(self) -> list[Credential]:
+        """Return all credentials as the store has them, whoever wrote them."""
         rows = self._tx.fetch_all(f"SELECT {_COLUMNS} FROM person_credentials ORDER BY created_at, id")
         return [_parse_credential(row) for row in rows]
 
@@ -44,6 +53,16 @@ class CredentialStore:
         """Let a credential count no more."""
         sql = "UPDATE person_credentials SET removed_at = :now WHERE id = :id AND removed_at IS NULL"
         self._tx.execute(sql, id=id, now=self._tx.now)
+        save_seal(self._tx, "person_credentials", id)
+
+    def require_known_log(self) -> None:
+        """Raise NotAllowed if nothing is enrolled here although the audit log says that something was.
+
+        What a person removes stays as a row, so somebody deleted it together with its seal.
+        """
+        since = self._tx.read_store_key().keyed_from
+        if self._tx.fetch_one(_ENROLLED_SQL, tools=list(ENROLLING_TOOLS), since=since) is not None:
+            raise _build_forged_error("it was deleted")
 
     def begin_try(self, id: str) -> Credential | None:
         """Count a try before it is judged, and lock the credential if it was one of the last.
@@ -76,6 +95,19 @@ class CredentialStore:
                AND (sign_count < :count OR (sign_count = 0 AND :count = 0))
         """
         return self._tx.execute(sql, id=id, count=count) == 1
+
+
+ENROLLING_TOOLS = ("enroll_passphrase", "enroll_passkey")
+_ENROLLED_SQL = "SELECT seq FROM audit WHERE tool IN :tools AND outcome = 'done' AND seq >= :since LIMIT 1"
+
+
+def _build_forged_error(problem: str) -> NotAllowed:
+    return NotAllowed(
+        f"What you enrolled as a proof was changed in the store ({problem}), so nobody can decide here.",
+        code=Code.UNAUTHORIZED,
+        suggestion="See `deepwork audit verify`. Move the store away, then restore a backup with "
+        "`deepwork db restore`.",
+    )
 
 
 _COLUMNS = ", ".join(Credential.__dataclass_fields__)

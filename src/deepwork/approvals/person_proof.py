@@ -97,6 +97,8 @@ class PersonProofs:
         """Enroll what this user enrolled elsewhere, in a store where nothing was enrolled ever."""
         with self._database.reading() as tx:
             is_known = bool(CredentialStore(tx).list_all())
+            if not is_known:
+                CredentialStore(tx).require_known_log()
         known = [] if is_known else CredentialFile().load()
         if not known:
             return

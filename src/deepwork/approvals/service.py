@@ -6,6 +6,7 @@ passes is computed there, from rows that are locked until the commit.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from deepwork.approvals.digests import compute_digest
@@ -26,6 +27,7 @@ from deepwork.approvals.rules import (
     is_expired,
     list_waiting,
     may_pass,
+    summarize,
 )
 from deepwork.approvals.store import ApprovalStore
 from deepwork.call import current_call
@@ -36,6 +38,8 @@ from deepwork.records import copy_with
 
 if TYPE_CHECKING:  # imported by the first decision: most processes only ask and use
     from deepwork.approvals.person_proof import CheckedProof
+
+log = logging.getLogger("deepwork")
 
 MAX_WAITING = 100
 """Agents that one decision is reported to; more only learn of it when they ask again."""
@@ -62,7 +66,7 @@ def find_or_ask(tx: Transaction, request: ApprovalRequest, asked_by: str | None 
     a notice of the decision is for; without one, it is the caller.
     """
     store = ApprovalStore(tx)
-    known = store.list_of_subject(request.kind, request.subject_id, is_locked=True)
+    known = [_void_if_forged(tx, each) for each in _list_locked(tx, request)]
     for each in known:
         if is_expired(each, tx.now):
             save_status(tx, each, ApprovalStatus.EXPIRED)
@@ -92,9 +96,11 @@ def use(tx: Transaction, request: ApprovalRequest) -> Approval:
 
     The approval of a plan stays `given`: it is good for its content however many tasks are handed out.
     """
-    known = ApprovalStore(tx).list_of_subject(request.kind, request.subject_id, is_locked=True)
+    known = _list_locked(tx, request)
     for approval in known:
         if may_pass(approval, request.digest, tx.now):
+            if not ApprovalStore(tx).is_sealed(approval.id):
+                raise _build_forged_error(approval)
             return _mark_used(tx, approval)
     found = find_current(known, request.digest, tx.now)
     raise build_closed_error(found) if found else _build_changed_error(request)
@@ -179,6 +185,18 @@ def save_status(tx: Transaction, approval: Approval, status: ApprovalStatus) -> 
     return changed
 
 
+def _list_locked(tx: Transaction, request: ApprovalRequest) -> list[Approval]:
+    return ApprovalStore(tx).list_of_subject(request.kind, request.subject_id, is_locked=True)
+
+
+def _void_if_forged(tx: Transaction, approval: Approval) -> Approval:
+    """Return the approval; one that nobody gave becomes stale, so that a person is asked."""
+    if approval.status is not ApprovalStatus.GIVEN or ApprovalStore(tx).is_sealed(approval.id):
+        return approval
+    log.warning("Approval %s was changed in the store: it does not count, and is asked again.", approval.id)
+    return save_status(tx, approval, ApprovalStatus.STALE)
+
+
 def _require_intact(approval: Approval) -> None:
     """Raise if a person would approve something else than they see: somebody changed the row."""
     if compute_digest(approval.shown) != approval.digest:
@@ -197,6 +215,15 @@ def _mark_used(tx: Transaction, approval: Approval) -> Approval:
 def _emit(tx: Transaction, approval: Approval) -> None:
     data = ApprovalSummary.from_approval(approval).model_dump()
     tx.emit(_EVENT_OF_STATUS[approval.status], data, approval.workflow_id)
+
+
+def _build_forged_error(approval: Approval) -> GateClosed:
+    return GateClosed(
+        f"Approval {approval.id} was changed in the store, so it does not count.",
+        code=Code.NEEDS_APPROVAL,
+        suggestion="Call again: a person is asked then. `deepwork audit verify` finds what was changed.",
+        evidence={"approval": summarize(copy_with(approval, status=ApprovalStatus.STALE))},
+    )
 
 
 def _build_changed_error(request: ApprovalRequest) -> GateClosed:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from deepwork.approvals.digests import serialize_shown
 from deepwork.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.database.engine import Row, row_parser
+from deepwork.database.seals import is_sealed, save_seal
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
@@ -78,7 +79,7 @@ class ApprovalStore:
         )
         used = ApprovalStatus.USED.value
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id, kind=kind.value, used=used)
-        return [_from_row(row) for row in rows]
+        return [_from_row(row) for row in rows if self.is_sealed(row["id"])]
 
     def list_before(self, approval: Approval) -> list[Approval]:
         """List the approvals of the same subject that were asked before this one, the newest first."""
@@ -117,10 +118,16 @@ class ApprovalStore:
         """Save the status and the decision; what was shown never changes."""
         row = _to_row(approval)
         self._tx.update("approvals", approval.id, {name: row[name] for name in _CHANGING})
+        save_seal(self._tx, "approvals", approval.id)
 
     def add(self, approval: Approval) -> None:
         """Insert an approval that a person gave unasked."""
         self._tx.insert("approvals", _to_row(approval))
+        save_seal(self._tx, "approvals", approval.id)
+
+    def is_sealed(self, id: str) -> bool:
+        """Return whether what the store says of the decision is what deepwork wrote."""
+        return is_sealed(self._tx, "approvals", id)
 
     def _select(self, id: str, lock: str) -> Approval:
         sql = f"SELECT {', '.join(_COLUMNS)} FROM approvals WHERE id = :id{lock}"

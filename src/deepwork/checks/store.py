@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from deepwork.checks.models import PROVING_VERDICTS, Proof, ProofKey, Subject, Verdict
 from deepwork.database.engine import Row, row_parser
+from deepwork.database.seals import is_sealed, save_seal
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 
@@ -21,6 +22,7 @@ class ProofStore:
         """Insert a new proof."""
         row = {name: getattr(proof, name) for name in _NAMES}
         self._tx.insert("proofs", row | {"is_clean": int(proof.is_clean)})
+        save_seal(self._tx, "proofs", proof.id)
 
     def find(self, id: str) -> Proof | None:
         """Return the proof with this id."""
@@ -28,17 +30,23 @@ class ProofStore:
         return _from_row(row) if row else None
 
     def find_proving(self, key: ProofKey) -> Proof | None:
-        """Return the newest proof that counts as passed.
+        """Return the newest proof that counts as passed, and that was not forged.
 
         One that was made while guarded files differed from the base is good only for the subject that it was
         made for, and only for exactly these differences.
         """
         verdicts = [*PROVING_VERDICTS, *([Verdict.GUARDED] if key.guarded_digest else [])]
-        found = [each for each in self.list_of(key) if each.verdict in verdicts or each.waived_by is not None]
-        return found[0] if found else None
+        found = (each for each in self._read(key) if each.verdict in verdicts or each.waived_by is not None)
+        return next(filter(self._is_sealed, found), None)
 
     def list_of(self, key: ProofKey) -> list[Proof]:
-        """List all proofs with this key, whatever they say, the newest first."""
+        """List all proofs with this key that were not forged, whatever they say, the newest first."""
+        return list(filter(self._is_sealed, self._read(key)))
+
+    def _is_sealed(self, proof: Proof) -> bool:
+        return is_sealed(self._tx, "proofs", proof.id)
+
+    def _read(self, key: ProofKey) -> list[Proof]:
         own = "guarded_digest = :guarded_digest AND asked_by = :asked_by"
         landing = "AND substr(asked_by, 1, 8) = 'landing:'" if key.is_of_landing else ""
         sql = f"""
@@ -57,6 +65,7 @@ class ProofStore:
         """Record that a person approved what decided about these proofs."""
         for id in ids:
             self._tx.update("proofs", id, {"verdict": Verdict.PASSED})
+            save_seal(self._tx, "proofs", id)
 
     def count_red(self, subject: Subject, check: str) -> int:
         """Count the runs of a check for this subject that did not pass."""
@@ -139,6 +148,7 @@ class ProofStore:
     def waive(self, id: str, by: str, reason: str) -> None:
         """Record that a person lets this proof count as passed."""
         self._tx.update("proofs", id, {"waived_by": by, "waived_at": self._tx.now, "waive_reason": reason})
+        save_seal(self._tx, "proofs", id)
 
 
 _NAMES = tuple(name for name in Proof.__dataclass_fields__ if name not in ("guarded", "proved"))

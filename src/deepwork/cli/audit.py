@@ -129,8 +129,9 @@ class AnchorParam(click.ParamType[Anchor]):
 def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
     """Verify the hash chain from the first entry to the last; exit code 1 if it is broken.
 
-    Entries that were removed at the end are found only with --expect and an anchor. It also compares the
-    enrolled passphrases and passkeys with the calls that enrolled them.
+    Entries that were removed at the end are found only with --expect and an anchor. It also compares
+    approvals, waived and passed checks, tokens, and enrolled passphrases and passkeys with what deepwork
+    wrote, and with the calls that made them.
     """
     try:
         with (
@@ -145,7 +146,7 @@ def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
                 problem = find_anchor_problem(expect, verdict.rows, chain, store.get_key())
                 verdict = replace(verdict, problem=problem, anchored_rows=expect.head.seq)
             if verdict.problem is None:
-                verdict = replace(verdict, problem=_find_proof_problem(store))
+                verdict = replace(verdict, problem=_find_proof_problem(store) or store.find_forged_row())
     except StorageError as error:
         if error.recoverable:  # the database cannot be reached now, which says nothing about the chain
             raise
@@ -166,8 +167,9 @@ def _open_store(place: dict[str, Any], *, as_json: bool) -> Iterator[AuditStore]
 
 
 def _find_proof_problem(store: AuditStore) -> str | None:
-    from deepwork.access.enrolled_proofs import ENROLLING_TOOLS, find_proof_problem
+    from deepwork.access.enrolled_proofs import find_proof_problem
     from deepwork.approvals.credential_file import CredentialFile
+    from deepwork.approvals.credential_store import ENROLLING_TOOLS
 
     # Entries before the key of the store are older than its adoption, which forgets proofs.
     entries = store.list_done(ENROLLING_TOOLS, store.get_key().keyed_from)

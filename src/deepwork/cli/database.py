@@ -27,7 +27,7 @@ from deepwork.cli.framework.who_acts import name_person
 from deepwork.config import Settings
 from deepwork.database.engine import Engine
 from deepwork.database.opening import open_engine
-from deepwork.errors import DeepworkError, InvalidInput, NotAllowed, StorageError
+from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
 from deepwork.files.os_errors import format_path
 from deepwork.files.state import make_state_folder
 
@@ -131,8 +131,9 @@ def adopt(
 ) -> None:
     """Adopt a store that deepwork 0.1 made, or that came from elsewhere, so that servers use it.
 
-    Keeps its data and the old file. Revokes its tokens, and marks what people decided as unverified. A store
-    that is yours already loses your proofs, so that needs the proof that your decisions need.
+    Keeps its data and the old file. Revokes its tokens, marks what people decided as unverified, and lets
+    tasks that passed checks or approvals meanwhile pass them again. If a passphrase is enrolled in it, that
+    is needed, whoever's mark the store has.
     """
     from deepwork.access.adoption import adopt_store
 
@@ -150,6 +151,7 @@ def adopt(
     if adopted.from_schema != adopted.copied.schema:
         done["brought_forward_from"] = adopted.from_schema
     done |= {"revoked_tokens": adopted.revoked_tokens, "marked_unverified": adopted.unverified}
+    done |= {"reopened_tasks": len(adopted.reopened)}
     print_answer(
         done | {"kept": str(adopted.kept)} | _count_rows(adopted.copied.rows, as_json), as_json=as_json
     )
@@ -171,22 +173,42 @@ def _require_adoptable(store: Engine) -> SQLite:
 def _require_proof_to_replace(
     settings: Settings, store: Engine, tool: str, *, passphrase_stdin: bool
 ) -> None:
-    """Check the proof that the store to be replaced demands; one that nobody can open demands none."""
+    """Check the proof that the store to be replaced demands; a damaged one demands none."""
     from deepwork.approvals.act_proofs import prove_act
     from deepwork.cli.framework.applications import is_store_missing
     from deepwork.cli.framework.proofs import build_act_call
     from deepwork.database.sqlite import SQLite
     from deepwork.server.application import Application
+    from deepwork.store_admin.copying import translate_errors
 
-    is_foreign = isinstance(store, SQLite) and store.find_adoption_problem() is not None
-    if is_store_missing(settings) or is_foreign:
+    if is_store_missing(settings):
         return
+    if isinstance(store, SQLite):
+        with translate_errors(store):
+            is_damaged = store.is_damaged()
+        if is_damaged:
+            click.echo("The store is damaged, so it asks for no proof.", err=True)
+            return
+        if store.find_adoption_problem():
+            _require_enrolled_proof(store, passphrase_stdin=passphrase_stdin)
+            return
     call = build_act_call(tool, passphrase_stdin=passphrase_stdin)
-    try:
-        with closing(Application(settings)) as app:
-            prove_act(app.database, call, {"store": store.address}, {})
-    except StorageError as error:
-        click.echo(f"The store cannot be opened, so it asks for no proof: {error.message}", err=True)
+    with closing(Application(settings)) as app:
+        prove_act(app.database, call, {"store": store.address}, {})
+
+
+def _require_enrolled_proof(store: SQLite, *, passphrase_stdin: bool) -> None:
+    from deepwork.access.enrolled_elsewhere import require_enrolled_proof
+    from deepwork.cli.framework.proofs import read_passphrase
+
+    def ask() -> str:
+        try:
+            return read_passphrase(f"Passphrase of {store.name}", from_stdin=passphrase_stdin)
+        except NotAllowed as error:
+            error.message = f"A passphrase is enrolled in {store.name}, which this needs. {error.message}"
+            raise
+
+    require_enrolled_proof(store, ask)
 
 
 def _confirm_adoption(store: SQLite) -> None:
@@ -195,7 +217,8 @@ def _confirm_adoption(store: SQLite) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("Nobody can answer here: pass --yes if you know where this store comes from.")
     click.confirm(
-        "Revoke its tokens, mark what people decided as unverified, and use it from now on?",
+        "Revoke its tokens, mark what people decided as unverified, let tasks with checks or approvals pass "
+        "them again, and use it from now on?",
         abort=True,
         err=True,
     )
@@ -215,9 +238,11 @@ def restore(
 ) -> None:
     """Restore a backup into the store, which must be empty or new unless --replace is given.
 
-    Replacing needs the proof that your decisions need: the backup may be older than what you enrolled.
+    Replacing needs the proof that your decisions need: the backup may be older than what you enrolled. So
+    does --adopt, if a passphrase is enrolled in the backup.
     """
-    from deepwork.access.adoption import take_over_copy
+    from deepwork.access.adoption import RESTORE_TOOL, Changes, record_act, take_over_copy
+    from deepwork.database.sqlite import SQLite
     from deepwork.store_admin.backup import require_backup
     from deepwork.store_admin.backup import restore as put_back
 
@@ -227,12 +252,22 @@ def restore(
         require_backup(place, store)
     if replace:
         _require_proof_to_replace(settings, store, "db restore", passphrase_stdin=passphrase_stdin)
+    with closing(SQLite(place)) as given:
+        if adopts and given.find_adoption_problem():
+            _require_enrolled_proof(given, passphrase_stdin=passphrase_stdin)
+    changes = Changes()
+
+    def take_over(copy: SQLite, fresh: SQLite) -> None:
+        nonlocal changes
+        _, changes = take_over_copy(copy, fresh)
+
     if _get_mode(settings) == "project":
         make_state_folder(settings.store_folder)
     try:
         with _use_full_paths(str(place), store.address), ProgressBar("Restoring", quiet=as_json) as progress:
-            adopt = take_over_copy if adopts else None
+            adopt = take_over if adopts else None
             restored = put_back(place, store, replace=replace, adopt=adopt, report=progress.report)
+            record_act(store, name_person(), RESTORE_TOOL, changes)
     finally:
         store.close()
     done: dict[str, Any] = {"restored": str(place), "to": store.address, "schema": restored.copied.schema}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import sys
@@ -64,10 +65,32 @@ def _collect_facts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "store", "none yet; the first command or server that stores something creates it"
     elif not settings.database and not settings.global_store:
         yield "cleaning", f"keep the store: git clean -fdx -e {STATE_FOLDER}"
+    yield from _describe_origin(settings)
     yield "git", _get_git_version(settings.project_root) or "not found"
     running = list_servers(settings.database_location)
     yield "servers", "unknown on this system" if running is None else ", ".join(running) or "none running"
     yield "agents", ", ".join(_list_agent_programs()) or "none installed"
+
+
+def _describe_origin(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Describe when the store was adopted or restored last, and which gates that reopened."""
+    from deepwork.access.adoption import RESTORE_TOOL, TOOL
+    from deepwork.access.store import AuditStore
+    from deepwork.database.existing_store import open_existing_store
+    from deepwork.timestamps import format_timestamp
+
+    try:
+        with open_existing_store(settings.database_location, _STORE_WAIT_SECONDS) as store:
+            if store is None:
+                return
+            with store.reading() as tx:
+                found = AuditStore(tx).list_of_tools([TOOL, RESTORE_TOOL], 0)
+    except Exception:  # noqa: BLE001 - explained under problems
+        return
+    for entry in [link.entry for link in found][-1:]:
+        reopened = json.loads(entry.arguments).get("reopened", 0)
+        tasks = f"; {reopened} tasks have to pass their gates again" if reopened else ""
+        yield f"last {entry.tool}", f"{format_timestamp(entry.at)} by {entry.caller}{tasks}"
 
 
 def _list_agent_programs() -> Iterator[str]:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from deepwork.access.scopes import Scope
 from deepwork.agents.presence import Presence
 from deepwork.answers import Answer
 from deepwork.dashboard.actions import ActionExecutor, InvokeTool, ListActions, build_call
@@ -26,7 +27,7 @@ from deepwork.dashboard.health import read_server_status
 from deepwork.dashboard.http_errors import HttpError, error_to_response, require_method
 from deepwork.dashboard.openapi import build_openapi
 from deepwork.database.transaction import Database
-from deepwork.errors import InvalidInput
+from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.events.log import EventStore
 from deepwork.overview.why import WhyService
 from deepwork.tool_types import check_input
@@ -132,6 +133,7 @@ class RestApi:
 
     def _create_read_handler(self, endpoint: Endpoint) -> Handler:
         async def read(request: Request) -> Response:
+            _require_scope(request, endpoint.scope)
             query = _parse_query(endpoint.query, request)
             known = request.headers.get("if-none-match", "")
             path = dict(request.path_params)
@@ -217,3 +219,12 @@ def _parse_query(model: type[BaseModel], request: Request) -> BaseModel:
         [first, *_] = error.errors(include_url=False)
         name = ".".join(map(str, first["loc"]))
         raise InvalidInput(f"`{name}`: {first['msg'][0].lower()}{first['msg'][1:]}.") from None
+
+
+def _require_scope(request: Request, needed: Scope) -> None:
+    if not Scope(request.scope["deepwork.scope"]).covers(needed):
+        raise NotAllowed(
+            f"This needs the scope {needed}.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Ask the owner of this server for a token with that scope.",
+        )

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from deepwork.access.scopes import Scope
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.errors import InvalidInput
 from deepwork.foreign_text import escape_controls
@@ -83,9 +84,10 @@ def _explain_absence(attempt: Attempt) -> str:
 ENDPOINTS = (
     Endpoint(
         "/api/v1/runner/attempts/{id}/output",
-        "The end of what an agent wrote.",
+        "The end of what an agent wrote. Needs the scope work.",
         OutputQuery,
         AttemptOutput,
         read_output,
+        scope=Scope.WORK,  # it may contain anything that the agent read, such as files and secrets
     ),
 )

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
 from starlette.convertors import Convertor, register_url_convertor
 
+from deepwork.access.scopes import Scope
 from deepwork.agents.presence import Presence
 from deepwork.answers import Answer
 from deepwork.database.transaction import Transaction
@@ -89,6 +90,8 @@ class Endpoint:
     """May return plain values if the answer is large; `answer` then only documents them."""
     follows_events: bool = False
     """True if the answer changes only with a new event: not with time, nor with writes that emit no event."""
+    scope: Scope = Scope.READ
+    """What a token must cover to read it."""
 
     @property
     def pattern(self) -> str:

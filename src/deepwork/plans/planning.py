@@ -18,7 +18,13 @@ from deepwork.plans.rules import graph
 from deepwork.plans.rules.attempts import get_max_attempts
 from deepwork.plans.rules.graph import Graph
 from deepwork.plans.rules.transitions import require_open
-from deepwork.plans.rules.weakening import require_removable, require_same_strength
+from deepwork.plans.rules.weakening import (
+    list_own_gates,
+    require_removable,
+    require_same_order,
+    require_same_strength,
+    require_still_asked,
+)
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.planning_store import NewTask, PlanningStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
@@ -94,7 +100,8 @@ class Planner:
                 suggestion="Skip it with {tool:task_update_status} instead.",
             )
         with allow_person(self._tx):
-            require_removable(task)
+            require_removable(task, workflow)
+            require_still_asked(workflow, lambda: len(self._store.list_unstarted(workflow.id)) - 1)
         plan = Graph(self._tasks.list_nodes(workflow.id))
         if len(plan.nodes) == 1:
             raise NotAllowed(
@@ -127,17 +134,17 @@ class Planner:
         """Replace every task that was not started; return the new and removed ones, and how many stay."""
         require_planned(workflow)
         removed = self._store.list_unstarted(workflow.id)
+        gone = {task.id for task in removed}
+        before = self._tasks.list_nodes(workflow.id)
+        kept = [_drop_dependencies(node, gone) for node in before if node.id not in gone]
+        outlines = _shift_sequences(outlines, _find_current_sequence(kept))
+        graph.validate_outlines(outlines, existing=kept)
         with allow_person(self._tx):
             default_attempts = get_max_attempts(workflow.initial_plan)
             require_same_strength(removed, outlines, workflow.requirements, default_attempts=default_attempts)
-        gone = {task.id for task in removed}
-        kept = [
-            _drop_dependencies(node, gone)
-            for node in self._tasks.list_nodes(workflow.id)
-            if node.id not in gone
-        ]
-        outlines = _shift_sequences(outlines, _find_current_sequence(kept))
-        graph.validate_outlines(outlines, existing=kept)
+            if gates := list_own_gates(self._store.list_open_requirements(workflow.id)):
+                require_same_order(Graph(before), _draw_graph(outlines, kept), gates)
+            require_still_asked(workflow, lambda: len(outlines))
         old = _serialize_tasks(removed, self._tasks.list_dependency_names(list(gone)))
         self._store.remove(list(gone))
         first = self._add_tasks(workflow, outlines, kept)
@@ -192,6 +199,21 @@ def require_planned(workflow: Workflow) -> None:
             f"Workflow {workflow.name!r} has no plan yet.",
             suggestion="Give it one with {tool:workflow_set_plan}.",
         )
+
+
+def _draw_graph(outlines: Sequence[Outline], kept: Sequence[Node]) -> Graph:
+    """Draw the plan that outlines make with the tasks that stay; a new task has its name as its id."""
+    ids = {node.name: node.id for node in kept} | {name: name for name in (o.name.strip() for o in outlines)}
+    new = [
+        Node(
+            outline.name.strip(),
+            outline.name.strip(),
+            outline.sequence,
+            None if outline.depends_on is None else frozenset(_resolve_names(outline.depends_on, ids)),
+        )
+        for outline in outlines
+    ]
+    return Graph([*kept, *new])
 
 
 def _resolve_names(names: Sequence[str], ids: Mapping[str, str]) -> list[str]:

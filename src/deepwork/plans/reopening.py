@@ -21,7 +21,7 @@ def reopen_task(
     """Hand a completed task out again; the checkpoint with the summary is in the context of its next agent.
 
     Its outcome is kept in that checkpoint. Tasks that depend on it wait for it again, unless they have begun.
-    A plan whose last task it was is in progress again. A task that is not completed stays as it is.
+    A plan whose last task it was is in progress again. A task that is not done stays as it is.
     """
     # The plan first, as claims and reports do, so that no two calls wait for each other.
     workflow = PlanStore(tx).get_for_update(TaskStore(tx).get(task_id).workflow_id)
@@ -31,7 +31,7 @@ def reopen_task(
     checkpoint = CheckpointStore(tx).add(task, CheckpointType.ERROR, summary, detail=kept)
     task = TaskStore(tx).get(task_id)
     recorder.emit_checkpoint_event(task, checkpoint)
-    if task.status is not TaskStatus.COMPLETED:
+    if not task.status.is_done:
         return task
     again = copy_with(
         task, status=TaskStatus.PENDING, outcome=None, outcome_detail=None, finished_at=None, claimed_by=None

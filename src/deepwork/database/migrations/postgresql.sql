@@ -963,3 +963,10 @@ CREATE TABLE branch_leases (
     PRIMARY KEY (repository, branch)
 );
 UPDATE alembic_version SET version_num='0018' WHERE alembic_version.version_num = '0017';
+CREATE TABLE seals (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    seal TEXT NOT NULL,
+    PRIMARY KEY (kind, id)
+);
+UPDATE alembic_version SET version_num='0019' WHERE alembic_version.version_num = '0018';

@@ -820,6 +820,12 @@ CREATE TABLE branch_leases (
 	until BIGINT NOT NULL, 
 	PRIMARY KEY (repository, branch)
 );
-INSERT INTO "alembic_version" VALUES('0018');
+CREATE TABLE seals (
+	kind TEXT NOT NULL, 
+	id TEXT NOT NULL, 
+	seal TEXT NOT NULL, 
+	PRIMARY KEY (kind, id)
+);
+INSERT INTO "alembic_version" VALUES('0019');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -99,6 +99,15 @@ class Graph:
             rows[rank].append(node)
         return rows
 
+    def map_waits(self, names: Collection[str]) -> dict[str, frozenset[str]]:
+        """Map each task to those with one of these names that it waits for, directly or not, all by name."""
+        waits: list[frozenset[str]] = [frozenset()] * len(self._dependency_edges)
+        for point in self._topological_order:
+            for earlier in self._dependency_edges[point]:
+                own = self.nodes[earlier].name if earlier < len(self.nodes) else ""
+                waits[point] |= waits[earlier] | ({own} if own in names else set())
+        return {node.name: waits[place] for place, node in enumerate(self.nodes)}
+
     @cached_property
     def _dependency_edges(self) -> list[Collection[int]]:
         named = [

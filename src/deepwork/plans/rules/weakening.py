@@ -5,7 +5,7 @@ A person may, with their proof: callers put these rules into a block of `allow_p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from deepwork.budgets.models import Budget
 from deepwork.errors import Code, NotAllowed
@@ -16,6 +16,7 @@ from deepwork.plans.requirements import (
     list_required_approvals,
     list_required_checks,
 )
+from deepwork.plans.rules.graph import Graph
 
 _NOTHING = TaskRequirements()
 
@@ -36,16 +37,53 @@ def require_same_strength(
         if task.requirements is None and plan is None:
             continue
         after = new.get(task.name)
-        if after is None and not has_own_gate(task):
+        if after is None and not _has_gate(plan, task):
             continue
-        lost = list(_list_losses(task, after, default_attempts))
+        lost = list(_list_losses(task, after, default_attempts)) if after else ["drops it"]
         if lost:
             raise build_weakening_error(task, f"the new plan {' and '.join(lost)}", "Keep what it requires")
 
 
-def require_removable(task: Task) -> None:
-    """Raise if a task that is to be removed has checks or approvals of its own."""
-    if has_own_gate(task):
+def list_own_gates(tasks: Iterable[Task]) -> set[str]:
+    """List the names of the tasks that have checks or approvals of their own."""
+    return {task.name for task in tasks if has_own_gate(task)}
+
+
+def require_same_order(before: Graph, after: Graph, gates: Collection[str]) -> None:
+    """Raise if a task would no longer wait for one of these, which have gates, that it waited for before."""
+    waited, waits = before.map_waits(gates), after.map_waits(gates)
+    for name, old in waited.items():
+        if lost := old - waits.get(name, old):
+            raise NotAllowed(
+                f"Task {name!r} would start before {min(lost)!r}, which has to pass checks or be approved. "
+                "Only a person may do this.",
+                code=Code.UNAUTHORIZED,
+                suggestion="Keep it in `depends_on`, or ask a person: they can do it on the dashboard, or at "
+                "a shell with `--as-person`.",
+                recoverable=True,
+            )
+
+
+def require_still_asked(workflow: Workflow, count_left: Callable[[], int]) -> None:
+    """Raise if nothing is left to be handed out of a plan that a person has to approve.
+
+    They are asked again about the changed plan when its next task is handed out; without one it would be
+    done as they never saw it.
+    """
+    if workflow.requirements and workflow.requirements.approve_plan and not count_left():
+        raise NotAllowed(
+            f"A person has to approve each change of {workflow.name!r}, and this leaves nothing to be handed "
+            "out. Only a person may do this.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Complete its tasks, or ask a person: they can do it on the dashboard, or at a shell "
+            "with `--as-person`.",
+            recoverable=True,
+        )
+
+
+def require_removable(task: Task, workflow: Workflow) -> None:
+    """Raise if a task that is to be removed has to pass checks or needs an approval, as one of its plan."""
+    if has_gate(workflow, task):
         raise build_weakening_error(task, "removing it drops its checks and approvals", "Complete it")
 
 
@@ -70,7 +108,11 @@ def require_no_open_gates(workflow: Workflow, open_count: int) -> None:
 
 def has_gate(workflow: Workflow, task: Task) -> bool:
     """Whether the task must pass a check or be approved, by its own requirements or by its plan's."""
-    plan, own = workflow.requirements, task.requirements
+    return _has_gate(workflow.requirements, task)
+
+
+def _has_gate(plan: PlanRequirements | None, task: Task) -> bool:
+    own = task.requirements
     return bool(list_required_checks(plan, own) or list_required_approvals(plan, own))
 
 
@@ -90,14 +132,12 @@ def build_weakening_error(task: Task, problem: str, instead: str) -> NotAllowed:
     )
 
 
-def _list_losses(task: Task, after: Outline | None, default_attempts: int) -> Iterator[str]:
+def _list_losses(task: Task, after: Outline, default_attempts: int) -> Iterator[str]:
     """List what a task would no longer require."""
     old = task.requirements or _NOTHING
-    new = (after.requirements if after else None) or _NOTHING
+    new = after.requirements or _NOTHING
     yield from (f"drops its check {name}" for name in old.checks if name not in new.checks)
     yield from (f"drops its approval {time}" for time in old.approval if time not in new.approval)
-    if after is None:
-        return
     if _is_larger(old.budget, new.budget):
         yield "raises its budget"
     if new.changes == "none" and old.changes != "none":

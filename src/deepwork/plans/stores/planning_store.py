@@ -112,6 +112,14 @@ class PlanningStore:
         number: int = self._tx.fetch_value(sql, id=workflow.id, open=OPEN)
         return number
 
+    def list_open_requirements(self, workflow_id: str) -> list[Task]:
+        """List the open tasks that require something by themselves."""
+        sql = (
+            f"SELECT {COLUMNS} FROM plan_tasks"
+            " WHERE workflow_id = :id AND status IN :open AND requirements IS NOT NULL"
+        )
+        return [read_task(row) for row in self._tx.fetch_all(sql, id=workflow_id, open=OPEN)]
+
     def get_last_position(self, workflow_id: str) -> int:
         sql = "SELECT max(position) FROM plan_tasks WHERE workflow_id = :id"
         number: int | None = self._tx.fetch_value(sql, id=workflow_id)

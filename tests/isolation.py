@@ -6,9 +6,12 @@ time zone and umask on purpose, so they are left unchanged then.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import locale
 import os
+import pwd
+import shutil
 import sys
 import tempfile
 import time
@@ -65,14 +68,21 @@ def isolate() -> Path:
     os.environ |= {"XDG_RUNTIME_DIR": str(runtime), "TERM": "xterm", "NO_PROXY": local, "no_proxy": local}
     if "DEEPWORK_TESTS_SHUFFLE" not in os.environ:
         _set_home_and_locale(folder / "home")
-    _set_account(Path.home())
+    _set_account()
     return folder
 
 
-def _set_account(home: Path) -> None:
-    """Let the password database name this home too, here and in the processes that tests start."""
+def _set_account() -> None:
+    """Let the password database name another home, here and in the processes that tests start.
+
+    It is not in the temporary folder: clean trees of checks are below it, and only where nobody else can write.
+    """
+    parent = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache"
+    parent.mkdir(mode=0o700, exist_ok=True)
+    home = tempfile.mkdtemp(prefix="deepwork-tests-", dir=parent)
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     account = str(Path(__file__).parent / "account")
-    os.environ |= {"DEEPWORK_TESTS_ACCOUNT_HOME": str(home), "PYTHONPATH": account}
+    os.environ |= {"DEEPWORK_TESTS_ACCOUNT_HOME": home, "PYTHONPATH": account}
     sys.path.insert(0, account)
     sys.modules.pop("sitecustomize", None)
     importlib.import_module("sitecustomize")

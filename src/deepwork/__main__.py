@@ -12,6 +12,11 @@ def main() -> None:
         from deepwork.hooks.entrypoint import main as answer_event  # noqa: PLC0415
 
         answer_event(sys.argv[2:])
+    if sys.argv[1:2] == ["bridge"]:
+        from deepwork.runner.bridge import main as pass_messages  # noqa: PLC0415
+
+        pass_messages(sys.argv[2:])
+        return
     if sys.argv[1:2] == ["serve"]:
         from deepwork.server.launch import plan_launch  # noqa: PLC0415
 

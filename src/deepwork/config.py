@@ -37,6 +37,7 @@ class Settings:
     transport: str = "stdio"
     host: str = "127.0.0.1"
     port: int = 8000
+    socket: str = ""
     token: str = field(default="", repr=False)
     allowed_hosts: tuple[str, ...] = ()
     rate_limit: int = 50

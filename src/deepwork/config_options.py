@@ -175,6 +175,14 @@ OPTIONS: Final = (
         needs_trust=True,
     ),
     Option(
+        "socket",
+        _parse_text,
+        "a path of at most 103 bytes, in a folder that is yours alone",
+        "Where `serve --socket` answers the agents of runs, each with the token of its attempt. `run` sends "
+        "its agents there; by default it answers them itself.",
+        in_file=False,
+    ),
+    Option(
         "token",
         _parse_text,
         "at least 16 characters",

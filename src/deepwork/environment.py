@@ -12,6 +12,8 @@ from deepwork.errors import DefinitionError
 
 STORE_KEY_VARIABLE = "DEEPWORK_STORE_KEY"
 """Replaces the user's key file, for containers; a secret, so that no flag and no file sets it."""
+BRIDGE_VARIABLE = "DEEPWORK_BRIDGE"
+"""Names the file by which an agent under a run, its bridge and its hooks find the runner."""
 _TEST_HOST = "DEEPWORK_TEST_HOST"
 _GENERATE_SUGGESTION = "Generate one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
 _EXAMPLE_PATTERN = re.compile(
@@ -101,6 +103,11 @@ def get_user_name() -> str:
 def get_process_tree(environment: Mapping[str, str] = os.environ) -> str:
     """Return the name of the supervised process tree that this process is part of; usually empty."""
     return environment.get("DEEPWORK_PROCESS_TREE", "")
+
+
+def get_bridge_file(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the file by which the agent that this process belongs to finds its runner; usually empty."""
+    return environment.get(BRIDGE_VARIABLE, "")
 
 
 def get_connection_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:

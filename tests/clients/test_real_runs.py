@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -56,12 +57,15 @@ def test_a_client_does_a_task_with_a_tool_and_its_tokens_are_those_of_the_model(
 )  # Gemini CLI has them only from root's folders
 def test_a_client_has_the_tools_of_deepwork(vendor: str, machine: Machine, endpoint: ModelEndpoint):
     runner = RunnerMachine(machine, endpoint, vendor, **PROFILES[vendor])
-    endpoint.play({"mcp": "get_workflows"}, WORK, DONE)
+    note = {"mcp": "checkpoint_add", "input": {"type": "progress", "summary": "half"}}
+    endpoint.play(note, {"mcp": "task_release", "input": {"agent_id": "ag_other"}}, WORK, DONE)
 
     ran = runner.run()
 
     assert ran.code == 0, ran
-    assert ["hello_review" in asked for asked in endpoint.conversations] == [False, True, True]
+    noted = [bool(re.search(r"\bcp_[0-9a-z]{12}\b", asked)) for asked in endpoint.conversations]
+    refused = ["UNAUTHORIZED" in asked for asked in endpoint.conversations]
+    assert (noted, refused) == ([False, True, True, True], [False, False, True, True])
 
 
 @pytest.mark.parametrize(

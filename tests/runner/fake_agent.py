@@ -200,6 +200,7 @@ class Steps:
     def __init__(self, agent: Agent) -> None:
         self._agent, self._stream = agent, agent.stream
         self._tools = 0
+        self._server: subprocess.Popen[bytes] | None = None
 
     # work
 
@@ -226,6 +227,54 @@ class Steps:
     def run(self, argv: list[str]) -> None:
         """Run a program in the tree; its output goes where ours does."""
         subprocess.run(argv, check=False)
+
+    # tools of deepwork
+
+    def call(self, tool: str, file: str, arguments: dict[str, Any] | None = None) -> None:
+        """Call a tool of the MCP server that the command line names, and write its answer to a file."""
+        params = {"name": tool, "arguments": arguments or {}}
+        answer = self._ask({"id": 1, "method": "tools/call", "params": params})
+        new = Path(f"{file}.new")
+        new.write_text(json.dumps(answer))
+        new.replace(file)
+
+    def _ask(self, message: dict[str, Any]) -> Any:
+        if self._server is None:
+            command, env = self._find_server()
+            self._server = subprocess.Popen(
+                command, env={**os.environ, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            client = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "fake", "version": "1"},
+            }
+            self._ask({"id": 0, "method": "initialize", "params": client})
+            self._send({"method": "notifications/initialized"})
+        self._send(message)
+        assert self._server.stdout
+        return json.loads(self._server.stdout.readline())
+
+    def _find_server(self) -> tuple[list[str], dict[str, str]]:
+        """Return the server that the command line names, as Claude Code or Codex would start it."""
+        if file := self._stream.get_option("--mcp-config"):
+            server = json.loads(Path(file).read_text())["mcpServers"]["deepwork"]
+            return [server["command"], *server["args"]], server.get("env", {})
+        given = dict(word.split("=", 1) for word in self._stream.arguments if word.startswith("mcp_servers."))
+        command, words = (json.loads(given[f"mcp_servers.deepwork.{key}"]) for key in ("command", "args"))
+        return [command, *words], {}
+
+    def dump(self, file: str) -> None:
+        """Write down what the processes of this agent were given, as the system shows it."""
+        pids = [os.getpid(), *([self._server.pid] if self._server else [])]
+        shown = [Path(f"/proc/{pid}/{name}").read_bytes() for pid in pids for name in ("environ", "cmdline")]
+        Path(file).write_bytes(b"\n".join(shown))
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._server
+        assert self._server.stdin
+        self._server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self._server.stdin.flush()
 
     # time
 

@@ -15,7 +15,7 @@ TREE = Path("/trees/one")
 FOLDER = Path("/runs/at_1/1")
 PROMPT = FOLDER / "prompt.md"
 SESSION = "8c2f0c56-5f3e-4d1c-9a51-0d3c7c6a1f10"
-SERVER = McpServer(("/bin/deepwork", "serve", "--path", 'a "quoted" folder'), {"DEEPWORK_AGENT_ID": "ag_1"})
+SERVER = McpServer(("/bin/deepwork", "-I", "bridge.py", 'a "quoted" file'))
 
 
 def build(
@@ -59,7 +59,6 @@ def test_claude_resumes_a_session_and_gets_only_our_server() -> None:
         "type": "stdio",
         "command": "/bin/deepwork",
         "args": list(SERVER.argv[1:]),
-        "env": {"DEEPWORK_AGENT_ID": "ag_1"},
     }
 
 
@@ -82,19 +81,17 @@ def test_codex_resumes_a_thread_with_the_flags_before_it() -> None:
     assert launch.session_id == "th_1"
 
 
-def test_the_variables_of_our_server_are_no_arguments_of_codex() -> None:
+def test_codex_gets_our_server_by_its_arguments() -> None:
     launch = build("codex", mcp=SERVER)
 
     settings = [launch.argv[n + 1] for n, word in enumerate(launch.argv) if word == "-c"]
     assert tomllib.loads("\n".join(settings))["mcp_servers"]["deepwork"] == {
         "command": "/bin/deepwork",
         "args": list(SERVER.argv[1:]),
-        "env_vars": ["DEEPWORK_AGENT_ID"],
         "required": True,
         "default_tools_approval_mode": "approve",
     }
-    assert launch.env == {"DEEPWORK_AGENT_ID": "ag_1"}
-    assert "ag_1" not in " ".join(launch.argv)
+    assert launch.env == {}
 
 
 def test_gemini_starts_and_resumes_with_the_session_that_we_chose() -> None:
@@ -146,7 +143,6 @@ def test_opencode_gets_its_permission_and_our_server_from_variables() -> None:
     assert json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["mcp"]["deepwork"] == {
         "type": "local",
         "command": list(SERVER.argv),
-        "environment": {"DEEPWORK_AGENT_ID": "ag_1"},
         "enabled": True,
     }
 

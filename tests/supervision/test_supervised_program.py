@@ -290,3 +290,11 @@ def test_without_a_list_of_processes_the_process_group_is_ended(
         assert program.end().code == -signal.SIGKILL
 
     assert list_running(tmp_path) == []
+
+
+def test_a_process_that_hides_shows_its_environment_to_nobody_with_its_rights():
+    code = "from deepwork.supervision import supervisor; supervisor.hide_process(); import ctypes; print(ctypes.CDLL(None).prctl(3))"
+
+    shown = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert shown.stdout == "0\n"  # not dumpable: /proc/PID/environ and its memory belong to root

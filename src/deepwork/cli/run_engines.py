@@ -12,6 +12,7 @@ from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.background_work import TERMINATED, BackgroundWork, Interruptions
 from deepwork.cli.framework.options import Function
 from deepwork.errors import NotAllowed
+from deepwork.supervision.supervisor import hide_process
 
 if TYPE_CHECKING:
     from threading import Event
@@ -70,6 +71,7 @@ def serve_engine(place: TemporalPlace, agents: int, path: str, store: dict[str, 
     with open_application(path, store, reads=True) as app, Interruptions() as interruptions:
 
         def serve(stop: Event) -> None:
+            hide_process()  # from the agents
             temporal.serve_attempts(place, app.runner, agents, stop, _say_ready)
 
         with BackgroundWork(serve, interruptions) as serving:

@@ -18,6 +18,7 @@ from deepwork.cli.run_state import RunState, find_task_names, load_run_state
 from deepwork.cli.run_summary import choose_exit_code
 from deepwork.errors import NotAllowed, StorageError
 from deepwork.events.feed import Backoff, ResyncRequired
+from deepwork.supervision.supervisor import hide_process
 
 if TYPE_CHECKING:
     from deepwork.database.transaction import Database
@@ -41,6 +42,7 @@ def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
         return choose_exit_code(state.run)
 
     def drive(stop: Event) -> Run:
+        hide_process()  # our environment may have the password of the store, and agents have our rights
         return app.runner.drive(run_id, stop)
 
     with (

@@ -13,6 +13,7 @@ from deepwork.cli.framework.id_resolution import resolve_id
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.cli.run_engines import engine_options, serve_engine, take_engine
+from deepwork.supervision.supervisor import hide_process
 
 if TYPE_CHECKING:
     from threading import Event
@@ -96,6 +97,7 @@ def _work(
     """Make the attempt; None if the person interrupted it."""
 
     def work_once(stop: Event) -> WorkResult:
+        hide_process()  # from the agent
         return app.runner.work_once(workflow_id, agent, stop, labels=labels)
 
     with BackgroundWork(work_once, interruptions) as working:

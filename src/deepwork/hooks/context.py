@@ -21,6 +21,8 @@ class HookContext:
 
     settings: Settings
     event: HookEvent
+    is_own_only: bool = False
+    """Whether the answer may tell only of the session's own work, not of that of the project."""
 
     @property
     def memory(self) -> SessionMemory:

@@ -31,7 +31,7 @@ def dispatch_event(kind: str, settings: Settings, event: HookEvent) -> str:
     return handle_event(kind, settings, event)
 
 
-def handle_event(kind: str, settings: Settings, event: HookEvent) -> str:
+def handle_event(kind: str, settings: Settings, event: HookEvent, *, is_own_only: bool = False) -> str:
     """Handle the event in this process: open the store and return the text to print."""
     from deepwork.database.existing_store import open_existing_store  # noqa: PLC0415 - a server may have it open
 
@@ -40,7 +40,7 @@ def handle_event(kind: str, settings: Settings, event: HookEvent) -> str:
             if store is None:
                 return ""
             module = import_module(f"deepwork.hooks.{_MODULES[kind]}")
-            text: str = module.handle_event(HookContext(settings, event), store)
+            text: str = module.handle_event(HookContext(settings, event, is_own_only), store)
             return text
     except StoreNotAdopted:
         # Nothing of its content: it may be somebody else's. One line per session, for the person.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.config import STATE_FOLDER, Settings, load_settings
+from deepwork.environment import get_bridge_file
 from deepwork.files.repositories import find_main_tree, find_tree_root
 from deepwork.foreign_text import escape_controls
 from deepwork.hooks import failure_log
@@ -68,6 +69,10 @@ class _CallInfo:
 def _handle_call(words: Sequence[str], call: _CallInfo) -> str:
     arguments = parse_arguments(words)
     event = parse_event(arguments.client, _read_input())
+    if file := get_bridge_file():
+        from deepwork.hooks.agent_hooks import ask_runner  # noqa: PLC0415 - only for agents under a run
+
+        return ask_runner(file, arguments.event, event)
     root = find_event_project(Path(arguments.path or event.cwd))
     if (root / STATE_FOLDER).is_dir():
         call.folder = root / STATE_FOLDER

@@ -51,12 +51,25 @@ def require_private_socket(path: Path) -> None:
 
 def require_own_peer(connection: socket.socket, user: int | None = None) -> None:
     """Raise PermissionError if another user is at the other end, where the system says who it is."""
-    if not hasattr(socket, "SO_PEERCRED"):  # macOS: the private folder suffices
+    credentials = _read_credentials(connection)
+    if credentials is None:  # macOS: the private folder suffices
         return
+    if credentials[1] != (os.getuid() if user is None else user):
+        raise PermissionError(f"The peer is user {credentials[1]}.")
+
+
+def find_peer(connection: socket.socket) -> int | None:
+    """Return the process at the other end; None if the system does not say, or does not show it to us."""
+    credentials = _read_credentials(connection)
+    return (credentials[0] or None) if credentials else None
+
+
+def _read_credentials(connection: socket.socket) -> tuple[int, int, int] | None:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
     content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, peer, _ = _CREDENTIALS.unpack(content)
-    if peer != (os.getuid() if user is None else user):
-        raise PermissionError(f"The peer is user {peer}.")
+    process, user, group = _CREDENTIALS.unpack(content)
+    return process, user, group
 
 
 def _require_private(path: Path, is_expected: Callable[[int], bool]) -> None:

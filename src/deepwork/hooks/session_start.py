@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deepwork.database.existing_store import ExistingStore
 from deepwork.hooks import protocol, rendering
 from deepwork.hooks.context import HookContext
@@ -20,6 +22,8 @@ def handle_event(context: HookContext, store: ExistingStore) -> str:
     with store.reading() as tx:
         possible_agents = resumable.agents if resumable else ()
         work = load_current_work(tx, get_project_scope(context.settings), record, possible_agents)
+    if context.is_own_only:
+        work = replace(work, jobs=[], tracked=[], tracked_tasks=[], plans=[])
     texts = [_show_notices(context, store, record, resumable), rendering.render_current_work(work)]
     text = rendering.frame_texts(texts)
     return protocol.render_context(event.client, protocol.SESSION_START, text) if text else ""

@@ -49,6 +49,11 @@ class MessageStore:
         """Count the messages about a task."""
         return int(self._tx.fetch_value("SELECT count(*) FROM messages WHERE task_id = :id", id=task_id))
 
+    def have_recipient(self, ids: Sequence[str], agent_id: str) -> bool:
+        """Return whether all these messages exist and were sent to this agent."""
+        sql = "SELECT count(*) FROM messages WHERE id IN :ids AND recipient_id = :agent"
+        return int(self._tx.fetch_value(sql, ids=list(ids), agent=agent_id)) == len(set(ids))
+
     def find_not_owned_by(self, ids: Sequence[str], caller: str) -> str | None:
         """Return the id of one of these messages whose recipient another caller registered, or None."""
         sql = (

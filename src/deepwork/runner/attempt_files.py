@@ -62,6 +62,11 @@ class AttemptFiles:
         return self.folder / "prompt"
 
     @cached_property
+    def bridge(self) -> Path:
+        """Where the agent's bridge finds the socket of the runner, and its token."""
+        return self.folder / "bridge.json"
+
+    @cached_property
     def stdout(self) -> Path:
         """What the agent wrote."""
         return self.folder / "stdout"

@@ -102,6 +102,7 @@ class AttemptEngine:
     def close(self) -> None:
         """Wait for what is being done; agents go on."""
         self._pool.shutdown(wait=True)
+        self._preparer.close()
         self._locks.release_others(())
 
     def preview(self, run: Run, task_id: str, profile: Profile) -> dict[str, Any]:
@@ -185,6 +186,7 @@ class AttemptEngine:
         elif attempt.stage is Stage.CHECKING:
             self._submit(attempt, lambda: self._finisher.finish(attempt))
         elif attempt.stage is Stage.RUNNING:
+            self._preparer.answer(attempt)
             return self._watcher.follow(Looked(run, attempt, task, now))
         elif attempt.stage is Stage.PARKED:
             return self._wait(run, attempt, task, now)

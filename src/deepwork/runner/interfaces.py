@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -13,3 +14,13 @@ class ToolCaller(Protocol):
         self, tool: str, arguments: Mapping[str, Any], *, key: str | None = None
     ) -> Mapping[str, Any]:
         """Return the answer; raises DeepworkError."""
+
+
+class AgentDoor(Protocol):
+    """Answers the agents that the runner starts."""
+
+    def open(self) -> Path:
+        """Answer agents from now on, if that was not begun before; return the path of the socket."""
+
+    def close(self) -> None:
+        """Answer what was asked, and nothing more: another runner may take over."""

@@ -214,10 +214,6 @@ class JobSteps:
         """Return the file in which the agent may name its outputs."""
         return {OUTPUTS_VARIABLE: str(locate_report(Path(attempt.tree or ""), attempt.id))}
 
-    def find_server_folder(self, attempt: Attempt) -> Path | None:
-        """Return the tree, where the session is."""
-        return Path(attempt.tree or "")
-
 
 def locate_place(run: Run) -> WorkPlace:
     """Return where a run of a job works: in the project's folder of a worktree with a branch of its own."""

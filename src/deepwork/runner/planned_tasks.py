@@ -98,10 +98,6 @@ class PlannedTasks:
         """Return nothing: tasks need no variables of their own."""
         return {}
 
-    def find_server_folder(self, attempt: Attempt) -> Path | None:  # noqa: ARG002
-        """Return None: plans are in the store, whatever project is served."""
-        return None
-
     def find_budget(self, attempt: Attempt) -> StepBudget | None:  # noqa: ARG002
         """Return None: plans know the budgets of their tasks."""
         return None

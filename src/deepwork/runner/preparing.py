@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deepwork.budgets.models import MICROS_PER_USD
 from deepwork.database.transaction import Database
+from deepwork.environment import BRIDGE_VARIABLE
+from deepwork.errors import DeepworkError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.private import make_private_folder
 from deepwork.runner.adapters import LaunchRequest, McpServer, get_adapter
+from deepwork.runner.agent_access import build_bridge_file, move_bridge
 from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.runner.interfaces import AgentDoor
 from deepwork.runner.models import Attempt, ProcessState, Run, Stage
 from deepwork.runner.processes import AlreadyStarted, ProcessIdentity, observe, read_identity, start_process
 from deepwork.runner.profiles import Profile, build_agent_environment
@@ -26,7 +31,10 @@ from deepwork.runner.stream_state import StreamState, begin_start
 from deepwork.runner.work_kinds import WorkSources
 from deepwork.runner.workspace_setup import PORT_VARIABLE, WorkspacePreparer
 
+log = logging.getLogger("deepwork")
+
 SECONDS_PER_MINUTE = 60
+_BRIDGE = Path(__file__).with_name("bridge.py")
 
 
 @dataclass(frozen=True)
@@ -36,8 +44,6 @@ class Places:
     project: Path
     """The folder of the project, whose tree is never changed."""
     state_folder: Path
-    database_variables: Mapping[str, str]
-    """What our MCP server needs to open the same store."""
 
 
 class AttemptPreparer:
@@ -49,10 +55,12 @@ class AttemptPreparer:
         sources: WorkSources,
         places: Places,
         load_workspace_settings: Callable[[], WorkspaceSettings],
+        door: AgentDoor,
     ) -> None:
-        self._database, self._sources, self._places = database, sources, places
+        self._database, self._sources, self._places, self._door = database, sources, places, door
         self._load_workspace_settings = load_workspace_settings
         self._attempts = AttemptService(database)
+        self._answered: set[AttemptFiles] = set()
 
     def prepare(self, run: Run, attempt: Attempt, profile: Profile) -> Attempt | None:
         """Start the agent, or adopt the one that was started; None if another runner was faster."""
@@ -84,6 +92,21 @@ class AttemptPreparer:
             "env": sorted(variables),
         }
 
+    def answer(self, attempt: Attempt) -> None:
+        """Answer the calls of a running agent, also of one that a runner before this one started."""
+        files = self.locate_files(attempt)
+        if files in self._answered:
+            return
+        self._answered.add(files)
+        try:
+            move_bridge(attempt, files, self._door.open())
+        except DeepworkError as error:  # such as a file that it replaced; it can work without our tools
+            log.warning("The agent of %s cannot call deepwork: %s", attempt.id, error.message)
+
+    def close(self) -> None:
+        """Answer no agent any more."""
+        self._door.close()
+
     @property
     def state_folder(self) -> Path:
         """The folder with the files of attempts."""
@@ -109,7 +132,7 @@ class AttemptPreparer:
             folder=files.folder,
             session_id=session,
             is_resume=is_resume,
-            mcp=self._build_mcp_server(attempt),
+            mcp=_build_mcp_server(attempt, files),
             max_usd=self._measure_left_usd(run),
         )
         launch = adapter.build_launch(request)
@@ -117,6 +140,7 @@ class AttemptPreparer:
             **build_agent_environment(profile, os.environ),
             **launch.env,
             **self._build_variables(run, attempt),
+            BRIDGE_VARIABLE: str(files.bridge),
         }
         return launch, variables
 
@@ -162,18 +186,12 @@ class AttemptPreparer:
             return None
         make_private_folder(files.folder)
         prompt = attempt.next_prompt or self._sources.find(attempt).build_prompt(attempt)
-        written = {files.prompt: prompt, **launch.files}
+        bridge = build_bridge_file(attempt, self._door.open())
+        written = {files.prompt: prompt, files.bridge: bridge, **launch.files}
         for path, content in written.items():  # an agent that a killed runner started may be reading them
             write_atomically(path, content.encode(), is_durable=False)
         seconds = run.options.minutes * SECONDS_PER_MINUTE
         return stored, start_process(files, launch.argv, variables, tree, seconds)
-
-    def _build_mcp_server(self, attempt: Attempt) -> McpServer | None:
-        if attempt.vendor == "command":
-            return None
-        folder = self._sources.find(attempt).find_server_folder(attempt) or self._places.project
-        argv = (sys.executable, "-m", "deepwork", "serve", "--path", str(folder))
-        return McpServer(argv, {**self._places.database_variables, "DEEPWORK_AGENT_ID": attempt.agent_id})
 
     def _build_variables(self, run: Run, attempt: Attempt) -> dict[str, str]:
         variables = {
@@ -187,6 +205,13 @@ class AttemptPreparer:
         if attempt.port is not None:
             variables[PORT_VARIABLE] = str(attempt.port)
         return variables
+
+
+def _build_mcp_server(attempt: Attempt, files: AttemptFiles) -> McpServer | None:
+    """Return the server that an agent starts: a bridge to ours, which gets nothing but the name of a file."""
+    if attempt.vendor == "command":
+        return None
+    return McpServer((sys.executable, "-I", "-S", str(_BRIDGE), str(files.bridge)))
 
 
 def _imagine_attempt(run: Run, task_id: str, profile: Profile, tree: str) -> Attempt:

@@ -232,6 +232,14 @@ class AttemptStore:
         sql = "SELECT 1 AS found FROM attempts WHERE workflow_id = :id AND ended_at IS NULL LIMIT 1"
         return self._tx.fetch_one(sql, id=workflow_id) is not None
 
+    def has_worked_on_plan(self, agent_id: str, workflow_id: str) -> bool:
+        """Return whether an agent holds a task of this plan, or an attempt at one was its own."""
+        sql = """
+            SELECT 1 AS found FROM plan_tasks WHERE workflow_id = :plan AND claimed_by = :agent
+            UNION ALL SELECT 1 AS found FROM attempts WHERE workflow_id = :plan AND agent_id = :agent LIMIT 1
+        """
+        return self._tx.fetch_one(sql, plan=workflow_id, agent=agent_id) is not None
+
     def count_of_tasks(self, task_ids: Iterable[str]) -> dict[str, int]:
         """Count the attempts at each of these tasks; those without one are left out."""
         sql = "SELECT task_id, count(*) AS count FROM attempts WHERE task_id IN :ids GROUP BY task_id"

@@ -68,9 +68,6 @@ class WorkSource(Protocol):
     def list_variables(self, attempt: Attempt) -> Mapping[str, str]:
         """Return what else the agent finds in its environment."""
 
-    def find_server_folder(self, attempt: Attempt) -> Path | None:
-        """Return the project that our MCP server serves to the agent; None: that of the runner."""
-
     def find_budget(self, attempt: Attempt) -> StepBudget | None:
         """Return what may be spent, where plans do not say it; None: no limit."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from deepwork.provenance.verification import ProvenanceVerifier
     from deepwork.reviews.tools import ReviewTools
     from deepwork.rewind.actions import RewindActions
+    from deepwork.runner.interfaces import AgentDoor
     from deepwork.runner.loop import Runner
     from deepwork.server.jobs_assembly import JobsAssembly
     from deepwork.server.landing_assembly import Landings
@@ -64,12 +66,16 @@ class Application:
 
     settings: Settings
     clock: Clock | None = None
+    shared_database: Database | None = None
+    """The database of another application of this process, which closes it."""
     _tools: dict[str, Tools] = field(default_factory=dict, init=False, repr=False)
     """The objects with tools that have been built, by the path of their class."""
 
     @cached_property
     def database(self) -> Database:
         """The database; the file is opened on first use."""
+        if self.shared_database is not None:
+            return self.shared_database
         from deepwork.database.opening import open_engine
         from deepwork.database.transaction import Database
         from deepwork.events.log import append_events
@@ -435,8 +441,14 @@ class Application:
                 lease_ms=self.presence.lease_ms,
                 get_landings=lambda: self.landings.service,
                 record_heartbeats=self.presence.record_heartbeats,
+                open_door=self._build_agent_door,
             )
         )
+
+    def _build_agent_door(self) -> AgentDoor:
+        """Build what answers agents: by name, as tools are, because it offers an application over MCP."""
+        door: AgentDoor = import_module("deepwork.server.agent_socket").build_door(self)
+        return door
 
     @property
     def _has_many_projects(self) -> bool:
@@ -463,7 +475,7 @@ class Application:
         return JobStackReader(self.settings.state_folder / "tmp", read)
 
     def close(self) -> None:
-        if "database" in self.__dict__:
+        if "database" in self.__dict__ and self.shared_database is None:
             self.database.close()
 
 

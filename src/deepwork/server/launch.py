@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.config import Settings, find_project, find_unknown_keys, load_settings
+from deepwork.environment import get_bridge_file
 from deepwork.errors import DeepworkError
 from deepwork.observability.calls import set_stack_source
 from deepwork.observability.logs import set_request_id_source, start_logging
@@ -37,6 +38,8 @@ _VALUES = {
         "log_level",
     )
 }
+SOCKET = "socket"
+"""The transport of `serve --socket`; a socket in the environment is for `run`, and changes no server."""
 _SWITCHES: dict[str, tuple[str, Any]] = {
     "--read-only": ("read_only", True),
     "--output-schemas": ("output_schemas", True),
@@ -79,7 +82,15 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def run_server(settings: Settings, log_format: str) -> None:
-    """Run the server until its client leaves or a signal arrives."""
+    """Run the server until its client leaves or a signal arrives.
+
+    An agent under a run gets its bridge instead, also if its client starts us by the project's settings.
+    """
+    if settings.transport == "stdio" and (file := get_bridge_file()):
+        from deepwork.runner.bridge import main as pass_messages  # noqa: PLC0415 - only for agents
+
+        pass_messages([file])
+        return
     start_logging(settings.log_level, log_format)
     warn_of_settings(settings)
     set_request_id_source(get_request_id)
@@ -91,7 +102,7 @@ def run_server(settings: Settings, log_format: str) -> None:
         if "://" in settings.database_location:
             app.database  # noqa: B018 - a missing driver is reported now, not by the first call
             listener = _start_hook_listener(settings)
-        _serve(app, MessageHandler(McpService(app)))
+        _serve(app)
     finally:
         if listener is not None:
             listener.close()
@@ -119,7 +130,13 @@ def _start_hook_listener(settings: Settings) -> HookListener:
     return listener
 
 
-def _serve(app: Application, handler: MessageHandler) -> None:
+def _serve(app: Application) -> None:
+    if app.settings.transport == SOCKET:
+        from deepwork.server.agent_socket import serve_socket  # noqa: PLC0415 - hardly ever needed
+
+        serve_socket(app, Path(app.settings.socket))
+        return
+    handler = MessageHandler(McpService(app))
     if app.settings.transport == "stdio":
         from deepwork.protocol.transports.stdio import serve_stdio  # noqa: PLC0415 - not over HTTP
 

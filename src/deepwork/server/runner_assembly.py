@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from deepwork.landing.service import LandingService
     from deepwork.plans.models import Workflow
     from deepwork.plans.task_proofs import TaskProver
-    from deepwork.runner.interfaces import ToolCaller
+    from deepwork.runner.interfaces import AgentDoor, ToolCaller
     from deepwork.runner.profiles import Profile
     from deepwork.server.jobs_assembly import JobsAssembly
     from deepwork.server.registry import ToolSpec
@@ -63,6 +63,8 @@ class RunnerParts:
     lease_ms: int
     get_landings: Callable[[], LandingService]
     record_heartbeats: Callable[[Collection[str]], Mapping[str, Collection[str]]]
+    open_door: Callable[[], AgentDoor]
+    """Returns what answers the agents of one engine."""
 
 
 def build_runner(parts: RunnerParts) -> Runner:
@@ -89,7 +91,7 @@ def _build_job_starter(parts: RunnerParts) -> JobStarter:
 def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> AttemptEngine:
     """Build the engine that looks after the attempts of this host."""
     database, call, settings, host = parts.database, parts.call, parts.settings, parts.host
-    places = Places(settings.repository_root, settings.state_folder, _build_store_variables(settings))
+    places = Places(settings.repository_root, settings.state_folder)
     locks, steps = AttemptLocks(settings.state_folder), build_job_steps(parts)
     claimer = TaskClaimer(database, call, parts.workspaces, host, locks.take)
     tasks = PlannedTasks(database, call, parts.workspaces, partial(build_workspace_settings, settings))
@@ -103,7 +105,9 @@ def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> A
         database,
         call,
         RunScheduler(database, call, claimer, jobs, get_profile, host),
-        AttemptPreparer(database, sources, places, partial(build_workspace_settings, settings)),
+        AttemptPreparer(
+            database, sources, places, partial(build_workspace_settings, settings), parts.open_door()
+        ),
         finishers,
         AttemptLander(database, call, parts.get_landings),
         sources,
@@ -132,18 +136,6 @@ def _open_jobs(parts: RunnerParts, tree: Path) -> JobServices:
     jobs = parts.build_jobs(replace(parts.settings, project_root=tree))
     specs = index_by_name([jobs.tools])
     return JobServices(jobs.catalog, jobs.sessions, partial(call_tool, parts.database, specs.__getitem__))
-
-
-def _build_store_variables(settings: Settings) -> dict[str, str]:
-    """Return the variables with which another process of ours opens the same store."""
-    # A relative path would be another file for a server of another tree.
-    variables = {"DEEPWORK_DATABASE_URL": _resolve_database(settings)} if settings.database else {}
-    return variables | ({"DEEPWORK_GLOBAL": "true"} if settings.global_store else {})
-
-
-def _resolve_database(settings: Settings) -> str:
-    is_url = "://" in settings.database
-    return settings.database if is_url else str(settings.project_root / Path(settings.database).expanduser())
 
 
 def _require_trusted_checks(parts: RunnerParts, workflow: Workflow) -> None:

@@ -34,6 +34,7 @@ MARKER_LENGTH = 32
 
 _PROC = "/proc"
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.02
 _MAX_POLL_SECONDS = 0.25
@@ -144,6 +145,12 @@ def read_start_time(pid: int) -> str:
     """Return when a process started, in ticks since the start of the machine; empty if it has exited."""
     stat = _read_stat(pid)
     return stat[1] if stat else ""
+
+
+def read_parent(pid: int) -> int:
+    """Return the parent of a process; 0 if it has exited."""
+    stat = _read_stat(pid)
+    return stat[0] if stat else 0
 
 
 def _get_session(pid: int) -> int:
@@ -404,6 +411,11 @@ def release_output() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
+
+
+def hide_process() -> None:
+    """Keep other processes of this user from reading our environment and memory, where the system can."""
+    _control_process(_PR_SET_DUMPABLE, 0)
 
 
 def _control_process(option: int, value: int) -> None:

@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
@@ -35,7 +35,12 @@ def serve_stdio(handler: MessageHandler) -> None:
     stop_reading, stop_writing = os.pipe()
     session = StdioSession(handler, ResponseWriter(output))
     _stop_on_signals(stop_writing, session)
-    for line in RequestReader(input, stop_reading).read_lines():
+    serve_lines(session, RequestReader(input, stop_reading).read_lines(), output)
+
+
+def serve_lines(session: StdioSession, lines: Iterable[bytes], output: int) -> None:
+    """Answer the lines of a client to their end, then wait until every request is answered."""
+    for line in lines:
         session.receive(line)
     _cancel_when_client_leaves(output, session)
     session.finish()
@@ -50,7 +55,7 @@ def reserve_stdio() -> tuple[int, int]:
 
 
 class StdioSession:
-    """The connection to the one client of a server over standard streams."""
+    """The connection to one client over standard streams or a socket."""
 
     def __init__(self, handler: MessageHandler, responses: ResponseWriter) -> None:
         self._handler, self._responses = handler, responses
@@ -114,7 +119,10 @@ class RequestReader:
     def _receive(self) -> bytes:
         """Wait for input; return nothing at its end and on a stop signal."""
         ready, _, _ = select.select([self._input, self._stop], [], [])
-        return b"" if self._stop in ready else os.read(self._input, _CHUNK)
+        try:
+            return b"" if self._stop in ready else os.read(self._input, _CHUNK)
+        except ConnectionResetError:  # the other end of a socket was closed before it had read everything
+            return b""
 
 
 class ResponseWriter:

@@ -37,10 +37,9 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class McpServer:
-    """Our server, bound to the agent that gets it."""
+    """The command of our server, bound to the agent that gets it; it needs no variables."""
 
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def build_launch(request: LaunchRequest) -> Launch:
 
 def _build_mcp_config(server: McpServer) -> str:
     """Build the file that names our server."""
-    entry = {"type": "stdio", "command": server.argv[0], "args": [*server.argv[1:]], "env": {**server.env}}
+    entry = {"type": "stdio", "command": server.argv[0], "args": [*server.argv[1:]]}
     return json.dumps({"mcpServers": {SERVER_NAME: entry}}, indent=2)
 
 

@@ -62,16 +62,14 @@ def build_launch(request: LaunchRequest) -> Launch:
     flags += ["-o", str(request.folder / "last.txt")]
     session_id = request.session_id if request.is_resume else None
     flags += ["resume", session_id] if session_id else []
-    env = {**request.mcp.env} if request.mcp else {}
-    return Launch(("codex", "exec", "--json", *flags, "-"), env, session_id=session_id)
+    return Launch(("codex", "exec", "--json", *flags, "-"), session_id=session_id)
 
 
 def _list_mcp_flags(server: McpServer) -> Iterator[str]:
-    """Build the settings of our server. Others see arguments, so variables are passed by their names."""
+    """Build the settings of our server."""
     settings = {
         "command": _to_toml(server.argv[0]),
         "args": _to_toml([*server.argv[1:]]),
-        "env_vars": _to_toml(sorted(server.env)),
         "required": "true",
         "default_tools_approval_mode": _to_toml("approve"),
     }

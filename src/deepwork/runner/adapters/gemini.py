@@ -72,7 +72,7 @@ def _list_flags(request: LaunchRequest) -> Iterator[str]:
 
 def _build_settings(server: McpServer) -> str:
     """Build the settings that add our server to those of the user."""
-    entry = {"command": server.argv[0], "args": [*server.argv[1:]], "env": {**server.env}, "trust": True}
+    entry = {"command": server.argv[0], "args": [*server.argv[1:]], "trust": True}
     return json.dumps({"mcpServers": {SERVER_NAME: entry}}, indent=2)
 
 

@@ -64,7 +64,7 @@ def build_launch(request: LaunchRequest) -> Launch:
 
 def _build_config(server: McpServer) -> str:
     """Build the settings that add our server to those of the user."""
-    entry = {"type": "local", "command": [*server.argv], "environment": {**server.env}, "enabled": True}
+    entry = {"type": "local", "command": [*server.argv], "enabled": True}
     return json.dumps({"mcp": {SERVER_NAME: entry}})
 
 

@@ -1,0 +1,102 @@
+"""An agent under a run: its plan, its attempt and its token, beside a plan and agents of others."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from application import call_tool
+from deepwork.protocol.messages import Request
+from deepwork.runner.agent_access import AgentAccess, Grant, build_bridge_file
+from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.runner.models import Attempt, RunOptions, Stage
+from deepwork.runner.service import create_run
+from deepwork.runner.store import AttemptStore, RunStore
+from deepwork.server.agent_service import AgentService
+from deepwork.server.application import Application
+
+ATTEMPT = "at_000000000001"
+
+
+class AgentWorld:
+    """The agent works on the task `mine`; `peer` on `next` of the same plan, `stranger` on another plan."""
+
+    def __init__(self, app: Application, socket: Path = Path("/nowhere")) -> None:
+        self.app = app
+        self.plan, tasks = self._make_plan("Ours", "mine", "next")
+        self.other_plan, others = self._make_plan("Theirs", "secret")
+        self.ids = tasks | others | {"plan": self.plan, "other_plan": self.other_plan}
+        for name, task in (("agent", "mine"), ("peer", "next"), ("stranger", "secret")):
+            self.ids[name] = call_tool(app, "agent_register", name=name, runtime="codex")["id"]
+            claimed = call_tool(
+                app, "task_claim", task_id=self.ids[task], agent_id=self.ids[name], start=True
+            )
+            assert claimed["success"], claimed
+        self.files = AttemptFiles.locate(app.settings.state_folder, ATTEMPT, 1)
+        self.attempt = self._make_attempt()
+        content = build_bridge_file(self.attempt, socket)
+        self.token: str = json.loads(content)["token"]
+        self.files.folder.mkdir(parents=True)
+        self.files.bridge.write_text(content)
+        self.files.launch.write_text(json.dumps({"host": "local", "boot_id": "b", "tree": "t"}))
+        self.files.process.write_text(
+            json.dumps({"pid": os.getpid(), "start_time": "1"})
+        )  # tests are the agent
+        self.access = AgentAccess(app.database, app.settings.state_folder)
+
+    def _make_plan(self, name: str, *tasks: str) -> tuple[str, dict[str, str]]:
+        plan = call_tool(
+            self.app,
+            "workflow_create",
+            name=name,
+            source_type="prompt",
+            source_content="x",
+            max_parallel_tasks=9,
+        )["id"]
+        given = {"summary": "s", "tasks": [{"name": each, "description": ""} for each in tasks]}
+        call_tool(self.app, "workflow_set_plan", id=plan, plan=given)
+        listed = call_tool(self.app, "workflow_get", id=plan, include_tasks=True)["tasks"]
+        return plan, {task["name"]: task["id"] for task in listed}
+
+    def _make_attempt(self) -> Attempt:
+        with self.app.database.transaction() as tx:
+            run = create_run(
+                repository_path=str(self.app.settings.project_root), chain=["codex"], options=RunOptions(),
+                created_by="human:ada", now=tx.now, workflow_id=self.plan,
+            )  # fmt: skip
+            assert RunStore(tx).add(run)
+            attempt = Attempt(
+                id=ATTEMPT, run_id=run.id, workflow_id=self.plan, task_id=self.ids["mine"], number=1, profile="codex",
+                vendor="codex", agent_id=self.ids["agent"], claim_epoch=1, stage=Stage.RUNNING, host="local",
+                created_at=tx.now, updated_at=tx.now, starts=1,
+            )  # fmt: skip
+            AttemptStore(tx).add(attempt)
+        return attempt
+
+    def change_attempt(self, **changes: Any) -> None:
+        with self.app.database.transaction() as tx:
+            tx.update("attempts", ATTEMPT, changes)
+
+    def remove_attempt(self) -> None:
+        with self.app.database.transaction() as tx:
+            tx.execute("DELETE FROM attempts")
+
+    def find_grant(self) -> Grant:
+        return self.access.find_grant(self.token)
+
+    def build_service(self) -> AgentService:
+        return AgentService(self.app, self.find_grant(), self.find_grant)
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        """Call a tool as the agent; ids may be written as `{stranger}`."""
+        named = {name: _name(value, self.ids) for name, value in arguments.items()}
+        answer = self.build_service().call_tool(Request(1, "tools/call", {}), tool, named)
+        return json.loads(answer.text)
+
+
+def _name(value: Any, ids: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return value.format(**ids)
+    return [_name(each, ids) for each in value] if isinstance(value, list) else value

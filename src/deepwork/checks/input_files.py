@@ -27,7 +27,7 @@ from deepwork.git.snapshot import SnapshotStore
 from deepwork.git.snapshot_types import Snapshot, TreeFile
 
 _SUBMODULE_MODE = "160000"
-_LINK_MODE = "120000"
+LINK_MODE = "120000"
 _SHA1_LENGTH = 40
 _CHUNK_BYTES = 2**20
 _SETTLING_NS = 10**9
@@ -268,7 +268,7 @@ def _find_wrong(
             continue
         stamp = stamps.get(path)
         is_link = stamp is not None and stat.S_ISLNK(stamp.mode)
-        if stamp is None or is_link != (file.mode == _LINK_MODE) or (is_link and _has_moved(top, file)):
+        if stamp is None or is_link != (file.mode == LINK_MODE) or (is_link and _has_moved(top, file)):
             wrong.append(path)
     return wrong
 

@@ -25,7 +25,7 @@ from deepwork.checks.guarded_changes import (
     remove_approved,
     use_approval,
 )
-from deepwork.checks.input_files import TreeReader, TreeState
+from deepwork.checks.input_files import LINK_MODE, TreeReader, TreeState
 from deepwork.checks.models import (
     Check,
     CheckFile,
@@ -45,7 +45,7 @@ from deepwork.checks.store import ProofStore
 from deepwork.checks.trusting import find_pins
 from deepwork.checks.verification import Comparison, compare_proof
 from deepwork.database.transaction import Database, Transaction
-from deepwork.errors import Code, GateClosed, NotARepository
+from deepwork.errors import Code, GateClosed, NotAllowed, NotARepository
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
 from deepwork.git.snapshot import SnapshotStore
@@ -200,6 +200,7 @@ class CheckService:
             state = self._runner.read_state(place, request.base, file.guarded)
             differences = self._find_guarded(place, request, file, state)
             tasks = self._build_tasks(place, request, checks, pins, state, differences)
+            self._require_links_inside(place, request.base, tasks)
             proofs: list[Proof] = []
             has_run = False
             try:
@@ -239,6 +240,18 @@ class CheckService:
             )
             for check in checks
         ]
+
+    def _require_links_inside(self, place: Place, base: str, tasks: Iterable[Task]) -> None:
+        """Raise NotAllowed for a new link that leads out of the tree: no commit has what is there."""
+        inputs = {file for task in tasks for file in task.inputs.files if file.version.startswith(LINK_MODE)}
+        versions = self._bases.map_versions(place.store, base) if inputs else {}
+        for file in sorted(inputs, key=lambda each: each.path):
+            is_new = versions.get(file.path) != file.version
+            if is_new and not (place.top / file.path).resolve().is_relative_to(place.top.resolve()):
+                raise NotAllowed(
+                    f"{file.path[:200]!a} is a link out of the tree, so checks would prove nothing.",
+                    suggestion="Replace the link by a file, then call again.",
+                )
 
     def _run(self, task: Task, deadline: float | None) -> Proof:
         run = self._runs.join(self._runner.get_key(task), lambda: self._runner.run(task))

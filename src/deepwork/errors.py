@@ -6,6 +6,7 @@ DeepworkError
 │   ├── NotAllowed       it exists, but its state forbids this
 │   │   ├── PassphraseNeeded  a person must prove who decides, with a passphrase
 │   │   ├── AlreadyStarted   this start of an agent was made before
+│   │   ├── DamagedFiles     something else is in the place of a file of an agent's start
 │   │   └── StartFailed      the program of an agent, or its folder, is missing
 │   ├── GateClosed       work does not count as done yet: a check or a person has to agree
 │   ├── InvalidInput     a parameter is missing, unknown or malformed

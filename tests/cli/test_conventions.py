@@ -15,10 +15,11 @@ from click.testing import CliRunner
 from scripts.completion_index import build_index
 
 from cli.command_tree import is_runnable, walk_commands
-from cli.run import run_deepwork
+from cli.run import CommandResult, run_deepwork
 from deepwork.cli import main
 from deepwork.cli.framework.tool_commands import ToolCommand
 from deepwork.cli.shell_completion import INDEX
+from workspaces.make import create_repository, run_git
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -168,12 +169,23 @@ def run_broken(project: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_untrusted_check(folder: Path) -> CommandResult:
+    """Run checks that a person has to trust first."""
+    create_repository(folder)
+    (folder / ".deepwork").mkdir()
+    (folder / ".deepwork" / "checks.yml").write_text("checks: {tests: {run: ['true']}}\n")
+    run_git(folder, "add", "-f", ".deepwork/checks.yml")
+    run_git(folder, "commit", "-qm", "checks")
+    return run_deepwork(folder, "check")
+
+
 def test_each_exit_code_of_the_page_is_produced_by_a_command_and_errors_go_to_standard_error(tmp_path: Path):
     done = run_deepwork(tmp_path, "agents", "register", "Ada", "codex", "--json")
     refused = run_deepwork(tmp_path, "agents", "get", "ag_x", "--json")
     misused = run_deepwork(tmp_path, "agents", "list", "--xyzzy", "--json")
     unusable = run_deepwork(tmp_path, "agents", "list", environment={"DEEPWORK_PORT": "many"})
     failed = run_broken(tmp_path)
+    waiting = run_untrusted_check(tmp_path / "repository")
 
     codes = {
         done.code,
@@ -181,9 +193,10 @@ def test_each_exit_code_of_the_page_is_produced_by_a_command_and_errors_go_to_st
         misused.code,
         unusable.code,
         failed.returncode,
+        waiting.code,
         run_interrupted(tmp_path),
     }
-    assert codes == list_documented_exit_codes() == {0, 1, 2, 70, 130}
+    assert codes == list_documented_exit_codes() == {0, 1, 2, 3, 70, 130}
     assert (misused.code, unusable.code) == (2, 2)
     assert refused.out == misused.out == unusable.out == failed.stdout == ""
     assert json.loads(refused.err)["code"] == "AGENT_NOT_FOUND"

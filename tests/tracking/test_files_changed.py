@@ -11,7 +11,6 @@ import pytest
 
 from application import call_tool, make_app
 from deepwork.errors import Code
-from deepwork.files.state import make_state_folder
 from deepwork.server.application import Application
 from tracking.make import (
     complete_task,
@@ -117,7 +116,8 @@ def test_a_rename_is_a_deletion_an_addition_and_a_pair(app: Application, shop: P
 
 def test_the_ignore_file_of_deepwork_is_not_a_change_of_the_project(app: Application, shop: Path):
     commit(shop, "track the state folder", **{".gitignore": "/deepwork.db*\n"})
-    make_state_folder(shop / ".deepwork")
+    (shop / ".deepwork").mkdir(exist_ok=True)
+    (shop / ".deepwork" / ".gitignore").write_text("# Changed by a person.\n*\n!.gitignore\n")
     write_files(shop, note_txt="mine\n")
     assert ".deepwork/.gitignore" in run_git(shop, "ls-files", "--others", "--exclude-standard")
     id = create_task(app, create_workflow_and_phase(app))

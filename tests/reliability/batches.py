@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from reliability.attacks import attack_often
 from reliability.bystanders import read_store_in_a_loop
 from reliability.claims import claim_together
 from reliability.fuzz import fuzz_tools
@@ -89,6 +90,10 @@ def _kill_landings_on_postgres(resources: Resources, folder: Path, seed: int) ->
         return kill_landings(folder, location, 50, seed)
 
 
+def _attack(_: Resources, folder: Path, seed: int) -> Result:
+    return attack_often(folder, 100, seed)
+
+
 def _kill_temporal_workers(_: Resources, folder: Path, seed: int) -> Result:
     return kill_temporal_workers(folder, 15, seed)
 
@@ -131,6 +136,7 @@ BATCHES: dict[str, Batch] = {
     "runs-postgres": _kill_runs_on_postgres,
     "landings-sqlite": _kill_landings_on_sqlite,
     "landings-postgres": _kill_landings_on_postgres,
+    "attacks": _attack,
     "temporal": _kill_temporal_workers,
     "restarts": _restart,
     "claims-postgres": _claim_on_postgres,

@@ -135,6 +135,13 @@ PARTS = (
         (*STORED, "internal_errors"),
     ),
     Part(
+        "attacks",
+        'an agent does drawn acts on files, git settings, environment and time to get "done" without the work',
+        "SQLite",
+        {"sequences": 2_000},
+        ("lost",),
+    ),
+    Part(
         "temporal",
         "two workers of a Temporal server work on four tasks; workers, shims and agents are killed",
         "SQLite",

@@ -252,7 +252,7 @@ def test_a_report_outside_the_project_is_neither_read_nor_removed(project: Proje
     elsewhere.mkdir()
     kept = elsewhere / "junit.xml"
     kept.write_text("<testsuite><testcase name='a'/></testsuite>")
-    project.define_check(shell("true"), ", junit: build/junit.xml")
+    project.define_check(shell("true"), ", junit: build/junit.xml, needs: ['src/**']")
     (project.folder / "build").symlink_to(elsewhere)
 
     error = project.fail()

@@ -318,7 +318,7 @@ def test_a_failed_action_has_the_usual_error_format(
 
 
 def test_an_action_not_allowed_in_a_state_is_a_conflict(world: World, page: TestClient):
-    answer = act(page, "task_update_status", id=world.planned["design"], status="pending")
+    answer = act(page, "task_update_status", id=world.planned["design"], status="in_progress")
 
     assert (answer.status_code, answer.json()["code"]) == (409, "INVALID_TRANSITION")
 

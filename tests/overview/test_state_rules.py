@@ -268,7 +268,9 @@ TRACKED = [
     (TrackFacts("tt_1", "success"), S.DONE, None, None),
     (TrackFacts("tt_1", "success", needs_review=True), S.NEEDS_YOU, C.REVIEW, "deepwork answer tt_1 TEXT"),
     (TrackFacts("tt_1", "failed", needs_review=True), S.FAILED, None, "deepwork answer tt_1 TEXT"),
-    (TrackFacts("tt_1", "partial_success"), S.FAILED, None, None),
+    (TrackFacts("tt_1", "failed"), S.FAILED, None, None),
+    (TrackFacts("tt_1", "partial_success"), S.DONE, None, None),
+    (TrackFacts("tt_1", "partial_success", needs_review=True), S.NEEDS_YOU, C.REVIEW, "deepwork answer tt_1 TEXT"),
 ]  # fmt: skip
 
 

@@ -446,13 +446,13 @@ def _count_plain_tasks(plan: PlanFacts, rows: Sequence[Row], landed: int) -> Cou
 
 
 def _build_track(row: Row, blockers: Mapping[str, str], since: int) -> TrackFacts:
-    is_open = not row["was_reviewed"]
+    is_left = row["workflow_status"] == "in_progress" and row["status"] != "success"
     return TrackFacts(
         row["id"],
         row["status"],
         is_alive=row["last_sign_at"] >= since,
         blocker_id=blockers.get(row["id"]),
-        needs_review=is_open and (bool(row["manual_review_needed"]) or row["status"] != "success"),
+        needs_review=not row["was_reviewed"] and (bool(row["manual_review_needed"]) or is_left),
     )
 
 

@@ -348,6 +348,8 @@ class _TaskRecords:
     def build(self, row: Row, plan: PlanFacts, open: tuple[Sequence[str], int]) -> TaskFacts:
         """Build the facts of a task from its row and the open tasks that it waits for."""
         id, is_claimed = row["id"], row["claimed_by"] is not None
+        if row["status"] == "pending" and not is_claimed and id not in self._marked:
+            return TaskFacts(id, TaskStatus.PENDING, plan, *open)  # most of a large plan
         approval, was_refused = self._find_approval(id)
         is_done, has_tree = row["status"] == "completed", row["tree_status"] == "active"
         is_here = row["tree_host"] == self.host
@@ -369,6 +371,11 @@ class _TaskRecords:
             can_land=is_done and has_tree and is_here,
             elsewhere=row["tree_host"] if is_done and has_tree and not is_here else None,
         )
+
+    @cached_property
+    def _marked(self) -> set[str]:
+        """Tasks about which more is stored than their row."""
+        return {id for _, id in self.asked} | self.used_up | self.attempts.keys() | self.landings.keys()
 
     def _find_approval(self, id: str) -> tuple[str | None, bool]:
         found = (self.asked.get((kind, id)) for kind in _APPROVALS_OF_TASKS) if self.asked else ()

@@ -17,7 +17,7 @@ AXE := $(if $(and $(shell command -v npm),$(shell command -v chromium)),web/node
 # The official conformance suite of MCP, from npm; without npm its test is skipped.
 CONFORMANCE := $(if $(shell command -v npm),tests/conformance/node_modules/.ready)
 
-.PHONY: help demo test collect flaky bench chaos clients e2e soak check web docs schema screenshots site format lock clean
+.PHONY: help demo test collect flaky bench walks chaos clients e2e soak check web docs schema screenshots site format lock clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -36,6 +36,9 @@ flaky: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests three times under varied 
 
 bench: $(READY) ## Measure speed relative to floors in the same run; ARGS="--only calls" for some, --strict, --save.
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+walks: $(READY) ## Count the modules and git programs that work for the most common requests; ARGS="land" for some.
+	@$(BIN)/python -P scripts/walks.py $(ARGS)
 
 chaos: $(READY) ## Kill, restart, crowd and fuzz at full size, in recorded batches; ARGS="--only claims-sqlite --minutes 10" for some.
 	@$(BIN)/python -P tests/reliability/run.py $(ARGS)

@@ -23,6 +23,7 @@ from deepwork.server import private_sockets
 from deepwork.server.agent_socket import AgentServer
 from deepwork.server.application import Application
 from deepwork.server.private_sockets import open_new_socket, open_socket
+from deepwork.supervision.supervisor import read_start_time
 from hooks.make import build_event
 from quick import PLAIN
 from runner.endings import wait_until
@@ -108,7 +109,8 @@ def test_the_token_of_another_agent_is_refused_to_a_process_that_this_one_did_no
 ):
     world = AgentWorld(app, server.open())
     with subprocess.Popen(["sleep", "600"]) as other:
-        world.files.process.write_text(json.dumps({"pid": other.pid, "start_time": "1"}))
+        world.change_attempt(pid=other.pid, start_time=read_start_time(other.pid))
+        world.files.process.write_text(json.dumps({"pid": os.getpid(), "start_time": "1"}))  # anybody can
 
         try:
             [refused] = talk(server.open(), {"token": world.token}, INITIALIZE)

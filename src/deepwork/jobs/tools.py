@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.approvals.acts import require_asked
-from deepwork.call import current_call, is_person
+from deepwork.call import current_call, is_own_session, is_person
 from deepwork.database.transaction import Database
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
@@ -317,7 +317,7 @@ class WorkflowTools:
     def _record_shown(self, session: Session) -> None:
         """Remember the decisions that `get_session` showed, and settle their notices, if its agent called."""
         call = current_call()
-        if session.caller != call.caller:
+        if not is_own_session(call, session.session_id, session.caller):
             return
         may_settle = call.carries_notices and call.scope != "read" and not self._settings.is_read_only
         if may_settle and self._list_news(session) and self._state.has_no_other_owner(session):

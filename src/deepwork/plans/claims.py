@@ -16,7 +16,7 @@ from deepwork.agents.presence import Presence
 from deepwork.agents.rules import require_own_kind
 from deepwork.agents.store import AgentStore
 from deepwork.approvals.acts import allow_person
-from deepwork.call import current_call, is_person, may_change_of_others
+from deepwork.call import current_call, is_own_agent, is_person, may_change_of_others
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
 from deepwork.plans.approval_gate import use_start_approval
@@ -242,7 +242,7 @@ class ClaimService:
         actor_id = actor.id if actor else None
         if holder in (None, actor_id) or may_change_of_others(current_call()):
             return
-        if self._agents.get(str(holder)).registered_by != self._tx.caller:
+        if not is_own_agent(current_call(), str(holder), self._agents.get(str(holder)).registered_by):
             raise build_held_error(task, holder, actor_id)
 
     # The acting agent

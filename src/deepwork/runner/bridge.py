@@ -181,8 +181,10 @@ class Bridge:
                 for line in self._list_lines(is_new):
                     self._socket.sendall(line + b"\n")
             except Refused as refusal:
-                self._give_up(refusal.args[0])
-                return
+                if not is_worth_repeating(refusal.args[0]) or time.monotonic() > deadline:
+                    self._give_up(refusal.args[0])
+                    return
+                time.sleep(_PAUSE_SECONDS)
             except (OSError, ValueError, KeyError):
                 self._disconnect()
                 if time.monotonic() > deadline:
@@ -229,6 +231,11 @@ def connect(file: str) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def is_worth_repeating(error: object) -> bool:
+    """Whether the server may accept the token in a moment, or has put another one into the file."""
+    return isinstance(error, dict) and error.get("recoverable") is True
 
 
 def _require_accepted(answer: dict[str, Any]) -> None:

@@ -252,7 +252,10 @@ def test_one_machine_lands_and_what_it_left_can_be_given_up(
     find, looks = LandingService._find_elsewhere, [1]
 
     def look(*given: Any) -> Any:
-        return find(*given) if not looks else looks.clear() or []  # the first time, A has not begun yet
+        if not looks:
+            return find(*given)
+        looks.clear()  # the first time, A has not begun yet
+        return []
 
     monkeypatch.setattr(LandingService, "_find_elsewhere", look)
     late = machines.land(B)

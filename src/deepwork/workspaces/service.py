@@ -149,7 +149,7 @@ class WorkspaceService:
                 return DependencyBranches()
             workflow = self.repositories.localize(tx, PlanStore(tx).get(task.workflow_id))
             store = WorkspaceStore(tx)
-            done = {
+            done: dict[str, FinishedTask | CheckoutWork] = {
                 **store.map_finished_tasks(task.workflow_id),
                 **store.map_checkout_work(task.workflow_id, self.host),
             }

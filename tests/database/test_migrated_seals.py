@@ -22,6 +22,7 @@ def undo_migration(app: Application) -> None:
     before = import_module("deepwork.database.migrations.versions.0019_seals").down_revision
     with app.database.transaction() as tx:
         tx.execute("DROP TABLE seals")
+        tx.execute("ALTER TABLE runner_hosts DROP COLUMN seen_at")  # of a later migration
         tx.execute("UPDATE alembic_version SET version_num = :before", before=before)
 
 

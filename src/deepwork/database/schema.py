@@ -7,7 +7,7 @@ from typing import Any
 
 from deepwork.errors import StorageError
 
-HEAD = "0019"
+HEAD = "0020"
 """The newest migration; a test compares it with the folder `migrations/versions`."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 

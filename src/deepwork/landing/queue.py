@@ -205,6 +205,7 @@ class LandingQueue:
                 LandingStatus.LANDED,
                 branch=place.branch,
                 merge_commit=found,
+                branch_commit=place.tip or place.start,  # by which other machines know that they have it
                 problem=None,
                 reason=why,
             )

@@ -225,6 +225,8 @@ class ClaimService:
         others = self._refusals.find_active_tasks(work.workflow, task)
         if refusal := self._refusals.find_refusal(work.workflow, task, others, agent.id, has_begun=True):
             raise _build_start_error(task, refusal)
+        if missing := self._refuse_without_work(work.workflow, task):
+            raise _build_start_error(task, missing)
         return self._assign(task, agent, self._leases.take(task.id, agent.id))
 
     def end_claim(self, task: Task) -> None:
@@ -301,7 +303,7 @@ class ClaimService:
 
     def _refuse_without_work(self, workflow: Workflow, task: Task) -> Claimed | None:
         """Refuse a task whose tree would not have the work of its dependencies."""
-        if self._workspaces is None or not workflow.auto_create_workspaces:
+        if self._workspaces is None or workflow.repository_path is None:
             return None
         message = self._workspaces.explain_elsewhere(self._tx, task)
         return build_refusal("work_elsewhere", message) if message else None

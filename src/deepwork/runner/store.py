@@ -113,7 +113,8 @@ class RunStore:
         """Let a host start this many agents for the run."""
         sql = """
             INSERT INTO runner_hosts (run_id, host, agents, joined_at) VALUES (:run, :host, :agents, :now)
-                ON CONFLICT (run_id, host) DO UPDATE SET agents = excluded.agents
+                ON CONFLICT (run_id, host) DO UPDATE
+               SET agents = excluded.agents, seen_at = excluded.joined_at
         """
         self._tx.execute(sql, run=run_id, host=host, agents=agents, now=self._tx.now)
 
@@ -121,7 +122,7 @@ class RunStore:
         """Let a host look after attempts of the run; unless it has joined already, it starts no tasks."""
         sql = """
             INSERT INTO runner_hosts (run_id, host, agents, joined_at) VALUES (:run, :host, 0, :now)
-                ON CONFLICT (run_id, host) DO NOTHING
+                ON CONFLICT (run_id, host) DO UPDATE SET seen_at = excluded.joined_at
         """
         self._tx.execute(sql, run=run_id, host=host, now=self._tx.now)
 
@@ -140,6 +141,19 @@ class RunStore:
             "SELECT host, agents FROM runner_hosts WHERE run_id = :id ORDER BY host", id=run_id
         )
         return {row["host"]: row["agents"] for row in rows}
+
+    def record_seen(self, host: str) -> None:
+        """Store that a runner of this host looks after its open runs now."""
+        sql = """
+            UPDATE runner_hosts SET seen_at = :now
+             WHERE host = :host AND run_id IN (SELECT id FROM runner_runs WHERE ended_at IS NULL)
+        """
+        self._tx.execute(sql, host=host, now=self._tx.now)
+
+    def map_last_seen(self, run_id: str) -> dict[str, int]:
+        """Map the hosts of a run to when a runner there was last seen."""
+        sql = "SELECT host, coalesce(seen_at, joined_at) AS seen FROM runner_hosts WHERE run_id = :id"
+        return {row["host"]: row["seen"] for row in self._tx.fetch_all(sql, id=run_id)}
 
 
 class AttemptStore:

@@ -970,3 +970,5 @@ CREATE TABLE seals (
     PRIMARY KEY (kind, id)
 );
 UPDATE alembic_version SET version_num='0019' WHERE alembic_version.version_num = '0018';
+ALTER TABLE runner_hosts ADD COLUMN seen_at BIGINT;
+UPDATE alembic_version SET version_num='0020' WHERE alembic_version.version_num = '0019';

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from selection import COLLECTED
+from selection import COLLECTED, read_listed_twins
 
 ROOT = Path(__file__).parent.parent
 NOT_BY_DEFAULT = {"clients"}
@@ -105,6 +105,18 @@ def test_every_written_test_is_collected(request: pytest.FixtureRequest):
 
     if not any("::" in word for word in request.config.args):
         assert lost == {}
+
+
+def test_every_listed_twin_exists():
+    """Correct a name that changed in `tests/twins.txt`, or write that file with `scripts/choose_twins.py`."""
+    listed = read_listed_twins()
+    functions = {name.partition("::")[0]: set[str]() for name in listed}
+    for file, names in functions.items():
+        names |= list_written_tests(ROOT / file)
+
+    assert {
+        name for name in listed if name.rpartition("::")[2] not in functions[name.partition("::")[0]]
+    } == set()
 
 
 def test_a_twin_is_thorough_unless_it_differs(tmp_path: Path):

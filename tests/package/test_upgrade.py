@@ -38,6 +38,7 @@ def test_every_released_schema_has_a_test_store():
     assert SCHEMAS[: len(RELEASED)] == RELEASED
 
 
+@pytest.mark.differs
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_a_store_of_an_older_schema_still_answers(version: str, place: str, tmp_path: Path):
     create_old_store(version, place)

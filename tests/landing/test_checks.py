@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import zlib
 from pathlib import Path
 
 import pytest
 
 from deepwork.checks.models import LANDING, Subject
 from deepwork.checks.store import ProofStore
-from deepwork.errors import GateClosed, GitError
+from deepwork.errors import GateClosed
 from landing.make import LandingProject, get_statuses
 from landing.test_approvals import find_approval
 from workspaces.make import commit, run_git
@@ -194,23 +192,3 @@ def test_work_that_the_target_has_already_counts_as_landed_only_if_its_checks_pa
     assert green["status"] == "landed"
     with project.app.database.reading() as tx:
         assert len(ProofStore(tx).list_used_by(Subject(LANDING, green["id"]))) == 1
-
-
-def test_a_merge_whose_stored_tree_is_another_one_does_not_land(project: LandingProject) -> None:
-    """An agent knows what the merge will be, and can store a lie under the name of its tree first."""
-    prepare(project)
-    plan, _ = do_all(project, {"broken": {"bad_txt": "bad"}})
-    project.commit_on("main", y_txt="y")
-    source = project.git("branch", "--list", "deepwork/broken*").split()[-1]
-    merged = project.git("merge-tree", "--write-tree", "main", source)
-    content = subprocess.run(
-        ["git", "cat-file", "tree", "main^{tree}"], cwd=project.folder, check=True, capture_output=True
-    ).stdout
-    place = project.folder / ".git/objects" / merged[:2] / merged[2:]
-    place.unlink()
-    place.write_bytes(zlib.compress(b"tree %d\0" % len(content) + content))
-
-    with pytest.raises(GitError):
-        project.land(workflow_id=plan)
-
-    assert project.list_landed() == []

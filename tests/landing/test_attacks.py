@@ -13,7 +13,8 @@ from landing.attacks import KNOWN_ATTACKS, attack, draw_acts
 from landing.make import LandingProject
 from workspaces.make import create_repository
 
-DRAWN = 33
+SEQUENCES = 50
+DRAWN = SEQUENCES - len(KNOWN_ATTACKS)
 
 
 @pytest.fixture

@@ -62,6 +62,7 @@ def list_summaries(project: RunProject, task: str) -> list[str]:
 def list_audited(project: RunProject, actor: str) -> list[tuple[str, str]]:
     """What `deepwork audit` shows of an agent, newest first: tools and outcomes."""
     listed = run_deepwork(project.folder, "audit", "--json", environment=project.variables).json["calls"]
+    assert actor in run_deepwork(project.folder, "audit", environment=project.variables).out
     return [(each["tool"], each["outcome"]) for each in listed if each.get("actor") == actor]
 
 

@@ -23,6 +23,7 @@ from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.options import json_option, place_options, refuse_misplaced
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.framework.progress import ProgressBar
+from deepwork.cli.run_amounts import name_agent
 from deepwork.database.transaction import Transaction
 from deepwork.errors import StorageError
 from deepwork.runner.store import AttemptStore
@@ -83,7 +84,8 @@ def audit(
     with _open_transaction(place, as_json=as_json) as tx:
         links = AuditStore(tx).list_newest(account=account, tool=tool, since=since, limit=limit)
         agents = {link.entry.account for link in links if link.entry.caller.startswith(AGENT_PREFIX)}
-        names = AttemptStore(tx).name_agents(agents) if agents else {}
+        work = AttemptStore(tx).list_work(agents) if agents else {}
+    names = {id: f"{name_agent(profile)} · {task}" for id, (profile, task) in work.items()}
     rows = [_to_dict(link, names) for link in links]
     if as_json:
         print_answer({"calls": rows}, as_json=True)

@@ -30,6 +30,8 @@ _CHUNK = 64 * 1024
 _OWN_ID = "deepwork-bridge"
 """The id of an `initialize` that is repeated after a reconnection, and whose answer is ours."""
 _MAX_ANSWER = 64 * 1024
+MAX_PENDING = 500
+"""How many requests may wait for their answers; a server hangs up on a client that has twice as many."""
 
 
 class Refused(Exception):
@@ -96,6 +98,9 @@ class Bridge:
     def _forward(self, line: bytes) -> None:
         message = parse(line)
         if is_request(message):
+            if len(self._pending) >= MAX_PENDING:
+                self._write(build_error(message, _TOO_MANY))
+                return
             line = self._prepare(message, line)
         elif message.get("method") == "notifications/initialized":
             self._beginning = [*self._beginning[:1], line]
@@ -213,6 +218,14 @@ _NOBODY = {
     "message": "No runner looks after this attempt at the moment, so deepwork cannot answer.",
     "recoverable": True,
     "suggestion": "Go on with your work and call again later; what you write in your folder is kept.",
+}
+
+
+_TOO_MANY = {
+    "code": "INVALID_STATE",
+    "message": f"{MAX_PENDING} requests have no answer yet.",
+    "recoverable": True,
+    "suggestion": "Wait for answers, then call again.",
 }
 
 

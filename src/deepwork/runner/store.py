@@ -203,14 +203,14 @@ class AttemptStore:
         rows = self._tx.fetch_all("SELECT * FROM attempts WHERE id IN :ids ORDER BY id", ids=list(ids))
         return {row["id"]: _read_attempt(row) for row in rows}
 
-    def name_agents(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return how people know the agents of these attempts: by profile and task, or step of a job."""
+    def list_work(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Return the profile and the task's name, or the step of a job, of these attempts, by id."""
         sql = """
             SELECT attempts.id, profile, COALESCE(plan_tasks.name, attempts.task_id) AS task FROM attempts
               LEFT JOIN plan_tasks ON plan_tasks.id = attempts.task_id WHERE attempts.id IN :ids
         """
         rows = self._tx.fetch_all(sql, ids=list(ids))
-        return {row["id"]: f"{row['profile']} · {row['task']}" for row in rows}
+        return {row["id"]: (row["profile"], row["task"]) for row in rows}
 
     def get(self, id: str) -> Attempt:
         """Return the attempt with this id; raises NotFound."""

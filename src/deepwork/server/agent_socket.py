@@ -7,6 +7,7 @@ a `hook`, too, it is the event of a client's hook, and the next line is its answ
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -43,6 +44,9 @@ FIRST_LINE_SECONDS = 10.0
 GRACE_SECONDS = 3.0
 """How long requests may take that are being answered when the server closes; later ones are cancelled."""
 _CANCELLED_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+_USED_UP = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED})
+"""What the system says while it has no room for another connection; others may end meanwhile."""
 _MAX_SILENT = 256
 """How many connections may not have said who they are; the oldest gives way to a new one."""
 _MAX_OF_ATTEMPT = 16
@@ -138,13 +142,21 @@ class AgentServer:
         while True:
             try:
                 connection, _ = listening.accept()
-            except OSError:  # closed
-                return
+            except OSError as error:
+                if error.errno not in _USED_UP:  # closed
+                    return
+                time.sleep(_PAUSE_SECONDS)
+                continue
             thread = threading.Thread(
                 target=self._serve, args=(connection,), name="deepwork-agent", daemon=True
             )
             self._connections.add(connection, thread)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # the user has too many processes; its agents may have started them
+                self._connections.remove(connection)
+                connection.close()  # a bridge tries again
+                time.sleep(_PAUSE_SECONDS)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -240,7 +252,9 @@ class Connections:
         with self._changing:
             self._silent[connection] = thread
             if len(self._silent) > _MAX_SILENT:
-                _hang_up(next(iter(self._silent)))
+                oldest = next(iter(self._silent))
+                del self._silent[oldest]
+                _hang_up(oldest)
 
     def assign(self, connection: socket.socket, attempt_id: str) -> None:
         """Note whose connection it is; raises NotAllowed if its agent has too many."""

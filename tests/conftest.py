@@ -35,8 +35,8 @@ settings.register_profile(
 settings.load_profile("same")
 
 KINDS = ("sqlite", "postgres")
-LONG_FOLDERS = ("store_admin", "tracking", "workspaces")
-"""Their modules take minutes. As the last ones, they would leave all workers but one without work."""
+LONG_FOLDERS = ("chaos", "landing", "runner", "e2e", "checks", "store_admin", "tracking", "workspaces")
+"""Their modules take longest. As the last ones, they would leave all workers but one without work."""
 
 coarsen_clocks()
 watch_opened_files()

@@ -110,13 +110,13 @@ def test_every_written_test_is_collected(request: pytest.FixtureRequest):
 def test_every_listed_twin_exists():
     """Correct a name that changed in `tests/twins.txt`, or write that file with `scripts/choose_twins.py`."""
     listed = read_listed_twins()
-    functions = {name.partition("::")[0]: set[str]() for name in listed}
-    for file, names in functions.items():
-        names |= list_written_tests(ROOT / file)
+    functions = {
+        file: list_written_tests(ROOT / file) for file in {name.partition("::")[0] for name in listed}
+    }
 
-    assert {
+    assert [
         name for name in listed if name.rpartition("::")[2] not in functions[name.partition("::")[0]]
-    } == set()
+    ] == []
 
 
 def test_a_twin_is_thorough_unless_it_differs(tmp_path: Path):

@@ -165,6 +165,7 @@ PLAN: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.thorough
 def test_nothing_runs_without_the_work_that_it_builds_on(hosts: Hosts, tmp_path: Path):
     opened = tmp_path / "opened"
     script = {task["name"]: [finish(task["name"])] for task in PLAN}
@@ -193,6 +194,7 @@ def test_nothing_runs_without_the_work_that_it_builds_on(hosts: Hosts, tmp_path:
     assert (done["host"], found) == ("host-a", list(script))
 
 
+@pytest.mark.thorough
 def test_a_task_starts_without_that_work_only_if_a_person_says_so_and_its_agent_knows(hosts: Hosts):
     project = hosts.project
     project.set_plan(PLAN[:2], {"two": [finish("two")]})

@@ -12,6 +12,8 @@ import pytest
 from deepwork.call import Call
 from deepwork.config import load_settings
 from deepwork.database.opening import open_engine
+from deepwork.database.seals import LISTED_TABLES, compute_list_seal
+from deepwork.database.store_key import StoreIdentity, read_exposed_key
 from deepwork.events.log import Event, EventStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
@@ -82,7 +84,14 @@ def empty_database(url: str) -> None:
         names = tables.split(", ")
         large = connection.execute(_LARGE_TABLES_SQL, [names, LARGE_TABLE_BYTES]).fetchall()
         connection.execute("SET session_replication_role = replica")  # no trigger checks foreign keys
+        identity = connection.execute("SELECT id, secret, keyed_from, mark FROM store_identity").fetchone()
+        key = read_exposed_key(StoreIdentity(*identity or ()))
         resets = ["UPDATE event_sequence SET last_seq = 0", "UPDATE audit_head SET seq = 0, chain = ''"]
+        resets += [
+            f"DELETE FROM sealed_lists WHERE kind = '{table}';"
+            f"INSERT INTO sealed_lists VALUES ('{table}', '{compute_list_seal(key, table, [])}')"
+            for table in LISTED_TABLES
+        ]
         connection.execute(
             "; ".join(["BEGIN", *(f"DELETE FROM {name}" for name in names), *resets, "COMMIT"])
         )

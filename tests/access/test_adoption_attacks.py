@@ -208,6 +208,20 @@ def test_a_folder_that_a_variable_names_brings_no_passphrase_along(project: Path
     assert (refused.code, known.code) == (1, 0)
 
 
+def test_a_store_whose_version_was_set_back_is_not_sealed_again(project: Path, tmp_path: Path) -> None:
+    store = project / ".deepwork" / "deepwork.db"
+    for version, change in (("0018", "DROP TABLE seals"), ("0019", "DELETE FROM seals")):
+        copy = tmp_path / f"{version}.db"
+        shutil.copy(store, copy)
+        forged = ("DELETE FROM person_credentials", "DROP TABLE sealed_lists")
+        run_sql(str(copy), change, *forged, f"UPDATE alembic_version SET version_num = '{version}'")
+
+        refused = run_deepwork(project, "approvals", "proof", "--json", "--db", str(copy))
+
+        assert refused.code == 1
+        assert "STORAGE_ERROR" in refused.err
+
+
 def test_a_folder_that_a_variable_names_brings_no_trust_along(project: Path, tmp_path: Path) -> None:
     config, trusted = project / ".deepwork" / "config.yml", tmp_path / "home" / ".config/deepwork/trust.json"
     config.write_text("port: 4321\n")

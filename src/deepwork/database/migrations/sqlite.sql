@@ -826,6 +826,11 @@ CREATE TABLE seals (
 	seal TEXT NOT NULL, 
 	PRIMARY KEY (kind, id)
 );
-INSERT INTO "alembic_version" VALUES('0019');
+CREATE TABLE sealed_lists (
+	kind TEXT NOT NULL, 
+	seal TEXT NOT NULL
+);
+CREATE INDEX ix_audit_approvals ON audit (substr(arguments, 1, 32)) WHERE tool IN ('give_approval', 'refuse_approval', 'use_approval');
+INSERT INTO "alembic_version" VALUES('0020');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

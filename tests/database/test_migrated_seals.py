@@ -13,6 +13,7 @@ from application import make_app
 from approvals.make import ask, make_request, read, use
 from approvals.person import enroll_passphrase
 from dashboard.make import create_client
+from deepwork.approvals.store import ApprovalStore
 from deepwork.database.store_key import hmac_hex
 from deepwork.database.user_key import get_or_create_user_key
 from deepwork.server.application import Application
@@ -70,8 +71,8 @@ def test_old_decisions_count_if_the_log_has_them(
             assert use(app, requests["given"]).id == ids["given"]
             assert create_client(app, token).get("/api/v1/runs").status_code == 200
             assert find_problem(app) is None
-            give(app, asked.id)
             with app.database.transaction() as tx:
+                assert ApprovalStore(tx).is_sealed(asked.id)  # so that a person can decide about it
                 tx.execute("DELETE FROM person_credentials")
                 tx.execute("DELETE FROM seals WHERE kind = 'person_credentials'")
             assert find_problem(app) is not None  # the list of proofs has a seal since the migration

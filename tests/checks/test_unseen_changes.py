@@ -17,6 +17,7 @@ from checks.make import Project, run_git, shell
 from checks.test_attacks import Agent, attack_while_it_runs, own_cache
 from deepwork.files.folder_watch import CannotWatch, FolderWatch
 from deepwork.files.open_writers import find_open_for_writing
+from deepwork.git.empty_repository import EmptyRepository
 from deepwork.git.snapshot import SnapshotStore
 from gated_project import GatedProject
 
@@ -56,6 +57,26 @@ def test_attributes_that_no_commit_has_convert_nothing(
     agent.sh(f"{OTHER_ATTRIBUTES[where]}; echo right > src/a.txt")
 
     assert agent.report()["code"] == "INVALID_STATE"
+
+
+def test_attributes_that_a_process_puts_into_temporary_files_convert_nothing(
+    gated: GatedProject, monkeypatch: pytest.MonkeyPatch
+):
+    """Deepwork asks git about conversions in a repository of its own, which the agent's processes can find."""
+    gated.write("src/a.txt", "wrong\n")
+    gated.define_check(shell(RIGHT))
+    agent = Agent(gated)
+    agent.sh(f"{OTHER_ATTRIBUTES['of the repository']}; echo right > src/a.txt")
+    seal = EmptyRepository.seal
+
+    def add_attributes(self: EmptyRepository) -> None:
+        seal(self)
+        (self.folder / "git/info").mkdir(exist_ok=True)
+        (self.folder / "git/info/attributes").write_text(OTHER_ENCODING)
+
+    monkeypatch.setattr(EmptyRepository, "seal", add_attributes)
+
+    assert agent.report()["code"] == "GIT_ERROR"
 
 
 @pytest.mark.parametrize(

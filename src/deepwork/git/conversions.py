@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from shutil import copyfile
 
 from deepwork.files.locked_files import open_unlocked
 from deepwork.git.command import Git
@@ -48,14 +47,9 @@ def _convert(git: Git, folder: Path, files: Sequence[TreeFile], rules: Iterable[
     with open_empty_repository(algorithm=find_algorithm(files[0].blob)) as empty:
         for path in rules:
             if find_mode(folder / path) not in (None, LINK_MODE):
-                copyfile(folder / path, _make_room(empty.tree / path))
+                empty.write(f"tree/{path}", (folder / path).read_bytes())
         for file in files:
-            place = empty.tree / file.path
-            if not os.path.lexists(place):
-                _make_room(place).symlink_to(folder / file.path)
+            if f"tree/{file.path}" not in empty.made:
+                empty.link(f"tree/{file.path}", folder / file.path)
+        empty.seal()
         return hash_files(git.at(empty.tree), [file.path for file in files], env=empty.environment)
-
-
-def _make_room(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path

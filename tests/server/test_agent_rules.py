@@ -186,8 +186,10 @@ def release_to_another(world: AgentWorld) -> None:
 def claim_again(world: AgentWorld) -> None:
     """Let the same agent hold the task in another epoch, as a runner does whose claim has run out."""
     release(world)
-    wanted = {"task_id": world.ids["mine"], "agent_id": world.ids["agent"], "start": True}
-    world.change_attempt(claim_epoch=call_tool(world.app, "task_claim", **wanted)["claim_epoch"])
+    again = call_tool(
+        world.app, "task_claim", task_id=world.ids["mine"], agent_id=world.ids["agent"], start=True
+    )
+    world.change_attempt(claim_epoch=again["claim_epoch"])
 
 
 def let_claim_run_out(world: AgentWorld) -> None:

@@ -55,7 +55,7 @@ class Recorder:
                 self.statements[self._function].add(normalize(query))
             return execute(cursor, query, *given, **named)
 
-        psycopg.Cursor.execute = execute_noted  # type: ignore[method-assign]
+        psycopg.Cursor.execute = execute_noted  # type: ignore[assignment,method-assign]
 
 
 def normalize(statement: str) -> str:

@@ -69,10 +69,11 @@ def read_makefile(target: str) -> str:
 def list_written_tests(file: Path) -> set[str]:
     """List the functions of a file that pytest takes for tests."""
     tree = ast.parse(file.read_text())
+    bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
     return {
         node.name
-        for parent in [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]
-        for node in parent.body
+        for body in bodies
+        for node in body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
     }
 

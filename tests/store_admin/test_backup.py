@@ -114,6 +114,7 @@ def test_a_restored_store_equals_the_one_backed_up(
     app.close()
 
 
+@pytest.mark.thorough
 @kinds
 def test_ten_thousand_tasks_are_backed_up_and_restored(
     large: Callable[[str], str], place: Place, tmp_path: Path, kind: str

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deepwork.config_options import OPTIONS, Option
+from deepwork.environment import get_host_name
 from deepwork.errors import DefinitionError
 from deepwork.files.config_file import load_config_file
 from deepwork.files.repositories import find_main_tree, find_tree_root
@@ -76,6 +77,11 @@ class Settings:
     def state_folder(self) -> Path:
         """The folder of this project's state."""
         return self.project_root / STATE_FOLDER
+
+    @property
+    def machine(self) -> str:
+        """The machine that paths refer to: "local" for a file database, even if the host is renamed."""
+        return get_host_name() if "://" in self.database else "local"
 
     @cached_property
     def repository_root(self) -> Path:

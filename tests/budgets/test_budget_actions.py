@@ -11,10 +11,10 @@ from application import Clock, call_tool, list_events, make_app
 from budgets.make import claim, create_plan, end, report, set_budget, write_user_settings
 from deepwork.approvals.queries import list_approvals
 from deepwork.cli.main import deepwork
-from deepwork.cli.status_page import choose_command
 from deepwork.errors import NotAllowed
 from deepwork.overview.needs import list_needs
 from deepwork.overview.spending import build_spending
+from deepwork.overview.states.view import StateView
 from deepwork.server.application import Application
 from deepwork.trust.models import Proof
 
@@ -129,10 +129,10 @@ def test_a_plan_that_stopped_at_its_budget_waits_for_a_person(app: Application, 
     claim(app, second, agent)
 
     with app.database.reading() as tx:
-        before, _ = list_needs(tx)
+        before, _ = list_needs(StateView(tx, app.processes))
     set_budget(app, plan, usd=3)
     with app.database.reading() as tx:
-        after, _ = list_needs(tx)
+        after, _ = list_needs(StateView(tx, app.processes))
 
     assert [(need["kind"], need["id"], need["title"]) for need in before] == [
         ("budget", plan, "release used up its budget")
@@ -200,16 +200,16 @@ def test_a_day_that_is_used_up_waits_for_a_person_until_a_task_is_handed_out(
     claim(app, second, agent)
 
     with app.database.reading() as tx:
-        before, total = list_needs(tx)
+        before, total = list_needs(StateView(tx, app.processes))
     (tmp_path / "user" / "deepwork" / "config.yml").write_text("budget: {day: {usd: 20}}")
     assert claim(app, second, agent)["success"]
     with app.database.reading() as tx:
-        after, _ = list_needs(tx)
+        after, _ = list_needs(StateView(tx, app.processes))
 
     [need] = before
     assert (need["kind"], need["title"], total) == ("budget", "Today's budget is used up", 1)
     assert "$1.00" in need["detail"]
-    assert choose_command(need) == "deepwork spend --by day"
+    assert need["next"] == "deepwork spend --by day"
     assert after == []
 
 

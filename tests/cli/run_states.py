@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.cli.run_state import RunState
+from deepwork.overview.states.facts import AttemptFacts, RunFacts
+from deepwork.overview.states.rules import judge_attempt, judge_run
 from deepwork.runner.models import Attempt, Run, RunOptions, RunStatus, Stage
 
 NOW = 1_800_000_000_000
@@ -33,4 +35,8 @@ def make_attempt(stage: Stage = Stage.RUNNING, **changes: Any) -> Attempt:
 def make_state(*attempts: Attempt, status: RunStatus = RunStatus.ACTIVE, **changes: Any) -> RunState:
     run = make_run(status, **changes.pop("run", {}))
     known: dict[str, Any] = {"task_names": {"tk_1": "Write the form", "tk_2": "Test it"}}
-    return RunState(run=run, name="Login", now=NOW, attempts=attempts, **(known | changes))
+    facts = [AttemptFacts(attempt) for attempt in attempts]
+    states = {attempt.id: judge_attempt(each) for attempt, each in zip(attempts, facts, strict=True)}
+    is_driven = changes.pop("is_driven", True)
+    states[run.id] = judge_run(RunFacts(run, is_driven=is_driven, attempts=tuple(facts)))
+    return RunState(run=run, name="Login", now=NOW, states=states, attempts=attempts, **(known | changes))

@@ -30,6 +30,7 @@ python:
   review: {strategy: individual, instructions: Look.}
 """
 
+STATE_KEYS = ("state", "because", "next")
 Do = Callable[..., Any]
 
 
@@ -337,7 +338,14 @@ def test_a_verb_that_reads_returns_the_data_of_its_tool(worlds: tuple[World, Wor
     by_tool = world.by_tool(tool, **arguments)
 
     for by_verb in world.by_verbs(tool, arguments, all=True):
-        assert by_verb == by_tool
+        assert drop_states(by_verb) == by_tool
+
+
+def drop_states(answer: Any) -> Any:
+    """Leave out what only people read: whether a thing goes on by itself, and what to do if not."""
+    if isinstance(answer, dict):
+        return {key: drop_states(value) for key, value in answer.items() if key not in STATE_KEYS}
+    return [drop_states(each) for each in answer] if isinstance(answer, list) else answer
 
 
 def test_a_verb_takes_everything_its_tool_takes(worlds: tuple[World, World]):

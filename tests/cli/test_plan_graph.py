@@ -104,7 +104,7 @@ def test_a_watched_plan_is_drawn_again_at_a_change(project: Path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=100)
 
-    assert (first, again) == ("Long: in progress\n", "Long: paused\n")
+    assert (first, again) == ("Long: running\n", "Long: needs you\n")
     assert process.returncode == 130
 
 

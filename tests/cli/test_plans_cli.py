@@ -201,7 +201,7 @@ def test_a_plan_is_shown_and_drawn(tmp_path: Path, workflow: str):
     drawn = run_deepwork(tmp_path, "plans", "show", workflow, "--graph")
     mermaid = run_deepwork(tmp_path, "plans", "show", workflow, "--mermaid")
 
-    assert all(word in shown.out for word in ("Design", "waits", "Small steps.", "tasks total"))
+    assert all(word in shown.out for word in ("Design", "waiting", "Small steps.", "tasks total"))
     assert drawn.out == (
         "SSO: ready\n  1.   ○ Design\n  2. ┌ · Build\n     └ · Test\n  3.   · Ship\n\n○ ready 1  · waits 3\n"
     )

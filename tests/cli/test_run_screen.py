@@ -264,11 +264,12 @@ def test_the_summary_says_what_comes_next():
     needs = list(
         render_summary(make_state(status=RunStatus.NEEDS_PERSON, tasks={"failed": 1, "completed": 2}))
     )
-    left = list(render_summary(make_state(make_attempt())))
+    left = list(render_summary(make_state(make_attempt(), is_driven=False)))
 
     assert needs[0] == "Login: needs you, 2 of 3 tasks done, 1 failed, 1 h 30 min, $0.00"
     assert any(line.startswith("deepwork status") for line in needs)
-    assert "deepwork runs attach run_1  # come back to them" in left
+    assert left[0].startswith("Login: unattended")
+    assert any(line.endswith("deepwork runs attach run_1") for line in left)
 
 
 # Times

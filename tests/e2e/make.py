@@ -17,6 +17,7 @@ from application import Clock, call_tool, make_app
 from dashboard.make_agent_runs import add_attempt, move, start_run
 from deepwork.names import new_id
 from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.runner.attempt_locks import AttemptLocks
 from deepwork.runner.models import ParkedFor, Stage
 from deepwork.server.application import Application
 from deepwork.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
@@ -65,6 +66,14 @@ class MadeProject:
     job: str = ""
     agent_run: str = ""
     attempts: dict[str, str] = field(default_factory=dict)
+    locks: AttemptLocks | None = None
+    """As those of the process that drives the run."""
+
+    def hold_locks(self) -> None:
+        """Drive the run, as far as others can see."""
+        assert self.locks is not None
+        for id in (self.agent_run, *self.attempts.values()):
+            self.locks.take(id)
 
 
 def open_app(project: Path, hours_ago: float = 0) -> tuple[Application, Clock]:
@@ -328,6 +337,8 @@ def _make_agent_run(app: Application, clock: Clock, made: MadeProject) -> None:
     made.attempts = {
         "broken": broken.id, "works": works.id, "limited": limited.id, "checked": checked.id,
     }  # fmt: skip
+    made.locks = AttemptLocks(app.settings.state_folder)
+    made.hold_locks()
 
 
 def _write_output(app: Application, attempt: str, text: str) -> None:

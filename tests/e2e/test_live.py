@@ -57,7 +57,7 @@ def test_a_task_that_ends_is_shown_as_ended_in_the_open_timeline(
     assert "running" in row.inner_text()
     track.complete_task(app, task)
 
-    row.get_by_text("success").wait_for()
+    row.get_by_text("done").wait_for()
 
 
 def test_events_missed_during_an_outage_arrive_once_and_in_order(

@@ -76,7 +76,7 @@ def test_a_person_rewinds_a_task_and_undoes_it(visitor: Visitor, app: Applicatio
 
     assert not file.exists()
     dialog.get_by_role("button", name="Close").last.click()
-    page.locator("h1 + .state", has_text="not started").wait_for()
+    page.locator("h1 + .state", has_text="ready").wait_for()
     page.get_by_role("link", name="ui").click()
     page.get_by_text("It was built on work that was rewound since").wait_for()
     assert find_violations(visitor) == []
@@ -85,7 +85,7 @@ def test_a_person_rewinds_a_task_and_undoes_it(visitor: Visitor, app: Applicatio
     page.get_by_role("button", name="Undo…").click()
     dialog.get_by_label("Passphrase").fill(PASSPHRASE)
     dialog.get_by_role("button", name="Undo", exact=True).click()
-    page.locator("h1 + .state", has_text="completed").wait_for()
+    page.locator("h1 + .state", has_text="done").wait_for()
     page.locator("[data-rewind]", has_text="undone").wait_for()
     take_screenshot(visitor, "rewind-undone")
     assert file.read_text() == "api\n"

@@ -37,6 +37,24 @@ def report_progress(app: Application, attempt_id: str, now_doing: str) -> None:
         tx.emit(RunEvent.ATTEMPT_PROGRESS, build_payload(describe_attempt(changed)), changed.workflow_id)
 
 
+def test_a_run_that_nobody_drives_is_unattended(visitor: Visitor, made: MadeProject) -> None:
+    page = visitor.page
+    assert made.locks is not None
+    made.locks.release_all()
+    try:
+        visitor.open("/work")
+        card = page.locator(f"[data-agent-run={made.agent_run}]")
+        card.locator(".card-head .state", has_text="unattended").wait_for()
+        card.get_by_text(f"deepwork runs attach {made.agent_run}").first.wait_for()
+        visitor.open(f"/runs/{made.plan}")
+        page.locator("h1 + .state", has_text="unattended").wait_for()
+    finally:
+        made.hold_locks()
+
+    # Nothing is stored when a process takes over, so no event tells of it; the page looks again by itself.
+    page.locator("h1 + .state", has_text="running").wait_for()
+
+
 def test_a_person_watches_agents_and_stops_them(
     visitor: Visitor, app: Application, made: MadeProject
 ) -> None:
@@ -50,7 +68,7 @@ def test_a_person_watches_agents_and_stops_them(
     card.get_by_text("$2.63 of $20.00").wait_for()
     card.get_by_text("claude, then codex").wait_for()
     limited = page.locator(f"[data-attempt={made.attempts['limited']}]")
-    limited.get_by_text("at a limit").wait_for()
+    limited.get_by_text("limit: until").wait_for()
     limited.get_by_text("goes on in ").wait_for()
     works = page.locator(f"[data-attempt={made.attempts['works']}]")
     works.get_by_text("Bash: make test").wait_for()
@@ -70,7 +88,7 @@ def test_a_person_watches_agents_and_stops_them(
     card.get_by_role("button", name="Pause").wait_for()
     card.get_by_role("button", name="Stop now").click()
     page.locator("dialog").get_by_role("button", name="Stop now").click()
-    card.get_by_text("ending").wait_for()
+    card.get_by_text("stopping").wait_for()
     with app.database.reading() as tx:
         assert tx.fetch_value("SELECT status FROM runner_runs") == "ending"
 

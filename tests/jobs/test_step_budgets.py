@@ -29,6 +29,7 @@ from deepwork.jobs.step_budgets import (
 )
 from deepwork.jobs.step_checks import ProvenStep, StepChecks
 from deepwork.overview.needs import list_needs
+from deepwork.overview.states.view import StateView
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from gated_project import GatedProject, any_gated, gated, own_trust
@@ -178,7 +179,7 @@ def test_a_step_that_is_sent_back_without_minutes_waits_for_a_person(tmp_path: P
     assert "waits for a person" in back["message"]
     assert refuse(app, "abort_workflow", explanation="Again.")["code"] == "BUDGET_USED_UP"
     with app.database.reading() as tx:
-        [need] = list_needs(tx)[0]
+        [need] = list_needs(StateView(tx, app.processes))[0]
     assert (need["kind"], need["title"]) == ("gate", "a used up its minutes")
 
 

@@ -16,6 +16,7 @@ from deepwork.jobs.sessions.files import SessionFiles
 from deepwork.overview.needs import list_needs
 from deepwork.overview.run_store import RunStore
 from deepwork.overview.session_rows import parse_session_row
+from deepwork.overview.states.view import StateView
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from jobs.project import make_files_output, make_review, make_step, write_job
@@ -353,13 +354,13 @@ def test_a_step_whose_reviewer_gives_no_verdict_needs_a_person(
     work_until_it_ends(app, root)
 
     with app.database.reading() as tx:
-        needs, total = list_needs(tx)
+        needs, total = list_needs(StateView(tx, app.processes))
 
     assert (total, needs[0]["kind"], needs[0]["title"]) == (1, "gate", "a got no verdict from its reviewer")
     assert "quota exceeded" in needs[0]["detail"]
     decide(app, "grant_round", id)
     with app.database.reading() as tx:
-        assert list_needs(tx) == ([], 0)
+        assert list_needs(StateView(tx, app.processes)) == ([], 0)
 
 
 # The agent's own reviewer

@@ -9,6 +9,7 @@ import pytest
 from application import call_tool
 from deepwork.errors import Code, DeepworkError
 from deepwork.overview.needs import list_needs
+from deepwork.overview.states.view import StateView
 from plans.world import Plan, World
 
 PERSON = "human:Ada"
@@ -152,7 +153,7 @@ def test_it_is_the_first_failed_task_that_needs_a_person(world: World):
     fail(world, plan["test"])
 
     with world.app.database.reading() as tx:
-        needs, _ = list_needs(tx)
+        needs, _ = list_needs(StateView(tx, world.app.processes))
 
     titles = [need["title"] for need in needs if need["run"]["id"] == plan.id]
     assert titles == ["build failed 3 times and waits for you", "test failed"]

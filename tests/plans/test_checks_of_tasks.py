@@ -20,6 +20,7 @@ from deepwork.cli.main import deepwork
 from deepwork.errors import GateClosed
 from deepwork.overview.needs import list_needs
 from deepwork.overview.provenance_store import ProvenanceStore
+from deepwork.overview.states.view import StateView
 from deepwork.server.invocation import invoke
 from gated_project import CHECK, GatedProject
 
@@ -283,7 +284,7 @@ def test_a_task_that_changed_a_guarded_file_waits_for_a_person(gated: GatedProje
     assert f"`deepwork approvals approve {error['approval']['id']}`" in error["suggestion"]
     assert get_status(gated, tasks["fix"]) == "in_progress"
     with gated.app.database.reading() as tx:
-        [need], _ = list_needs(tx)
+        [need], _ = list_needs(StateView(tx, gated.app.processes))
     assert need["title"] == "Approve changes to guarded files: guarded/test_a.py"
 
 

@@ -11,11 +11,11 @@ import pytest
 from application import Clock, call_tool, list_event_types, make_app
 from deepwork.agents.presence import Presence
 from deepwork.call import Call
-from deepwork.cli.status_page import choose_command
 from deepwork.dashboard.endpoints import NoParameters, ReadContext
 from deepwork.dashboard.home import read_home
 from deepwork.errors import GateClosed, NotAllowed, NotFound
 from deepwork.overview.needs import list_needs
+from deepwork.overview.states.view import StateView
 from deepwork.reviews.round_store import RoundStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
@@ -139,17 +139,17 @@ def test_a_review_without_progress_waits_for_a_person_and_is_not_asked_for_again
 
 def test_what_waits_for_a_person_is_listed_until_they_decide(app: Application, stuck: str):
     with app.database.reading() as tx:
-        [need], total = list_needs(tx)
+        [need], total = list_needs(StateView(tx, app.processes))
         [shown] = read_home(ReadContext(tx, Presence(app.database, 90), {}), NoParameters()).needs_you
 
     assert (total, need["kind"], need["id"], need["run"]) == (1, "review", stuck, None)
     assert need["title"] == "python — a.py makes no progress in review"
     assert "major a.py:2: Problem 1." in need["detail"]
-    assert choose_command(need) == f"deepwork review pass {stuck}"
+    assert need["next"] == f"deepwork review pass {stuck}"
     assert (shown.id, shown.actions) == (stuck, [])
     decide(app, "grant_review_round", stuck)
     with app.database.reading() as tx:
-        assert list_needs(tx) == ([], 0)
+        assert list_needs(StateView(tx, app.processes)) == ([], 0)
 
 
 def test_every_reviewer_ends_within_the_rounds(project: ReviewProject, app: Application):

@@ -4,7 +4,7 @@ import { effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { now, clockTime } from "./clock";
 import { connection, lastReceived, me, nextTry, reconnectNow } from "./data/live";
-import { useResource } from "./data/resource";
+import { LOOK_AGAIN, useResource } from "./data/resource";
 import type { HomeAnswer } from "./data/shapes";
 import { isHelpOpen, PAGES } from "./keys";
 import { Agents } from "./pages/agents";
@@ -52,7 +52,7 @@ const ICONS: Record<string, string> = {
 };
 
 export function App() {
-  const home = useResource<HomeAnswer>("/home", affectsHome);
+  const home = useResource<HomeAnswer>("/home", affectsHome, LOOK_AGAIN);
   useEffect(() => {
     const total = home.data?.needs_you_total;
     if (total === undefined) return;

@@ -5,7 +5,7 @@ import { rowsOf, getDisplayStatus, type TreeOptions } from "../src/view/tree";
 
 const task = (id: string, given: Partial<TaskRow> = {}): TaskRow => ({
   id, name: id, status: "in_progress", phase: 1, parent: null, agent: "Ada", started: 0, ended: null, files: 0, decisions: 0, issues: 0,
-  milestone: null, progress: null, isStale: false, isBlocked: false, ...given,
+  milestone: null, progress: null, isStale: false, isBlocked: false, state: null, because: null, ...given,
 });
 const phase = (number: number): Phase => ({ number, name: `P${number}`, status: "in_progress", tasks: { total: 0, completed: 0, failed: 0, in_progress: 0 } });
 const options = (given: Partial<TreeOptions> = {}): TreeOptions => ({ groupBy: "phase", folded: new Set(), failuresOnly: false, words: "", status: "", ...given });
@@ -52,8 +52,7 @@ test("a task that is its own ancestor does not hang the page", () => {
   expect(() => rowsOf([task("a", { parent: "b" }), task("b", { parent: "a" })], [phase(1)], options({ words: "a" }))).not.toThrow();
 });
 
-test("a pending task that depends on others is waiting; a running one with a blocker is blocked", () => {
-  expect(getDisplayStatus(task("a", { status: "pending", isBlocked: true }))).toBe("waiting");
-  expect(getDisplayStatus(task("a", { isBlocked: true }))).toBe("blocked");
-  expect(getDisplayStatus(task("a", { status: "success", isBlocked: true }))).toBe("success");
+test("a task is shown with the state that the server gave it, or with its status until it has", () => {
+  expect(getDisplayStatus(task("a", { status: "in_progress", state: "needs_you" }))).toBe("needs_you");
+  expect(getDisplayStatus(task("a", { status: "in_progress", state: null }))).toBe("in_progress");
 });

@@ -76,16 +76,6 @@ def map_tools_to_commands(called: list[str]) -> dict[str, str]:
     return {tool: min(ways)[-1] for tool, ways in found.items()}
 
 
-def has_command(*words: str) -> bool:
-    """Whether there is a command of these words."""
-    about = json.loads(INDEX.read_text(encoding="utf-8"))
-    for word in words:
-        about = about.get("commands", {}).get(word)
-        if about is None:
-            return False
-    return True
-
-
 def _walk_commands(about: Mapping[str, Any], *words: str) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
     yield list(words), about
     for name, below in about.get("commands", {}).items():

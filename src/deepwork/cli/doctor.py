@@ -166,7 +166,6 @@ def _find_name_problems(settings: Settings) -> Iterator[str]:
 
 def _find_budget_problems(settings: Settings) -> Iterator[str]:
     """Find plans and tasks that stopped at a budget: nothing is wrong, but nobody works on them."""
-    from deepwork.cli.status_page import choose_command
     from deepwork.database.existing_store import open_existing_store
     from deepwork.foreign_text import quote_line
     from deepwork.overview.needs import list_stopped_work
@@ -181,7 +180,7 @@ def _find_budget_problems(settings: Settings) -> Iterator[str]:
         return
     for need in stopped:
         plan = f"{quote_line(need['run']['name'], 60)} ({need['run']['id']})"
-        yield f"Plan {plan} waits: {quote_line(need['title'], 80)}. {need['detail']} {choose_command(need)}"
+        yield f"Plan {plan} waits: {quote_line(need['title'], 80)}. {need['detail']} {need['next']}"
 
 
 def _find_secret_problems(settings: Settings) -> Iterator[str]:

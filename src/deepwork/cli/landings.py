@@ -16,12 +16,13 @@ from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.cli.framework.progress import ProgressLines
 from deepwork.cli.framework.who_acts import name_person
+from deepwork.cli.states import add_state_to, add_states
 from deepwork.errors import NotFound
 
 if TYPE_CHECKING:
     from deepwork.server.application import Application
 
-_ROW_KEYS = ("id", "status", "title", "target", "branch", "merge_commit", "updated_at")
+_ROW_KEYS = ("id", "state", "title", "target", "branch", "merge_commit", "updated_at")
 _SHORT_HASH = 12
 _WAIT_SECONDS = 2.0
 """How long nothing is said while another process lands."""
@@ -72,7 +73,7 @@ def list_landings(
         known = resolve_id(app.database, "plan", plan) if plan else None
         with app.database.reading() as tx:
             found, total = LandingStore(tx).list_newest(workflow_id=known, is_open=is_open, limit=limit)
-    rows = [build_payload(landing) for landing in found]
+        rows = add_states(app, "landing", [build_payload(landing) for landing in found])
     if as_json:
         print_answer({"landings": rows, "total": total}, as_json=True)
     elif rows:
@@ -96,6 +97,7 @@ def show_landing(id: str, as_json: bool, path: str, **place: Any) -> None:
         known = resolve_id(app.database, "landing", id)
         with app.database.reading() as tx:
             found = build_payload(LandingStore(tx).get(known))
+        found = add_state_to("landing", app, found)
     print_answer(found, as_json=as_json)
 
 

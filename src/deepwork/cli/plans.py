@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from deepwork.cli.framework.id_resolution import resolve_id
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, render_lines, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
+from deepwork.cli.states import add_list_states, add_plan_state, add_state_to, show_listed, show_states
 from deepwork.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -182,6 +184,9 @@ plans = ToolGroup(
             _build_document_argument("tasks", _load_task_list_type, inner="tasks"),
             f"The tasks are read {_INPUT_HELP}: a list, or a mapping with `tasks`.",
         ),
+        "list": CommandOverrides(
+            complete=add_list_states("plan", "workflows"), reword=show_listed("workflows")
+        ),
         "get-summary": CommandOverrides(render=_render_summary),
         "summary": CommandOverrides(
             {"format": _FORMAT_OPTION}, prepare=_choose_format, render=_render_summary
@@ -210,6 +215,7 @@ tasks = ToolGroup(
                 )
             }
         ),
+        "show": CommandOverrides(complete=partial(add_state_to, "task")),
         "claim": CommandOverrides(reword=_name_next_command),
         "release": CommandOverrides(
             {"agent_id": click.Argument(["agent_id"], required=False, metavar="[AGENT_ID]")},
@@ -286,7 +292,7 @@ def _print_graph(app: Application, id: str, *, whole: bool, watch: bool) -> None
     if watch:
         watch_graph(app, id, whole=whole)
     else:
-        print("\n".join(render_graph(app.database, id, whole=whole)))
+        print("\n".join(render_graph(app, id, whole=whole)))
 
 
 def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
@@ -295,6 +301,7 @@ def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: b
 
     spec = app.build_toolset("plans")["workflow_get"]
     answer = invoke(app.database, spec, {"id": id, "include_tasks": True, **wanted}, Call("local", spec.name))
+    answer = add_plan_state(app, answer)
     if as_json:
         print_answer(answer, as_json=True)
         return
@@ -304,6 +311,7 @@ def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: b
 def render_plan(answer: dict[str, Any]) -> list[str]:
     """Render a plan for people: its tasks, its history, then its facts."""
     tables = {key: answer.pop(key) for key in ("tasks", "history") if answer.get(key)}
-    for task in tables.get("tasks", ()):
-        task["status"] = "waits" if task.pop("blocked", False) else task["status"]
+    if "tasks" in tables:
+        shown = ({key: value for key, value in task.items() if key != "blocked"} for task in tables["tasks"])
+        tables["tasks"] = show_states(list(shown))
     return render_lines({**tables, **answer})

@@ -21,8 +21,6 @@ from deepwork.events.feed import Backoff, ResyncRequired
 from deepwork.supervision.supervisor import hide_process
 
 if TYPE_CHECKING:
-    from deepwork.database.transaction import Database
-    from deepwork.events.feed import EventFeed
     from deepwork.events.log import Event as StoredEvent
     from deepwork.runner.models import Run
     from deepwork.server.application import Application
@@ -35,7 +33,7 @@ _SECOND_THOUGHTS_SECONDS = 2.0
 
 def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
     """Drive a run, and show it until it has ended; return the exit code."""
-    state = load_run_state(app.database, run_id)
+    state = load_run_state(app, run_id)
     if state.run.status.is_final:
         output.begin(state)
         output.end(state)
@@ -86,7 +84,7 @@ class _Follower:
     ) -> None:
         self._app, self._state, self._output = app, state, output
         self._interruptions, self._driver = interruptions, driver
-        self._reader = RunReader(app.database, app.feed, state)
+        self._reader = RunReader(app, state)
         self._backoff = Backoff()
         self._interrupted_at: float | None = None
         self._is_stopping = False
@@ -163,14 +161,14 @@ class _Follower:
 class RunReader:
     """Reads the state of a run and the events since the last read, with the names of the tasks in them."""
 
-    def __init__(self, database: Database, feed: EventFeed, state: RunState) -> None:
-        self._database, self._feed = database, feed
+    def __init__(self, app: Application, state: RunState) -> None:
+        self._app = app
         self._run, self._since = state.run, state.last_seq
         self._names = dict(state.task_names)
 
     def read(self) -> tuple[RunState, list[StoredEvent]]:
         """Return the state, and the new events of the run."""
-        state = load_run_state(self._database, self._run.id)
+        state = load_run_state(self._app, self._run.id)
         events = [event for event in self._read_events() if belongs_to(event, self._run)]
         self._names |= state.task_names
         self._find_names({str(event.data.get("task_id", "")) for event in events} - {""} - {*self._names})
@@ -178,7 +176,7 @@ class RunReader:
 
     def _read_events(self) -> Iterator[StoredEvent]:
         while True:
-            batch = self._feed.read(self._since, workflow_id=self._run.workflow_id)
+            batch = self._app.feed.read(self._since, workflow_id=self._run.workflow_id)
             if isinstance(batch, ResyncRequired):
                 self._since = batch.resume_at
                 return
@@ -189,5 +187,5 @@ class RunReader:
 
     def _find_names(self, ids: set[str]) -> None:
         if ids:
-            with self._database.reading() as tx:
+            with self._app.database.reading() as tx:
                 self._names |= find_task_names(tx, ids)

@@ -11,13 +11,16 @@ from deepwork.events.log import EventStore
 from deepwork.landing.store import LandingStore
 from deepwork.overview.run_store import RunStore as SessionStore
 from deepwork.overview.session_rows import parse_session_row
+from deepwork.overview.states.models import Standing
+from deepwork.overview.states.view import StateView
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.runner.models import Attempt, Run
 from deepwork.runner.store import AttemptStore, RunStore, build_missing_run_error
 
 if TYPE_CHECKING:
-    from deepwork.database.transaction import Database, Transaction
+    from deepwork.database.transaction import Transaction
+    from deepwork.server.application import Application
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class RunState:
     name: str
     """Of the plan or the job."""
     now: int
+    states: Mapping[str, Standing]
+    """Of the run and its attempts."""
     attempts: tuple[Attempt, ...] = ()
     task_names: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
@@ -39,6 +44,11 @@ class RunState:
     """The last event that this state includes."""
 
     @property
+    def standing(self) -> Standing:
+        """The state of the run."""
+        return self.states[self.run.id]
+
+    @property
     def unit(self) -> str:
         """What the work consists of."""
         return "tasks" if self.run.workflow_id is not None else "steps"
@@ -48,18 +58,20 @@ class RunState:
         return self.task_names.get(id) or get_step_name(id)
 
 
-def load_run_state(database: Database, run_id: str, *, is_whole: bool = False) -> RunState:
+def load_run_state(app: Application, run_id: str, *, is_whole: bool = False) -> RunState:
     """Load a run with its open attempts; `is_whole`: with all of them. Raises NotFound."""
-    with database.reading() as tx:
+    with app.database.reading() as tx:
         run = RunStore(tx).find(run_id)
         if run is None:
             raise build_missing_run_error(run_id)
         store = AttemptStore(tx)
         attempts = store.list_of_run(run_id, is_open=not is_whole)
+        view = StateView(tx, app.processes)
         return RunState(
             run=run,
             name=find_run_name(tx, run),
             now=tx.now,
+            states=view.judge_attempts(attempts) | view.judge_runs([run]),
             attempts=tuple(attempts),
             task_names=find_task_names(tx, {attempt.task_id for attempt in attempts}),
             tasks=_count_tasks(tx, run),

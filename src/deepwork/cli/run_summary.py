@@ -8,13 +8,14 @@ from deepwork.cli.framework.output import to_printable
 from deepwork.cli.run_amounts import format_duration, format_usd
 from deepwork.cli.run_screen import count_done
 from deepwork.cli.run_state import RunState
-from deepwork.runner.models import TIME_IS_OVER, Run, RunStatus
+from deepwork.cli.states import name_state
+from deepwork.overview.states.models import State
+from deepwork.runner.models import TIME_IS_OVER, Run, RunStatus, Stage
 
 DONE, FAILED, NEEDS_PERSON = 0, 1, 3
 """Exit codes of a run that has ended; docs/command-line.md documents them."""
 
 _EXIT_CODES = {RunStatus.DONE: DONE, RunStatus.NEEDS_PERSON: NEEDS_PERSON}
-_WORDS = {RunStatus.NEEDS_PERSON: "needs you"}
 
 
 def choose_exit_code(run: Run) -> int:
@@ -33,18 +34,21 @@ def render_summary(state: RunState) -> Iterator[str]:
     if state.landed is not None:
         facts.append(f"{state.landed} landed")
     took = format_duration((run.ended_at or state.now) - run.created_at)
-    status = _WORDS.get(run.status, run.status.value)
-    yield f"{to_printable(state.name)}: {status}, {', '.join([*facts, took, format_usd(state.usd_micros)])}"
+    word = name_state(state.standing.state)
+    yield f"{to_printable(state.name)}: {word}, {', '.join([*facts, took, format_usd(state.usd_micros)])}"
     if run.reason:
         yield to_printable(run.reason)
     yield from _list_next_commands(state)
 
 
 def _list_next_commands(state: RunState) -> Iterator[str]:
-    run = state.run
+    run, standing = state.run, state.standing
     if run.status is RunStatus.NEEDS_PERSON:
         yield "deepwork status  # what waits for you, and the command that answers it"
-    elif not run.status.is_final:
-        yield "The agents go on."
-        yield f"deepwork runs attach {run.id}  # come back to them"
+    if standing.state is State.UNATTENDED:
+        working = sum(each.stage is Stage.RUNNING for each in state.attempts)
+        yield f"{working} of its agents may still work; nothing starts and nothing is checked until somebody"
+        yield f"drives it: {standing.next}"
+    elif standing.next:
+        yield f"{standing.next}  # continues"
     yield f"deepwork runs show {run.id}  # its attempts"

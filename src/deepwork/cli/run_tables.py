@@ -16,36 +16,49 @@ from deepwork.cli.run_amounts import (
 )
 from deepwork.cli.run_state import RunState, find_run_name
 from deepwork.cli.run_summary import render_summary
+from deepwork.cli.states import name_state
+from deepwork.overview.states.models import Standing
+from deepwork.overview.states.view import StateView
 from deepwork.runner.models import Attempt, Run
-from deepwork.runner.responses import RunView, describe_run
+from deepwork.runner.responses import build_payload, describe_run
 from deepwork.runner.store import AttemptStore, RunStore
 from deepwork.timestamps import format_timestamp
 
 if TYPE_CHECKING:
-    from deepwork.database.transaction import Database, Transaction
+    from deepwork.database.transaction import Transaction
+    from deepwork.server.application import Application
 
 Row = dict[str, Any]
 
 
-def build_run_rows(database: Database, limit: int, *, is_open: bool) -> list[tuple[RunView, Row]]:
+def build_run_rows(app: Application, limit: int, *, is_open: bool) -> list[tuple[Row, Row]]:
     """List runs as programs and as people see them, the newest first."""
-    with database.reading() as tx:
+    with app.database.reading() as tx:
         found = RunStore(tx).list_newest(limit, is_open=is_open)
-        return [_build_run_row(tx, run) for run in found]
+        states = StateView(tx, app.processes).judge_runs(found)
+        return [_build_run_row(tx, run, states[run.id]) for run in found]
 
 
-def _build_run_row(tx: Transaction, run: Run) -> tuple[RunView, Row]:
+def _build_run_row(tx: Transaction, run: Run, standing: Standing) -> tuple[Row, Row]:
     store = AttemptStore(tx)
     usd_micros = store.sum_usd_micros(run.id)
     row = {
         "id": run.id,
-        "status": run.status.value,
+        "state": name_state(standing.state),
+        "because": (standing.cause or "").replace("_", " "),
         "agents": len(store.list_of_run(run.id, is_open=True)),
         "cost": format_usd(usd_micros),
         "started": format_timestamp(run.created_at),
         "name": find_run_name(tx, run),
     }
-    return describe_run(run, usd_micros=usd_micros), row
+    return build_payload(describe_run(run, usd_micros=usd_micros)) | standing.to_answer(), row
+
+
+def build_run_answer(state: RunState) -> Row:
+    """Build a run with its attempts and their states, for programs."""
+    answer = build_payload(describe_run(state.run, state.attempts, usd_micros=state.usd_micros))
+    attempts = [each | state.states[each["id"]].to_answer() for each in answer.get("attempts") or ()]
+    return answer | {"attempts": attempts} | state.standing.to_answer()
 
 
 def render_run(state: RunState) -> Iterator[str]:
@@ -61,7 +74,8 @@ def render_run(state: RunState) -> Iterator[str]:
 def _build_attempt_row(state: RunState, attempt: Attempt) -> Row:
     return {
         "id": attempt.id,
-        "status": attempt.stage.value,
+        "state": name_state(state.states[attempt.id].state),
+        "stage": attempt.stage.value,
         "task": state.name_task(attempt.task_id),
         "number": attempt.number,
         "agent": name_agent(attempt.profile),

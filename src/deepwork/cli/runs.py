@@ -35,12 +35,11 @@ def runs() -> None:
 def list_runs(is_open: bool, limit: int, as_json: bool, path: str, **place: Any) -> None:
     """List runs, the newest first."""
     from deepwork.cli.run_tables import build_run_rows
-    from deepwork.runner.responses import build_payload
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        found = build_run_rows(app.database, limit, is_open=is_open)
+        found = build_run_rows(app, limit, is_open=is_open)
     if as_json:
-        print_answer({"runs": [build_payload(view) for view, _ in found]}, as_json=True)
+        print_answer({"runs": [shown for shown, _ in found]}, as_json=True)
     elif found:
         print_answer({"runs": [row for _, row in found]}, as_json=False)
     else:
@@ -54,14 +53,12 @@ def list_runs(is_open: bool, limit: int, as_json: bool, path: str, **place: Any)
 def show_run(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Show a run: how it is, what it cost, and each attempt at a task."""
     from deepwork.cli.run_state import load_run_state
-    from deepwork.cli.run_tables import render_run
-    from deepwork.runner.responses import build_payload, describe_run
+    from deepwork.cli.run_tables import build_run_answer, render_run
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        state = load_run_state(app.database, resolve_id(app.database, "run", id), is_whole=True)
+        state = load_run_state(app, resolve_id(app.database, "run", id), is_whole=True)
     if as_json:
-        view = describe_run(state.run, state.attempts, usd_micros=state.usd_micros)
-        print_answer(build_payload(view), as_json=True)
+        print_answer(build_run_answer(state), as_json=True)
     else:
         print("\n".join(render_run(state)))
 

@@ -22,6 +22,7 @@ from deepwork.cli.framework.proofs import build_act_call
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.cli.framework.who_acts import is_typed, print_unnotified
 from deepwork.cli.session_places import open_with_session
+from deepwork.cli.states import add_state_to, add_states, show_states
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
 from deepwork.reviews.round_text import format_finding
@@ -89,9 +90,9 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
     """List active sessions, oldest first."""
     with _open_to_read(place, as_json=as_json) as app:
         found = [each for each in app.sessions.list_all() if finished_too or each.is_active]
-    rows = [_build_row(session) for session in found]
+        rows = add_states(app, "session", [_build_row(session) for session in found])
     if rows or as_json:
-        print_answer({"sessions": rows}, as_json=as_json)
+        print_answer({"sessions": rows if as_json else show_states(rows)}, as_json=as_json)
     else:
         print(
             "There are no sessions."
@@ -107,7 +108,9 @@ def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
     with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
         session = app.sessions.load(known)
-    print_answer(session_to_dict(session) if as_json else _build_details(session), as_json=as_json)
+        answer = session_to_dict(session) if as_json else _build_details(session)
+        answer |= add_state_to("session", app, {"id": known})
+    print_answer(answer, as_json=as_json)
 
 
 @sessions.command()

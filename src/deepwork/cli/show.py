@@ -87,7 +87,7 @@ def _find(app: Application, given: str) -> Candidate:
 
 def _read(app: Application, found: Candidate) -> dict[str, Any]:
     if found.kind in _TOOLS:
-        return _call_tool(app, *_TOOLS[found.kind], found.id)
+        return _complete(app, found, _call_tool(app, *_TOOLS[found.kind], found.id))
     if found.kind == "step":
         return _read_step(app, found.id)
     from deepwork.overview.single_things import read_thing
@@ -95,7 +95,19 @@ def _read(app: Application, found: Candidate) -> dict[str, Any]:
     with app.database.reading() as tx:
         answer = read_thing(tx, found.kind, found.id)
     assert answer is not None  # it was found a moment ago, and nothing of these kinds is ever deleted
-    return answer
+    return _complete(app, found, answer)
+
+
+def _complete(app: Application, found: Candidate, answer: dict[str, Any]) -> dict[str, Any]:
+    """Add the state of the thing, if its kind has states."""
+    from deepwork.cli.states import add_context_states, add_plan_state, add_state_to, has_states
+
+    if found.kind == "plan":
+        return add_plan_state(app, answer)
+    if found.kind == "record":
+        return add_context_states(app, answer)
+    state = add_state_to(found.kind, app, {"id": found.id}) if has_states(found.kind) else {}
+    return answer | {key: value for key, value in state.items() if key != "id"}
 
 
 def _call_tool(app: Application, tool: str, parameter: str, more: dict[str, Any], id: str) -> dict[str, Any]:
@@ -114,7 +126,7 @@ def _read_step(app: Application, id: str) -> dict[str, Any]:
     from deepwork.dashboard.task_details import read_task
 
     with app.database.reading() as tx:
-        whole = read_task(ReadContext(tx, app.presence, {"id": id}), NoParameters())
+        whole = read_task(ReadContext(tx, app.presence, {"id": id}, app.processes), NoParameters())
     answer: dict[str, Any] = whole.model_dump(mode="json")
     return answer
 
@@ -160,6 +172,7 @@ def _render_record(answer: dict[str, Any]) -> list[str]:
 def _render_session(answer: dict[str, Any]) -> list[str]:
     step = answer.get("begin_step") or {}
     facts = {key: value for key, value in answer["session"].items() if not isinstance(value, (dict, list))}
+    facts |= {key: answer[key] for key in ("state", "because", "next")}
     text = step.get("step_instructions", "").splitlines()
     return [*_render_facts(facts), *(["", *map(to_printable, text)] if text else [])]
 

@@ -11,7 +11,7 @@ import click
 from deepwork.cli.framework.foreign_stores import view_store
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options
 from deepwork.cli.framework.output import print_answer
-from deepwork.cli.status_page import choose_command, render_page
+from deepwork.cli.status_page import render_page
 from deepwork.config import Settings
 from deepwork.database.engine import Engine
 from deepwork.database.opening import open_engine
@@ -93,6 +93,8 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
     from deepwork.overview.needs import count_runs, list_needs
     from deepwork.overview.run_lines import build_run_lines, list_latest_runs
     from deepwork.overview.run_store import ACTIVE_STATUSES, RunStore
+    from deepwork.overview.states.local_processes import build_local_processes
+    from deepwork.overview.states.view import StateView
 
     # Before we open the store ourselves, because we would be listed too.
     servers = list(_list_processes(engine.list_other_processes()))
@@ -100,10 +102,10 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
     database = Database(engine, append_events)
     try:
         with database.reading() as tx:
-            needs, needs_total = list_needs(tx)
-            runs = RunStore(tx)
-            running = build_run_lines(tx, list_latest_runs(runs, ACTIVE_STATUSES, RUNS_SHOWN))
-            counts = count_runs(runs)
+            view = StateView(tx, build_local_processes(settings))
+            needs, needs_total = list_needs(view)
+            running = build_run_lines(view, list_latest_runs(RunStore(tx), ACTIVE_STATUSES, RUNS_SHOWN))
+            counts = count_runs(view)
             store, log = CurrentWorkStore(tx), EventStore(tx)
             held, unread = store.list_claims(ROWS_SHOWN), store.list_inboxes(ROWS_SHOWN)
             steps = {row["id"]: row["step_id"] for row in store.list_active_jobs(ROWS_SHOWN)}
@@ -148,7 +150,7 @@ def _build_need(need: Mapping[str, Any]) -> dict[str, Any]:
         "run": run,
         "id": need["id"],
         "since": need["since"],
-        "command": choose_command(need),
+        "command": need["next"],
     }
 
 
@@ -168,6 +170,7 @@ def _build_run(run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
         "id": run["id"],
         "name": run["name"],
         "status": run["status"],
+        **{key: run[key] for key in ("state", "because", "next")},
         **at,
         "done": tasks["done"],
         "total": tasks["total"],

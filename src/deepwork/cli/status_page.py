@@ -10,44 +10,13 @@ from typing import Any
 from deepwork.cli.framework import clock, terminal
 from deepwork.cli.framework.output import to_printable
 from deepwork.cli.framework.tables import measure_width, shorten
+from deepwork.cli.states import name_state
 from deepwork.trust.rules import render_untrusted_line
 
-_COMMANDS = {
-    "blocker": "deepwork answer {id} TEXT",
-    "approval": "deepwork approvals show {id}",
-    "review": "deepwork review pass {id}",
-    "manual_review": "deepwork answer {id} TEXT [--refuse]",
-    "lost_claim": "deepwork show {id}",
-    "stale_task": "deepwork track abandon-task {id} REASON",
-    "budget": "deepwork budget set {id} --usd N",
-    "parked_attempt": "deepwork runs logs {id}",
-    "agent_run": "deepwork runs show {id}",
-    "landing": "deepwork landings show {id}",
-    "waiting_plan": "deepwork plans update-status {id} in_progress",
-}
-"""What answers a need, by its kind."""
 _RUN_KINDS = {"sessions": "job", "plans": "plan", "tracked": "track"}
 _ALL = "deepwork status --all"
 _MIN_FIRST_COLUMN = 12
 _MAX_WHY_LINES = 4
-
-
-def choose_command(need: Mapping[str, Any]) -> str:
-    """Return the command by which a person answers something that waits for them."""
-    from deepwork.cli.command_hints import has_command
-
-    id: str = need["id"]
-    if need["kind"] == "gate":
-        verb = "pass" if has_command("sessions", "pass") else "show"
-        return f"deepwork sessions {verb} {id.partition('/')[0]}"
-    if need["kind"] == "failed_task":
-        if not id.startswith("tk_"):
-            return f"deepwork answer {id} TEXT"
-        is_offered = has_command("tasks", "retry")
-        return f"deepwork tasks retry {id}" if is_offered else f"deepwork tasks update-status {id} pending"
-    if need["kind"] == "budget" and not id.startswith(("wf_", "tk_")):  # that of a day
-        return "deepwork spend --by day"
-    return _COMMANDS.get(need["kind"], "deepwork show {id}").format(id=id)
 
 
 @dataclass(frozen=True)
@@ -84,10 +53,12 @@ def render_page(answer: dict[str, Any], *, whole: bool = False) -> Iterator[str]
     yield from head
     sections = [section for section in _build_sections(answer, columns) if section.items]
     room = rows - 1 - len(head)  # one line for the prompt
+    while not whole and sections and sum(section.count_lines(1) for section in sections) > room:
+        sections.pop()
     counts = [len(section.items) for section in sections] if whole else _fit(sections, room)
     for section, shown in zip(sections, counts, strict=True):
         yield from section.render(shown)
-    if not any(answer["counts"].values()):
+    if not answer["counts"]["total"]:
         yield "\nNo work yet. Agents start it, or you do: `deepwork jobs list`, `deepwork plans create`."
 
 
@@ -121,10 +92,9 @@ def _render_head(answer: Mapping[str, Any], columns: int) -> Iterator[str]:
     openers = ", ".join(answer["servers"]) or "no other process"
     yield shorten(to_printable(f"project  {answer['project']}"), columns)
     yield shorten(to_printable(f"store    {answer['store']}, open by {openers}"), columns)
-    yield (
-        f"runs     {counts['running']} running, {counts['blocked']} blocked,"
-        f" {counts['completed']} completed, {counts['failed']} failed"
-    )
+    yield f"runs     {_format_counts(counts['states'], ended=counts['completed'])}"
+    if any(counts["tasks"].values()):
+        yield f"tasks    {_format_counts(counts['tasks'])}"
     if answer["untrusted_settings"]:
         yield terminal.paint(render_untrusted_line(answer["untrusted_settings"]), "yellow")
     if trouble := answer["hook_failures"]:
@@ -136,9 +106,8 @@ def _render_head(answer: Mapping[str, Any], columns: int) -> Iterator[str]:
 def _build_sections(answer: Mapping[str, Any], columns: int) -> Iterator[_Section]:
     needs = [_format_need(need, columns) for need in answer["needs_you"]]
     yield _Section(f"NEEDS YOU ({answer['needs_you_total']})", needs, answer["needs_you_total"], _ALL)
-    runs = [_build_run_row(run, kind) for key, kind in _RUN_KINDS.items() for run in answer[key]]
-    running = answer["counts"]["running"] + answer["counts"]["blocked"]
-    yield _Section("RUNNING", _align(runs, columns), max(running, len(runs)), _ALL)
+    runs = list(_list_runs(answer, columns))
+    yield _Section("OPEN", runs, max(answer["counts"]["open"], len(runs)), _ALL)
     held = [_build_held_row(row) for row in answer["held"]]
     yield _Section("HELD", _align(held, columns), len(held), _ALL)
     unread = [(row["agent"], _format_unread(row), row["agent_id"]) for row in answer["unread"]]
@@ -157,10 +126,25 @@ def _format_need(need: Mapping[str, Any], columns: int) -> list[str]:
     return [first, *(f"    {line}" for line in why), f"    {terminal.paint(need['command'], 'cyan')}"]
 
 
+def _format_counts(states: Mapping[str, int], ended: int = 0) -> str:
+    """Format how many things have which state."""
+    found = [f"{count} {name_state(state)}" for state, count in states.items() if count]
+    return ", ".join([*found, f"{ended} completed"] if ended else found) or "none"
+
+
+def _list_runs(answer: Mapping[str, Any], columns: int) -> Iterator[list[str]]:
+    """Format the runs, each with the command that moves it on, if a person has to."""
+    runs = [(run, kind) for key, kind in _RUN_KINDS.items() for run in answer[key]]
+    lines = _align([_build_run_row(run, kind) for run, kind in runs], columns)
+    for (run, _), line in zip(runs, lines, strict=True):
+        is_persons = run["state"] in ("needs_you", "unattended") and run["next"]
+        yield [*line, f"    {terminal.paint(run['next'], 'cyan')}"] if is_persons else line
+
+
 def _build_run_row(run: Mapping[str, Any], kind: str) -> tuple[str, ...]:
     place = run.get("step") or f"{run['done']}/{run['total']} done"
-    status = "blocked" if run["blockers"] else run["status"].replace("_", " ")
-    return f"{kind:<5}  {run['name']}", status, place, run["id"]
+    why = f" ({run['because'].partition(':')[0].replace('_', ' ')})" if run["because"] else ""
+    return f"{kind:<5}  {run['name']}", f"{name_state(run['state'])}{why}", place, run["id"]
 
 
 def _build_held_row(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,12 +13,13 @@ from deepwork.cli.framework.id_resolution import resolve_arguments
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, JsonParam, ToolGroup, WordChoice
+from deepwork.cli.states import add_context_states, add_list_states, name_state, show_listed
 from deepwork.server.invocation import invoke
 
 _ALL_SECTIONS = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
 _SECTION_TABLES = {
     "phase_summary": ("PHASES", ("phase_number", "phase_name", "status", "tasks", "duration_seconds")),
-    "tasks": ("TASKS", ("id", "name", "status", "agent_name", "files_changed", "summary")),
+    "tasks": ("TASKS", ("id", "name", "state", "agent_name", "files_changed", "summary")),
     "decisions": ("DECISIONS", ("category", "question", "chosen", "reasoning", "agent_name")),
     "milestones": ("MILESTONES", ("created_at", "progress", "message", "agent_name")),
     "blockers": ("BLOCKERS", ("id", "type", "description", "resolution", "task_name")),
@@ -33,7 +34,7 @@ def render_context(answer: dict[str, Any]) -> list[str]:
 
 def _render_sections(answer: dict[str, Any]) -> Iterator[str]:
     phase = f"phase {answer['current_phase']} of {answer['total_phases']}"
-    yield to_printable(f"{answer['workflow_name']}: {answer['workflow_status'].replace('_', ' ')}, {phase}")
+    yield to_printable(f"{answer['workflow_name']}: {name_state(answer['state'])}, {phase}")
     for key in ("objective", "warning"):
         if answer.get(key):
             yield to_printable(answer[key])
@@ -125,8 +126,13 @@ track = ToolGroup(
     "",
     "Record work as it happens: workflows, phases, tasks and decisions.",
     {
-        "context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all, render=render_context),
+        "context": CommandOverrides(
+            _INCLUDE_OPTION, prepare=_include_all, render=render_context, complete=add_context_states
+        ),
         "get-context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all),
+        "list": CommandOverrides(
+            complete=add_list_states("record", "workflows"), reword=show_listed("workflows")
+        ),
         "diff": CommandOverrides(render=_render_diff),
         "resolve": CommandOverrides(is_by_person=True),
         "done": _DONE_OVERRIDES,
@@ -192,6 +198,8 @@ def _print_tool_answer(
         known = resolve_arguments(app.database, group, arguments)
         call = Call(tool=tool, carries_notices=False)
         answer = invoke(app.database, app.build_toolset("tracking")[tool], known, call)
+        if tool == "get_context":
+            answer = add_context_states(app, answer)
     if as_json:
         print_answer(answer, as_json=True)
     else:

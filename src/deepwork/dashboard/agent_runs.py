@@ -22,8 +22,9 @@ from deepwork.dashboard.endpoints import (
 )
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunRef, find_run_refs
-from deepwork.database.transaction import Transaction
 from deepwork.overview.attempt_list_store import AttemptListStore
+from deepwork.overview.states.models import Standing
+from deepwork.overview.states.view import StateView
 from deepwork.overview.task_names import find_task_names
 from deepwork.runner.models import Attempt, Run, Stage
 from deepwork.runner.responses import AttemptView, RunView, describe_attempt, describe_run
@@ -33,7 +34,11 @@ MAX_ATTEMPTS = 500
 
 
 class AttemptLine(AttemptView):
-    """An attempt, with the names of its task and workflow."""
+    """An attempt, with its state and the names of its task and workflow."""
+
+    state: str
+    because: str | None = None
+    next: str | None = None
 
     task_name: str
     workflow: RunRef | None = None
@@ -43,6 +48,9 @@ class AttemptLine(AttemptView):
 class AgentRun(RunView):
     """A run of agents. In a list, `attempts` are those that have not ended."""
 
+    state: str
+    because: str | None = None
+    next: str | None = None
     workflow: RunRef | None = None
     tokens: int
     attempts_total: int | None = None
@@ -88,7 +96,7 @@ def read_agent_runs(context: ReadContext, query: AgentRunsQuery) -> AgentRuns:
     has_more = len(found) > query.limit
     cursor = encode_cursor([page[-1].created_at, page[-1].id]) if has_more else None
     attempts = AttemptStore(tx).list_open_of_runs([run.id for run in page]) if page else []
-    return AgentRuns(runs=_build_runs(tx, page, attempts), total=total, cursor=cursor)
+    return AgentRuns(runs=_build_runs(context.states, page, attempts), total=total, cursor=cursor)
 
 
 def read_agent_run(context: ReadContext, _: NoParameters) -> AgentRun:
@@ -97,13 +105,13 @@ def read_agent_run(context: ReadContext, _: NoParameters) -> AgentRun:
     if run is None:
         raise build_missing_run_error(context.id)
     attempts = AttemptStore(tx).list_of_run(run.id)
-    [line] = _build_runs(tx, [run], attempts[-MAX_ATTEMPTS:])
+    [line] = _build_runs(context.states, [run], attempts[-MAX_ATTEMPTS:])
     return line.model_copy({"attempts_total": len(attempts), "hosts": RunStore(tx).list_hosts(run.id)})
 
 
 def read_attempt(context: ReadContext, _: NoParameters) -> AttemptLine:
     """Read one attempt."""
-    [line] = build_attempt_lines(context.tx, [AttemptStore(context.tx).get(context.id)])
+    [line] = build_attempt_lines(context.states, [AttemptStore(context.tx).get(context.id)])
     return line
 
 
@@ -121,26 +129,27 @@ def read_attempts(context: ReadContext, query: AttemptsQuery) -> Attempts:
     page = found[: query.limit]
     has_more = len(found) > query.limit
     cursor = encode_cursor([page[-1].created_at, page[-1].id]) if has_more else None
-    return Attempts(attempts=build_attempt_lines(context.tx, page), total=total, cursor=cursor)
+    return Attempts(attempts=build_attempt_lines(context.states, page), total=total, cursor=cursor)
 
 
-def list_attempts_of_task(tx: Transaction, task_id: str) -> list[AttemptLine]:
+def list_attempts_of_task(view: StateView, task_id: str) -> list[AttemptLine]:
     """List the attempts at a task, the oldest first."""
-    return build_attempt_lines(tx, AttemptStore(tx).list_of_task(task_id)[-MAX_ATTEMPTS:])
+    return build_attempt_lines(view, AttemptStore(view.tx).list_of_task(task_id)[-MAX_ATTEMPTS:])
 
 
-def build_attempt_lines(tx: Transaction, attempts: Sequence[Attempt]) -> list[AttemptLine]:
-    """Build attempts with the names of what they work on."""
-    names = find_task_names(tx, (each.task_id for each in attempts))
-    workflows = find_run_refs(tx, {_get_workflow_id(each) for each in attempts})
-    return [_build_attempt_line(each, names, workflows) for each in attempts]
+def build_attempt_lines(view: StateView, attempts: Sequence[Attempt]) -> list[AttemptLine]:
+    """Build attempts with their states and the names of what they work on."""
+    names = find_task_names(view.tx, (each.task_id for each in attempts))
+    workflows = find_run_refs(view.tx, {_get_workflow_id(each) for each in attempts})
+    states = view.judge_attempts(attempts)
+    return [_build_attempt_line(each, states[each.id], names, workflows) for each in attempts]
 
 
 def _build_attempt_line(
-    attempt: Attempt, names: Mapping[str, str], workflows: Mapping[str, RunRef]
+    attempt: Attempt, standing: Standing, names: Mapping[str, str], workflows: Mapping[str, RunRef]
 ) -> AttemptLine:
     return AttemptLine(
-        **vars(describe_attempt(attempt)),
+        **vars(describe_attempt(attempt)) | standing.to_answer(),
         task_name=names.get(attempt.task_id, attempt.task_id),
         workflow=workflows.get(_get_workflow_id(attempt)),
         tokens=attempt.tokens,
@@ -152,22 +161,30 @@ def _get_workflow_id(attempt: Attempt) -> str:
     return attempt.workflow_id or attempt.task_id.partition("/")[0]
 
 
-def _build_runs(tx: Transaction, runs: Sequence[Run], attempts: Iterable[Attempt]) -> list[AgentRun]:
+def _build_runs(view: StateView, runs: Sequence[Run], attempts: Iterable[Attempt]) -> list[AgentRun]:
+    tx, states = view.tx, view.judge_runs(runs)
     usage = RunStore(tx).sum_usage([run.id for run in runs]) if runs else {}
     workflows = find_run_refs(tx, {id for run in runs if (id := run.workflow_id or run.session_id)})
     lines: dict[str, list[AttemptLine]] = {run.id: [] for run in runs}
-    for line in build_attempt_lines(tx, list(attempts)):
+    for line in build_attempt_lines(view, list(attempts)):
         lines[line.run_id].append(line)
-    return [_build_run(run, usage.get(run.id, (0, 0)), workflows, lines[run.id]) for run in runs]
+    return [
+        _build_run(run, states[run.id], usage.get(run.id, (0, 0)), workflows, lines[run.id]) for run in runs
+    ]
 
 
 def _build_run(
-    run: Run, usage: tuple[int, int], workflows: Mapping[str, RunRef], attempts: list[AttemptLine]
+    run: Run,
+    standing: Standing,
+    usage: tuple[int, int],
+    workflows: Mapping[str, RunRef],
+    attempts: list[AttemptLine],
 ) -> AgentRun:
     tokens, usd_micros = usage
     values = vars(describe_run(run, usd_micros=usd_micros))
     return AgentRun(
         **values
+        | standing.to_answer()
         | {
             "attempts": attempts,
             "workflow": workflows.get(run.workflow_id or run.session_id or ""),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
@@ -29,6 +28,7 @@ from deepwork.dashboard.openapi import build_openapi
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.events.log import EventStore
+from deepwork.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
 from deepwork.overview.why import WhyService
 from deepwork.tool_types import check_input
 
@@ -65,11 +65,11 @@ class RestApi:
         list_actions: ListActions,
         *,
         is_read_only: bool = False,
-        state_folder: Path | None = None,
+        processes: LocalProcesses = UNKNOWN_PROCESSES,
         get_why: Callable[[], WhyService] | None = None,
     ) -> None:
         """`error_to_dict` formats an error as every client sees it; `invoke` calls a tool."""
-        self._state_folder, self._get_why = state_folder, get_why
+        self._processes, self._get_why = processes, get_why
         self._database, self._presence, self._error_to_dict = database, presence, error_to_dict
         self._invoke, self._list_actions = invoke, list_actions
         self._actions = ActionExecutor(database, invoke, list_actions, is_read_only=is_read_only)
@@ -150,7 +150,7 @@ class RestApi:
             tag = f'W/"{EventStore(tx).get_last_seq()}-{moment}-{self._started_at}"'
             if tag in known:
                 return _TaggedBody(None, tag)
-            answer = endpoint.read(ReadContext(tx, self._presence, path, self._state_folder), query)
+            answer = endpoint.read(ReadContext(tx, self._presence, path, self._processes), query)
         return _TaggedBody(_to_json(answer), tag)
 
     def _create_tool_handler(self, endpoint: ToolEndpoint) -> Handler:

@@ -20,6 +20,9 @@ from deepwork.agents.presence import Presence
 from deepwork.answers import Answer
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
+from deepwork.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
+from deepwork.overview.states.models import Standing, State
+from deepwork.overview.states.view import StateView
 from deepwork.overview.why import WhyService
 
 
@@ -50,6 +53,21 @@ class RestAnswer(BaseModel):
         }
 
 
+class StateFields(RestAnswer):
+    """What every interface says about a thing."""
+
+    state: State
+    because: str | None = None
+    """Why: a code, or a code and a detail after a colon."""
+    next: str | None = None
+    """The command that moves it on."""
+
+
+def build_state_fields(standing: Standing) -> dict[str, Any]:
+    """Build the fields of a thing's state."""
+    return {"state": standing.state, "because": standing.because, "next": standing.next}
+
+
 class PagedAnswer(RestAnswer):
     """One page of a list: the total count, and the cursor of the next page, null on the last."""
 
@@ -66,8 +84,18 @@ class ReadContext:
     tx: Transaction
     presence: Presence
     path: Mapping[str, str]
-    state_folder: Path | None = None
-    """The folder of this project's state, which has the output of agents."""
+    processes: LocalProcesses = UNKNOWN_PROCESSES
+    """What this machine knows about who drives what."""
+
+    @property
+    def state_folder(self) -> Path | None:
+        """The folder of this project's state, which has the output of agents."""
+        return self.processes.state_folder
+
+    @cached_property
+    def states(self) -> StateView:
+        """Judges what is read."""
+        return StateView(self.tx, self.processes)
 
     @property
     def id(self) -> str:

@@ -48,6 +48,8 @@ class Need(RestAnswer):
     task: TaskRef | None = None
     agent_name: str | None = None
     since: str
+    next: str | None = None
+    """The command that answers it."""
     actions: list[Act]
 
 
@@ -58,6 +60,12 @@ class Counts(RestAnswer):
     completed: int
     failed: int
     total: int
+    open: int
+    """Runs that have not ended."""
+    states: dict[str, int]
+    """Runs that have not ended, by state; at most 500 of each kind."""
+    tasks: dict[str, int]
+    """Tasks of these plans, by state."""
 
 
 class Home(RestAnswer):
@@ -72,17 +80,17 @@ class Home(RestAnswer):
 def read_home(context: ReadContext, _: NoParameters) -> Home:
     """Read everything that the home page shows."""
     tx, store = context.tx, RunStore(context.tx)
-    needs, total = list_needs(tx)
+    needs, total = list_needs(context.states)
     running, recent = (
         list_latest_runs(store, words, MAX_RUNS) for words in (ACTIVE_STATUSES, ENDED_STATUSES)
     )
-    lines = {line.id: line for line in build_run_lines(tx, [*running, *recent])}
+    lines = {line.id: line for line in build_run_lines(context.states, [*running, *recent])}
     return Home(
         needs_you=[_build_need(need) for need in needs],
         needs_you_total=total,
         running=[lines[row["id"]] for row in running],
         recent=[lines[row["id"]] for row in recent],
-        counts=Counts(**count_runs(store)),
+        counts=Counts(**count_runs(context.states)),
         last_seq=EventStore(tx).get_last_seq(),
     )
 

@@ -27,6 +27,7 @@ from deepwork.database.transaction import Transaction
 from deepwork.landing.models import Landing, LandingStatus
 from deepwork.landing.responses import LandingView, describe_landing
 from deepwork.landing.store import LandingStore
+from deepwork.overview.states.view import StateView
 from deepwork.plans.requirements import list_required_checks
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -35,6 +36,9 @@ from deepwork.plans.stores.task_store import TaskStore
 class LandingLine(LandingView):
     """A landing, with the plan that it belongs to and what a person can do about it."""
 
+    state: str
+    because: str | None = None
+    next: str | None = None
     workflow: RunRef | None = None
     position: int | None = None
     """Its place among what waits for the same branch, the first is 1; None if it waits for somebody."""
@@ -72,13 +76,13 @@ def read_landings(context: ReadContext, query: LandingQuery) -> LandingPage:
     page = found[: query.limit]
     has_more = len(found) > query.limit
     cursor = encode_cursor([page[-1].created_at, page[-1].id]) if has_more else None
-    return LandingPage(landings=_build_lines(context.tx, page), total=total, cursor=cursor)
+    return LandingPage(landings=_build_lines(context.states, page), total=total, cursor=cursor)
 
 
 def read_landing(context: ReadContext, _: NoParameters) -> LandingLine:
     """Read one landing, with all its checks and the approval that it waits for."""
     tx, landing = context.tx, LandingStore(context.tx).get(context.id)
-    [line] = _build_lines(tx, [landing])
+    [line] = _build_lines(context.states, [landing])
     proved = {check.name: check for check in line.checks or ()}
     names = dict.fromkeys((*_list_required_checks(tx, landing), *proved))
     asked = ApprovalStore(tx).list_of_subject(ApprovalKind.LANDING, landing.id)
@@ -98,13 +102,14 @@ def _list_required_checks(tx: Transaction, landing: Landing) -> tuple[str, ...]:
     return tuple(list_required_checks(PlanStore(tx).get(task.workflow_id).requirements, task.requirements))
 
 
-def _build_lines(tx: Transaction, landings: list[Landing]) -> list[LandingLine]:
+def _build_lines(view: StateView, landings: list[Landing]) -> list[LandingLine]:
+    tx, states = view.tx, view.judge_landings(landings)
     plans = find_run_refs(tx, {each.workflow_id for each in landings if each.workflow_id})
     proofs = ProofStore(tx).find_used_by(LANDING, [each.id for each in landings])
     places = _find_positions(tx, landings)
     return [
         LandingLine(
-            **vars(describe_landing(each)),
+            **vars(describe_landing(each)) | states[each.id].to_answer(),
             workflow=plans.get(each.workflow_id or ""),
             position=places.get(each.id),
             checks=[build_check(proof.check_name, proof) for proof in proofs.get(each.id, ())] or None,

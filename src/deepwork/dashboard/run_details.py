@@ -103,9 +103,9 @@ class RunWhole(RunLine):
 def read_run(context: ReadContext, _: NoParameters) -> RunWhole:
     """Read one run."""
     row = get_run_row(context.tx, context.id)
-    [line] = build_run_lines(context.tx, [row])
+    [line] = build_run_lines(context.states, [row])
     more = {TRACK: _read_tracked_details, PLAN: _read_plan_details, JOB: _read_job_details}[row["kind"]](
-        context.tx, row
+        context, row
     )
     return RunWhole(**dict(line) | more, issues=RunStore(context.tx).count_issues(context.id))
 
@@ -120,8 +120,8 @@ def get_run_row(tx: Transaction, id: str) -> Row:
     return row
 
 
-def _read_tracked_details(tx: Transaction, row: Row) -> dict[str, Any]:
-    store = TrackStore(tx)
+def _read_tracked_details(context: ReadContext, row: Row) -> dict[str, Any]:
+    store = TrackStore(context.tx)
     workflow = store.get_workflow(row["id"])
     phases = store.list_phases(workflow.id)
     tallies = store.count_tasks_by_phase([phase.id for phase in phases])
@@ -167,7 +167,8 @@ def _build_pending_phase(number: int) -> PhaseLine:
     )
 
 
-def _read_plan_details(tx: Transaction, row: Row) -> dict[str, Any]:
+def _read_plan_details(context: ReadContext, row: Row) -> dict[str, Any]:
+    tx = context.tx
     workflow = PlanStore(tx).get(row["id"])
     initial: Mapping[str, Any] = workflow.initial_plan or {}
     found, _ = WorkspaceStore(tx).list_for_workflow(workflow.id, None, MAX_WORKSPACES)
@@ -240,10 +241,11 @@ def _build_level_phases(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
     ]
 
 
-def _read_job_details(tx: Transaction, row: Row) -> dict[str, Any]:
-    session = parse_session_row(row)
+def _read_job_details(context: ReadContext, row: Row) -> dict[str, Any]:
+    tx, session = context.tx, parse_session_row(row)
+    facts = context.states.load_sessions([session])[session.id]
     active = [parse_session_row(each) for each in RunStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
-    part = build_session_part(session, RunEventStore(tx).list_reviews([session.id], MAX_REVIEWS), active)
+    part = build_session_part(facts, RunEventStore(tx).list_reviews([session.id], MAX_REVIEWS), active)
     states = {step.id: step for step in part.steps}
     phases = []
     for number, entry in enumerate(session.data["entries"], start=1):

@@ -13,6 +13,7 @@ from deepwork.dashboard.endpoints import (
     PageQuery,
     ReadContext,
     RestAnswer,
+    StateFields,
     decode_cursor,
     encode_cursor,
 )
@@ -31,6 +32,7 @@ from deepwork.overview.run_store import (
     RunOrder,
     RunStore,
 )
+from deepwork.overview.states.view import StateView
 from deepwork.timestamps import format_optional_timestamp, parse_timestamp
 from deepwork.tracking.models import Profile
 
@@ -58,7 +60,7 @@ class RunTasks(RestAnswer):
     running: int = 0
 
 
-class RunLine(RunRef):
+class RunLine(RunRef, StateFields):
     """A run in a list."""
 
     objective: str
@@ -101,7 +103,7 @@ def read_runs(context: ReadContext, query: RunsQuery) -> Runs:
     store = RunStore(context.tx)
     rows, cursor = list_merged_page(store, filters, order, query.cursor, query.limit)
     total = sum(store.count(kind, each) for kind, each in filters.items())
-    return Runs(runs=build_run_lines(context.tx, rows), total=total, cursor=cursor)
+    return Runs(runs=build_run_lines(context.states, rows), total=total, cursor=cursor)
 
 
 def build_filters(query: RunsQuery) -> dict[str, RunFilter]:
@@ -182,9 +184,9 @@ def _parse_positions(cursor: str | None, order: RunOrder) -> dict[str, list[Any]
     return found
 
 
-def build_run_lines(tx: Transaction, rows: Sequence[Row]) -> list[RunLine]:
+def build_run_lines(view: StateView, rows: Sequence[Row]) -> list[RunLine]:
     """Build the list items of these runs."""
-    return [RunLine(**line) for line in run_lines.build_run_lines(tx, rows)]
+    return [RunLine(**line) for line in run_lines.build_run_lines(view, rows)]
 
 
 def find_run_refs(tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deepwork.dashboard.endpoints import RestAnswer
+from deepwork.dashboard.endpoints import RestAnswer, StateFields, build_state_fields
 from deepwork.database.engine import Row
 from deepwork.overview.session_rows import SessionRow
+from deepwork.overview.states.facts import SessionFacts
+from deepwork.overview.states.rules import judge_step
 
 
 class Criterion(RestAnswer):
@@ -62,7 +64,7 @@ class RoundView(RestAnswer):
     """Whether the step began again afterwards."""
 
 
-class StepView(RestAnswer):
+class StepView(StateFields):
     id: str
     status: str
     started_at: str | None = None
@@ -96,20 +98,20 @@ class SessionPart(RestAnswer):
 
 
 def build_session_part(
-    session: SessionRow, reviews: Sequence[Row], active: Sequence[SessionRow]
+    facts: SessionFacts, reviews: Sequence[Row], active: Sequence[SessionRow]
 ) -> SessionPart:
     """Build a session with its steps.
 
     `reviews` are review events, oldest first; `active` are the active sessions, for the stack.
     """
-    attempts = group_attempts(reviews)
+    session, attempts = facts.session, group_attempts(reviews)
     stack = list_stack(session, active)
     return SessionPart(
         stack=[SessionStackEntry(session_id=it.id, workflow=it.name, step=it.step_id) for it in stack],
         step_id=session.step_id,
         branch=session.data.get("branch"),
         abort_reason=session.data.get("abort_reason"),
-        steps=[build_step_view(session, step, attempts.get(step, ())) for step in session.steps],
+        steps=[build_step_view(facts, step, attempts.get(step, ())) for step in session.steps],
     )
 
 
@@ -126,11 +128,13 @@ def _get_stack_key(session: SessionRow) -> tuple[str | None, str | None]:
     return session.data.get("caller"), session.data.get("process")
 
 
-def build_step_view(session: SessionRow, step: str, attempts: Sequence[Attempt]) -> StepView:
-    """Build a step with its reviews."""
+def build_step_view(facts: SessionFacts, step: str, attempts: Sequence[Attempt]) -> StepView:
+    """Build a step with its state and its reviews."""
+    session = facts.session
     progress = session.get_progress(step)
     reasons = [each["reason"] for each in session.data.get("overrides", ()) if each["step_id"] == step]
     return StepView(
+        **build_state_fields(judge_step(facts, step)),
         id=step,
         status=session.get_step_status(step),
         started_at=progress.get("started_at"),

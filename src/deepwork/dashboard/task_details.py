@@ -77,19 +77,17 @@ class DiffQuery(NoParameters):
 def read_task(context: ReadContext, _: NoParameters) -> TaskWhole:
     """Read one task."""
     if "/" in context.id:
-        return _read_step(context.tx, context.id)
-    return (
-        _read_planned_task(context.tx, context.id)
-        if context.id.startswith("tk_")
-        else _read_tracked_task(context.tx, context.id)
-    )
+        return _read_step(context)
+    return _read_planned_task(context) if context.id.startswith("tk_") else _read_tracked_task(context)
 
 
-def _read_tracked_task(tx: Transaction, id: str) -> TaskWhole:
+def _read_tracked_task(context: ReadContext) -> TaskWhole:
+    tx, id = context.tx, context.id
     found, related = TrackStore(tx).get_task(id), RelatedTaskStore(tx)
     phase = TrackStore(tx).get_phase(found.phase_id)
     view = TrackedTaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
     more = {
+        **context.states.judge_tracked_tasks("id", [id])[id].to_answer(),
         "phase": phase.number,
         "phase_name": phase.name,
         "tokens": found.tokens,
@@ -109,7 +107,8 @@ def _read_tracked_task(tx: Transaction, id: str) -> TaskWhole:
     )
 
 
-def _read_planned_task(tx: Transaction, id: str) -> TaskWhole:
+def _read_planned_task(context: ReadContext) -> TaskWhole:
+    tx, id = context.tx, context.id
     found, related = TaskStore(tx).get(id), RelatedTaskStore(tx)
     view = PlanTaskView.from_task(found).model_dump(mode="json")
     view |= {name: format_optional_timestamp(view[name]) for name in _TIMESTAMP_FIELDS if name in view}
@@ -118,6 +117,7 @@ def _read_planned_task(tx: Transaction, id: str) -> TaskWhole:
     if holder is not None and found.status != "pending":
         view |= {"agent_name": holder["name"], "claimed_at": format_timestamp(holder["claimed_at"])}
     view |= {"phase": found.sequence, "is_blocked": TaskStore(tx).is_blocked(found), "is_held": is_held}
+    view |= context.states.judge_tasks([id])[id].to_answer()
     checkpoints = CheckpointStore(tx).list_newest(id, MAX_RECORDS)
     return TaskWhole(
         task=view,
@@ -133,27 +133,29 @@ def _read_planned_task(tx: Transaction, id: str) -> TaskWhole:
         ],
         checkpoints_total=found.checkpoints,
         evidence=read_task_evidence(tx, found),
-        attempts=list_attempts_of_task(tx, id) or None,
+        attempts=list_attempts_of_task(context.states, id) or None,
         actions=offered_actions.list_planned_task_actions(
             id, found.status, holder["id"] if is_held and holder else None
         ),
     )
 
 
-def _read_step(tx: Transaction, id: str) -> TaskWhole:
+def _read_step(context: ReadContext) -> TaskWhole:
+    tx, id = context.tx, context.id
     session_id, _, step = id.partition("/")
     row = RunStore(tx).find(JOB, session_id)
     session = parse_session_row(row) if row else None
     if session is None or step not in session.steps:
         raise NotFound("task", id, suggestion="The id of a job step is SESSION_ID/STEP_ID.")
     attempts = group_attempts(RunEventStore(tx).list_reviews([session_id], MAX_REVIEWS)).get(step, ())
-    view = build_step_view(session, step, attempts).model_dump(mode="json")
+    facts = context.states.load_sessions([session])[session_id]
+    view = build_step_view(facts, step, attempts).model_dump(mode="json")
     return TaskWhole(
         task=view | {"id": id, "name": step, "workflow_id": session_id, "goal": session.goal},
         **_read_records(tx, id, session_id),
         parents=[],
         children=[],
-        attempts=list_attempts_of_task(tx, id) or None,
+        attempts=list_attempts_of_task(context.states, id) or None,
         actions=offered_actions.list_session_actions(session) if step == session.step_id else [],
     )
 

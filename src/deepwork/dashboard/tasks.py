@@ -22,10 +22,12 @@ from deepwork.dashboard.run_details import get_run_row
 from deepwork.database.engine import Row
 from deepwork.overview.run_store import PLAN, TRACK
 from deepwork.overview.session_rows import SessionRow, parse_session_row
+from deepwork.overview.states.facts import SessionFacts
+from deepwork.overview.states.models import Cause, Standing, State
+from deepwork.overview.states.rules import judge_step
 from deepwork.overview.task_row_store import TaskRowStore
 from deepwork.plans.models import Node, TaskStatus
 from deepwork.plans.rules.graph import Graph
-from deepwork.plans.rules.levels import Levels
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import parse_timestamp
 from deepwork.tracking.staleness import STALE_MS
@@ -44,14 +46,17 @@ COLUMNS = (
     "completed_at",
     "milestone",
     "progress",
+    "state",
+    "because",
+    "is_blocked",
+    "is_stale",
     "files",
     "decisions",
     "issues",
-    "is_stale",
-    "is_blocked",
+    "next",
 )
-_SELECTED_COLUMN_COUNT = COLUMNS.index("files")
-"""The number of columns from the task itself; the rest are counts and flags, mostly empty."""
+_SELECTED_COLUMN_COUNT = COLUMNS.index("state")
+"""The number of columns from the task itself; then its state, then counts and flags, mostly empty."""
 
 
 class RowsQuery(PageQuery):
@@ -75,6 +80,8 @@ class GraphNode(RestAnswer):
     kind: Literal["task", "phase", "level"] = "task"
     name: str
     status: str
+    state: str | None = None
+    """None for a phase or a level."""
     level: int
     group: str | None = None
     is_ready: bool
@@ -113,15 +120,16 @@ class _TaskCounts:
     def __init__(self, store: TaskRowStore, run_id: str) -> None:
         self._files, self._decisions = store.count_files(run_id), store.count_decisions(run_id)
         self._issues = store.count_issues(run_id)
-        self.blocked = store.find_blocked(run_id) if self._issues else set()
+        self._blocked = store.find_blocked(run_id) if self._issues else set()
 
-    def append_to(self, values: list[Any], id: str, is_stale: bool, is_blocked: bool) -> list[Any]:
-        """Append the counts and flags of a task to its row, without trailing zeros."""
+    def append_to(self, values: list[Any], id: str, standing: Standing, *, is_stale: bool) -> list[Any]:
+        """Append the state, counts and flags of a task to its row, without trailing zeros."""
         files, decisions, issues = self._files.get(id, 0), self._decisions.get(id, 0), self._issues.get(id, 0)
-        if files or decisions or issues or is_stale or is_blocked:
-            values += (files, decisions, issues, is_stale, is_blocked)
-            while not values[-1]:
-                values.pop()
+        is_blocked = standing.cause is Cause.TASKS or id in self._blocked
+        values += (standing.state, standing.because, is_blocked, is_stale, files, decisions, issues)
+        values.append(standing.next)
+        while not values[-1]:
+            values.pop()
         return values
 
 
@@ -129,8 +137,9 @@ def _read_tracked_rows(context: ReadContext, query: RowsQuery) -> Rows:
     store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
     after = decode_cursor(query.cursor, int, int) if query.cursor else None
     found = store.list_tracked(context.id, context.now - STALE_MS, after, query.limit + 1)
+    states = context.states.judge_tracked_tasks("workflow_id", [context.id])
     rows = [
-        _build_row(row, counts, bool(row["is_stale"]), row["id"] in counts.blocked)
+        _build_row(row, counts, states[row["id"]], is_stale=bool(row["is_stale"]))
         for row in found[: query.limit]
     ]
     return (
@@ -144,31 +153,23 @@ def _read_planned_rows(context: ReadContext, query: RowsQuery) -> Rows:
     store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
     after = decode_cursor(query.cursor, int, int) if query.cursor else None
     found = store.list_planned(context.id, after, query.limit + 1)
-    levels = Levels(TaskStore(context.tx).count_by_status(context.id))
-    behind = {
-        sequence
-        for sequence, previous in levels.previous.items()
-        if previous is not None and levels.open[previous]
-    }
-    lapsed = store.find_expired_claims(context.id)
+    states = context.states.judge_tasks_of_plan(context.id)
     rows = []
     for row in found[: query.limit]:
-        waits = row["open_dependencies"] > 0 if row["is_explicit"] else row["phase"] in behind
-        is_blocked = (waits and row["status"] in _STARTABLE_STATUSES) or row["id"] in counts.blocked
-        rows.append(_build_row(row, counts, row["id"] in lapsed, is_blocked))
-    return rows, levels.total, _encode_next_cursor(found, query, "phase", "position")
+        standing = states[row["id"]]
+        rows.append(_build_row(row, counts, standing, is_stale=standing.state is State.UNATTENDED))
+    return rows, len(states), _encode_next_cursor(found, query, "phase", "position")
 
 
-_STARTABLE_STATUSES = ("pending", "failed")
-
-
-def _build_row(row: Row, counts: _TaskCounts, is_stale: bool, is_blocked: bool) -> list[Any]:
+def _build_row(row: Row, counts: _TaskCounts, standing: Standing, *, is_stale: bool) -> list[Any]:
     """Build a table row; the query selects its columns in the order of COLUMNS."""
-    return counts.append_to(list(row.values())[:_SELECTED_COLUMN_COUNT], row["id"], is_stale, is_blocked)
+    selected = list(row.values())[:_SELECTED_COLUMN_COUNT]
+    return counts.append_to(selected, row["id"], standing, is_stale=is_stale)
 
 
 def _read_step_rows(context: ReadContext, session: SessionRow, query: RowsQuery) -> Rows:
     store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
+    facts = context.states.load_sessions([session])[session.id]
     [start] = decode_cursor(query.cursor, int) if query.cursor else [0]
     milestones: dict[str, dict[str, Any]] = {}
     for row in store.list_milestones(context.id):
@@ -196,8 +197,8 @@ def _read_step_rows(context: ReadContext, session: SessionRow, query: RowsQuery)
                     last.get("progress"),
                 ],
                 id,
+                judge_step(facts, step),
                 is_stale=False,
-                is_blocked=id in counts.blocked,
             )
         )
     end = start + query.limit
@@ -221,8 +222,10 @@ def read_graph(context: ReadContext, _: NoParameters) -> Mapping[str, Any]:
     if row["kind"] == TRACK:
         return _build_tracked_graph(context)
     if row["kind"] == PLAN:
-        return _build_plan_graph(TaskStore(context.tx).list_nodes(context.id))
-    return _build_session_graph(parse_session_row(row))
+        states = context.states.judge_tasks_of_plan(context.id)
+        return _build_plan_graph(TaskStore(context.tx).list_nodes(context.id), states)
+    session = parse_session_row(row)
+    return _build_session_graph(session, context.states.load_sessions([session])[session.id])
 
 
 def _build_tracked_graph(context: ReadContext) -> Mapping[str, Any]:
@@ -231,6 +234,7 @@ def _build_tracked_graph(context: ReadContext) -> Mapping[str, Any]:
     phases = TrackStore(context.tx).list_phases(context.id)
     rows = store.list_tracked(context.id, 0, None, MAX_ROWS)
     blocked = store.find_blocked(context.id)
+    states = context.states.judge_tracked_tasks("workflow_id", [context.id])
     parents = {row["id"]: row["parent_id"] for row in rows}
     depths = {id: _count_ancestors(id, parents) for id in parents}
     first = _find_first_levels([phase.number for phase in phases], rows, depths)
@@ -245,6 +249,7 @@ def _build_tracked_graph(context: ReadContext) -> Mapping[str, Any]:
             row["status"],
             first[row["phase"]] + 1 + depths[row["id"]],
             f"phase {row['phase']}",
+            standing=states[row["id"]],
             is_blocked=row["id"] in blocked,
         )
         for row in rows
@@ -291,10 +296,9 @@ def _find_first_levels(
     return first
 
 
-def _build_plan_graph(tasks: Sequence[Node]) -> Mapping[str, Any]:
+def _build_plan_graph(tasks: Sequence[Node], states: Mapping[str, Standing]) -> Mapping[str, Any]:
     plan = Graph(tasks)
     rank = {node.id: level for level, row in enumerate(plan.list_rows()) for node in row}
-    ready = {node.id for node in plan.list_ready()}
     nodes = [
         _build_node(
             node.id,
@@ -302,8 +306,8 @@ def _build_plan_graph(tasks: Sequence[Node]) -> Mapping[str, Any]:
             node.status,
             rank[node.id],
             node.parallel_group,
-            is_ready=node.id in ready,
-            is_blocked=node.status.can_start and plan.is_blocked(node),
+            standing=states[node.id],
+            is_blocked=states[node.id].cause is Cause.TASKS,
         )
         for node in tasks
     ]
@@ -342,7 +346,7 @@ def _build_level_node(id: str, earlier: Iterable[Node], rank: Mapping[str, int])
     return _build_node(id, id.replace(":", " "), status, level, "level", kind="level")
 
 
-def _build_session_graph(session: SessionRow) -> Mapping[str, Any]:
+def _build_session_graph(session: SessionRow, facts: SessionFacts) -> Mapping[str, Any]:
     entries = session.entries
     nodes = [
         _build_node(
@@ -351,6 +355,7 @@ def _build_session_graph(session: SessionRow) -> Mapping[str, Any]:
             session.get_step_status(step),
             level,
             f"step {level + 1}" if len(entry) > 1 else None,
+            standing=judge_step(facts, step),
         )
         for level, entry in enumerate(entries)
         for step in entry
@@ -372,7 +377,7 @@ def _build_node(
     group: str | None,
     *,
     kind: str = "task",
-    is_ready: bool = False,
+    standing: Standing | None = None,
     is_blocked: bool = False,
 ) -> dict[str, Any]:
     return {
@@ -380,21 +385,22 @@ def _build_node(
         "kind": kind,
         "name": name,
         "status": str(status),
+        "state": standing and standing.state,
         "level": level,
         "group": group,
-        "is_ready": is_ready,
+        "is_ready": standing is not None and _can_be_claimed(standing),
         "is_blocked": is_blocked,
     }
+
+
+def _can_be_claimed(standing: Standing) -> bool:
+    """Return whether an agent may take a task now; also one that failed, if it may be tried again."""
+    return standing.state is State.READY or (standing.state is State.FAILED and standing.cause is None)
 
 
 ENDPOINTS = (
     Endpoint("/api/v1/runs/{id}/tasks", "All tasks of a run.", RowsQuery, TaskRows, read_task_rows),
     Endpoint(
-        "/api/v1/runs/{id}/graph",
-        "The dependencies of a run's tasks.",
-        NoParameters,
-        GraphView,
-        read_graph,
-        follows_events=True,
+        "/api/v1/runs/{id}/graph", "The dependencies of a run's tasks.", NoParameters, GraphView, read_graph
     ),
 )

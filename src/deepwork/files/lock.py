@@ -254,6 +254,27 @@ def try_to_lock_file(path: Path) -> int | None:
     return None
 
 
+def is_file_locked(path: Path) -> bool | None:
+    """Return whether a process holds the lock of a file; None if there is no such file.
+
+    Only for those who ask, a shared lock is enough: they do not exclude each other.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise to_storage_error("read", path, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _acquire_thread_lock(lock: threading.Lock, deadline: float) -> None:
     if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
         raise TimeoutError

@@ -82,11 +82,15 @@ class LandingStore:
 
     def list_open_of_plan(self, workflow_id: str) -> list[Landing]:
         """List the landings of a plan that have not ended."""
+        return self.list_open_of_plans([workflow_id])
+
+    def list_open_of_plans(self, workflow_ids: Sequence[str]) -> list[Landing]:
+        """List the landings of plans that have not ended."""
         sql = (
-            f"SELECT {_COLUMNS} FROM landings WHERE workflow_id = :id AND ended_at IS NULL"
+            f"SELECT {_COLUMNS} FROM landings WHERE workflow_id IN :ids AND ended_at IS NULL"
             " ORDER BY done_at, created_seq"
         )
-        return [_from_row(row) for row in self._tx.fetch_all(sql, id=workflow_id)]
+        return [_from_row(row) for row in self._tx.fetch_all(sql, ids=list(workflow_ids))]
 
     def list_landed_of_tasks(self, task_ids: Sequence[str]) -> list[Landing]:
         """List the work of these tasks that has landed, the newest first."""

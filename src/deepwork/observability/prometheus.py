@@ -135,6 +135,15 @@ def _collect_store(activity: ActivityCounts | None) -> Iterator[Metric]:
     for status in _OPEN_LANDINGS:
         landings.add_metric([status], activity.landings.get(status, 0))
     yield landings
+    states = GaugeMetricFamily(
+        "deepwork_open",
+        "What has not ended, by kind and state; tasks are those of open plans.",
+        labels=["kind", "state"],
+    )
+    for kind, counts in activity.states.items():
+        for state, count in counts.items():
+            states.add_metric([kind, state], count)
+    yield states
     yield GaugeMetricFamily(
         "deepwork_event_last_seq", "Number of the newest event in the log.", activity.last_event
     )

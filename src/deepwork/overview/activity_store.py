@@ -24,6 +24,8 @@ class ActivityCounts:
     """Attempts of agents that have not ended, by stage."""
     landings: Mapping[str, int] = field(default_factory=dict)
     """Landings that have not ended, by status."""
+    states: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What is open, by kind and state."""
 
 
 class ActivityStore:

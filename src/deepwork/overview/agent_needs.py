@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepwork.database.engine import Row
-from deepwork.database.transaction import Transaction
 from deepwork.overview.attention_store import AttentionStore
 from deepwork.overview.run_store import RunStore, get_run_kind
+from deepwork.overview.states.view import StateView
 from deepwork.overview.task_names import find_task_names
+from deepwork.runner.store import AttemptStore
+from deepwork.runner.store import RunStore as AgentRunStore
 from deepwork.text_budget.lines import truncate_to_line
 from deepwork.timestamps import format_timestamp
 
@@ -18,8 +20,9 @@ Names = Mapping[str, tuple[str, str]]
 """Kind and name of plans and sessions, by id."""
 
 
-def list_agent_needs(tx: Transaction, limit: int) -> tuple[list[dict[str, Any]], int]:
+def list_agent_needs(view: StateView, limit: int) -> tuple[list[dict[str, Any]], int]:
     """List attempts that wait for a person or a budget, then runs that ended for a person; and the total."""
+    tx = view.tx
     store = AttentionStore(tx)
     parked, parked_total = store.list_parked_attempts(limit)
     ended, ended_total = store.list_waiting_runs(limit)
@@ -27,10 +30,14 @@ def list_agent_needs(tx: Transaction, limit: int) -> tuple[list[dict[str, Any]],
         return [], 0
     names = RunStore(tx).find_names([_get_workflow_id(row) for row in [*parked, *ended]])
     tasks = find_task_names(tx, (row["task_id"] for row in parked))
+    attempts = AttemptStore(tx).find_by_ids([row["id"] for row in parked]) if parked else {}
+    runs = AgentRunStore(tx).find_by_ids([row["id"] for row in ended]) if ended else []
+    states = view.judge_attempts(list(attempts.values())) | view.judge_runs(runs)
     found = [
         *(_build_parked_need(row, names, tasks) for row in parked),
         *(_build_run_need(row, names) for row in ended),
     ]
+    found = [need | {"next": states[need["id"]].next} for need in found]
     return found, parked_total + ended_total
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,13 @@ from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.overview.agent_needs import list_agent_needs
 from deepwork.overview.attention_store import AttentionStore
+from deepwork.overview.gates import list_gates
 from deepwork.overview.landing_needs import list_landing_needs
-from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
 from deepwork.overview.run_store import ACTIVE_STATUSES, KINDS, RunStore
 from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, SessionRow, parse_session_row
+from deepwork.overview.states.models import Command, State
+from deepwork.overview.states.totals import count_by_kind
+from deepwork.overview.states.view import StateView
 from deepwork.plans.requirements import parse_plan_requirements, parse_task_requirements
 from deepwork.text_budget.lines import truncate_to_line
 from deepwork.timestamps import format_timestamp
@@ -28,11 +32,9 @@ MAX_NEEDS = 100
 REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000
 """Tasks that ended longer ago no longer ask for a review."""
 _MAX_DETAIL = 500
-_MAX_UNREVIEWED = 3
-"""Submissions of a step without a failed review, after which a person should look at it."""
 
 Need = dict[str, Any]
-"""Something that waits for a person: kind, id, title, detail, run, task, agent_name, since.
+"""Something that waits for a person: kind, id, title, detail, run, task, agent_name, since, next.
 
 A lost claim also has the `agent_id` of its former holder, and a gate its `session`. A review of a
 `.deepreview` rule has no run.
@@ -41,20 +43,26 @@ Runs = Mapping[str, Mapping[str, str]]
 """Id, kind and name of runs, by id."""
 
 
-def count_runs(store: RunStore) -> dict[str, int]:
-    """Count runs by state, where each run counts once, and open blockers."""
+def count_runs(view: StateView) -> dict[str, Any]:
+    """Count runs by stored status, open ones and their tasks by state, and open blockers."""
+    store = RunStore(view.tx)
     by_kind = {kind: store.count_by_status(kind) for kind in KINDS}
     blocked = store.count_blocked()
     active = sum(by_kind[kind].get(word, 0) for kind in KINDS for word in ACTIVE_STATUSES[kind])
     completed = sum(by_kind[kind].get("completed", 0) for kind in KINDS)
     total = sum(sum(each.values()) for each in by_kind.values())
+    kinds = count_by_kind(view)
+    states = sum((Counter(kinds[kind]) for kind in KINDS), Counter[str]())
     return {
-        "running": active - blocked,
+        "running": states["running"],
         "blocked": blocked,
         "blockers": store.count_open_blockers(),
         "completed": completed,
         "failed": total - active - completed,
         "total": total,
+        "open": active,
+        "states": {state.value: states[state] for state in State},
+        "tasks": kinds["task"],
     }
 
 
@@ -64,8 +72,9 @@ def list_stopped_work(tx: Transaction) -> list[Need]:
     return found
 
 
-def list_needs(tx: Transaction) -> tuple[list[Need], int]:
+def list_needs(view: StateView) -> tuple[list[Need], int]:
     """List what needs a person, most urgent kind first and newest first within a kind; and the total."""
+    tx = view.tx
     store = AttentionStore(tx)
     blockers, blockers_total = store.list_blockers(MAX_NEEDS)
     approvals, approvals_total = store.list_approvals(MAX_NEEDS)
@@ -77,8 +86,8 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
     lost, lost_total = store.list_lost_claims(MAX_NEEDS)
     paused, paused_total = store.list_paused_plans(MAX_NEEDS)
     reached, reached_total = _list_budget_needs(tx)
-    of_agents, of_agents_total = list_agent_needs(tx, MAX_NEEDS)
-    landings, landings_total = list_landing_needs(tx, MAX_NEEDS)
+    of_agents, of_agents_total = list_agent_needs(view, MAX_NEEDS)
+    landings, landings_total = list_landing_needs(view, MAX_NEEDS)
     gates = [*_list_gate_needs(tx), *_list_rule_needs(store.list_failed_rounds(since, MAX_NEEDS))]
     # A failed task that also asks for a review is listed once.
     to_review = {row["id"] for row in reviews}
@@ -121,6 +130,7 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
 def _build_blocker_need(row: Row, runs: Runs) -> Need:
     return _build_need(
         kind="blocker",
+        next=Command.ANSWER.about(row["id"]),
         title=_format_detail(row["description"]),
         detail=_format_detail(f"Tried: {row['resolution']}"),
         since=format_timestamp(row["created_at"]),
@@ -136,6 +146,7 @@ def _build_approval_need(row: Row, runs: Runs) -> Need:
     is_task = row["subject_kind"] != "plan"
     return _build_need(
         kind="approval",
+        next=Command.APPROVE.about(row["id"]),
         id=row["id"],
         title=f"Approve {_APPROVAL_WORDS.get(row['subject_kind'], '')}{name}",
         detail=_format_detail(
@@ -164,6 +175,7 @@ def _build_review_need(row: Row, runs: Runs) -> Need:
     reason = outcome.get("manual_review_reason") or outcome.get("summary") or ""
     return _build_need(
         kind="manual_review",
+        next=Command.ANSWER.about(row["id"]),
         title=f"Review {row['name']}",
         detail=_format_detail(reason),
         since=format_timestamp(row["completed_at"]),
@@ -176,6 +188,7 @@ def _build_failed_tracked_need(row: Row, runs: Runs) -> Need:
     how = "failed" if row["status"] == "failed" else "was only partly done"
     return _build_need(
         kind="failed_task",
+        next=Command.ANSWER.about(row["id"]),
         title=f"{row['name']} {how}",
         detail=_format_detail(json.loads(row["outcome"]).get("summary") or ""),
         since=format_timestamp(row["completed_at"]),
@@ -187,6 +200,7 @@ def _build_failed_tracked_need(row: Row, runs: Runs) -> Need:
 def _build_failed_planned_need(row: Row, runs: Runs) -> Need:
     return _build_need(
         kind="failed_task",
+        next=Command.RETRY.about(row["id"]),
         title=f"{row['name']} {_describe_failures(row)}",
         detail=_format_detail(row["error"] or ""),
         since=format_timestamp(row["updated_at"]),
@@ -205,6 +219,7 @@ def _describe_failures(row: Row) -> str:
 def _build_stale_need(row: Row, runs: Runs) -> Need:
     return _build_need(
         kind="stale_task",
+        next=Command.ABANDON.about(row["id"]),
         title=f"{row['name']} is silent",
         detail="No sign of life since then.",
         since=format_timestamp(row["last_sign_at"]),
@@ -216,6 +231,7 @@ def _build_stale_need(row: Row, runs: Runs) -> Need:
 def _build_lost_claim_need(row: Row, runs: Runs) -> Need:
     return _build_need(
         kind="lost_claim",
+        next=Command.RUN.about(row["workflow_id"]),
         title=f"{row['agent_name']} left {row['name']}",
         detail="The claim expired; any agent can claim the task now.",
         since=format_timestamp(row["until"] or row["last_heartbeat"]),
@@ -228,6 +244,7 @@ def _build_lost_claim_need(row: Row, runs: Runs) -> Need:
 def _build_paused_plan_need(row: Row) -> Need:
     return _build_need(
         kind="waiting_plan",
+        next=Command.RESUME_PLAN.about(row["id"]),
         id=row["id"],
         title=f"{row['name']} is paused",
         detail=_format_detail(row["reason"] or ""),
@@ -253,6 +270,7 @@ def _find_day_need(tx: Transaction) -> list[Need]:
         return []
     found = _build_need(
         kind="budget",
+        next=Command.SPEND.value,
         id=day,
         title="Today's budget is used up",
         detail=f"All work of a day may cost {describe_budget(budget)}. Raise `budget.day` in your settings,"
@@ -273,6 +291,7 @@ def _build_budget_need(row: Row) -> Need:
     limit = describe_budget(allowed.budget) if allowed and allowed.budget else ""
     return _build_need(
         kind="budget",
+        next=Command.SET_BUDGET.about(row["id"]),
         id=row["id"],
         title=f"{row['name']} used up its budget",
         detail=f"It may cost {limit}. Raise that, or end it." if limit else "",
@@ -283,43 +302,12 @@ def _build_budget_need(row: Row) -> Need:
 
 
 def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
-    """List the job sessions whose current step waits for a person or failed its review.
-
-    One to which a person granted another review waits for its agent.
-
-    A step that was only submitted waits for its review, which the server or the agent runs.
-    """
+    """List the job sessions whose current step waits for a person or failed its review."""
     active = [parse_session_row(row) for row in RunStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
-    held = [
-        session
-        for session in active
-        if session.person_reason
-        or (session.get_step_status(session.step_id) == "needs_work" and not session.waits_for_agent)
-    ]
-    reviews = RunEventStore(tx).list_reviews([session.id for session in held], MAX_REVIEWS) if held else []
-    for session in held:
-        of_step = [event for event in reviews if _is_of_current_step(event, session)]
-        has_failed = session.has_failed_self_review or any(map(_is_failure_of_runner, of_step))
-        if session.person_reason or has_failed or _is_never_reviewed(session):
-            yield _build_gate_need(session, of_step, has_failed=has_failed)
-
-
-def _is_of_current_step(event: Row, session: SessionRow) -> bool:
-    is_of_step = (event["workflow_id"], event["data"].get("step_id")) == (session.id, session.step_id)
-    return is_of_step and bool(event["ts"] >= session.sent_back_at)
-
-
-def _is_failure_of_runner(event: Row) -> bool:
-    """Whether a review failed that the server ran; those of the agent are in the session itself."""
-    return event["type"] == "review:failed" and not event["data"].get("self_review")
-
-
-def _is_never_reviewed(session: SessionRow) -> bool:
-    """Whether the agent submits the current step again and again without a review."""
-    progress = session.get_progress(session.step_id)
-    granted: int = progress.get("granted_attempts") or 0
-    tried: int = progress.get("quality_attempts") or 0
-    return tried >= _MAX_UNREVIEWED + granted
+    return (
+        _build_gate_need(gate.session, gate.reviews, has_failed=gate.has_failed)
+        for gate in list_gates(tx, active)
+    )
 
 
 def _build_gate_need(session: SessionRow, reviews: Sequence[Row], *, has_failed: bool) -> Need:
@@ -334,6 +322,7 @@ def _build_gate_need(session: SessionRow, reviews: Sequence[Row], *, has_failed:
     task_id = f"{session.id}/{session.step_id}"
     return _build_need(
         kind="gate",
+        next=Command.PASS_STEP.about(session.id),
         id=task_id,
         title=f"{session.step_id} {how}",
         detail=_format_detail(reason or f"Reviewed {tried} time(s)." if has_failed else ""),
@@ -353,6 +342,7 @@ def _list_rule_needs(rows: Iterable[Row]) -> Iterator[Need]:
         decide = f"Decide with `deepwork review pass {waiting['review_id']}`, `send-back` or `grant-round`."
         yield _build_need(
             kind="review",
+            next=Command.PASS_REVIEW.about(waiting["review_id"]),
             id=waiting["review_id"],
             title=f"{waiting['review']} {_WAITING_WORDS[waiting['reason']]}",
             detail=f"{truncate_to_line(waiting['findings'], _MAX_DETAIL - len(decide) - 1)} {decide}",

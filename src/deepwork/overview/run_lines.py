@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deepwork.database.engine import Row
-from deepwork.database.transaction import Transaction
 from deepwork.overview.phase_statuses import (
-    COUNTERS_BY_TASK_STATUS,
     MAX_PHASES,
     derive_entry_status,
     list_level_statuses,
@@ -17,6 +15,8 @@ from deepwork.overview.phase_statuses import (
 )
 from deepwork.overview.run_store import JOB, PLAN, TRACK, RunFilter, RunOrder, RunStore
 from deepwork.overview.session_rows import RUNNING_STATUSES, parse_session_row
+from deepwork.overview.states.models import State
+from deepwork.overview.states.view import StateView
 from deepwork.text_budget.lines import truncate_to_line
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
 
@@ -48,9 +48,9 @@ def list_latest_runs(store: RunStore, statuses: Mapping[str, tuple[str, ...]], l
     return list_merged_rows(store, filters, RunOrder(), {}, limit)[0]
 
 
-def build_run_lines(tx: Transaction, rows: Sequence[Row]) -> list[dict[str, Any]]:
+def build_run_lines(view: StateView, rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Build the list items of these runs; the number of statements does not depend on how many there are."""
-    totals = _RunTotals(tx, rows)
+    totals = _RunTotals(view, rows)
     return [totals.build_line(row) for row in rows]
 
 
@@ -72,10 +72,14 @@ def _build_sort_key(order: RunOrder) -> Any:
 class _RunTotals:
     """Totals of several runs, read together."""
 
-    def __init__(self, tx: Transaction, rows: Sequence[Row]) -> None:
-        store = RunStore(tx)
+    def __init__(self, view: StateView, rows: Sequence[Row]) -> None:
+        store = RunStore(view.tx)
         ids = [row["id"] for row in rows]
         tracked, planned = ([row["id"] for row in rows if row["kind"] == kind] for kind in (TRACK, PLAN))
+        plans = view.judge_plans(planned)
+        sessions = [parse_session_row(row) for row in rows if row["kind"] == JOB]
+        self._states = {id: plan.standing for id, plan in plans.items()}
+        self._states |= view.judge_tracks(tracked) | view.judge_sessions(sessions)
         self._tasks: dict[str, dict[str, int]] = {}
         self._agents: dict[str, dict[str, None]] = {}
         self._tokens: dict[str, int] = {}
@@ -85,7 +89,10 @@ class _RunTotals:
             if row["agent_name"]:
                 self._agents.setdefault(row["workflow_id"], {})[row["agent_name"]] = None
         for row in store.count_planned_tasks(planned) if planned else ():
-            self._add_tasks(row, COUNTERS_BY_TASK_STATUS.get(row["status"]))
+            self._add_tasks(row, "done" if row["status"] in _DONE else None)
+        for id, plan in plans.items():
+            counts = {"running": plan.tasks[State.RUNNING], "failed": plan.tasks[State.FAILED]}
+            self._tasks.setdefault(id, {"total": 0}).update(counts)
         for row in store.list_plan_holders(planned) if planned else ():
             self._agents.setdefault(row["workflow_id"], {})[row["name"]] = None
         self._levels = store.find_plan_levels(planned) if planned else {}
@@ -109,6 +116,7 @@ class _RunTotals:
             "kind": row["kind"],
             "name": row["name"],
             "status": row["status"],
+            **self._states[id].to_answer(),
             "blockers": self._blockers.get(id, 0),
             "files_changed": self._files.get(id, 0),
             "tokens": self._tokens.get(id, 0),
@@ -157,6 +165,7 @@ class _RunTotals:
         }
 
 
+_DONE = ("completed", "skipped")
 _NO_TASKS = {"total": 0, "done": 0, "failed": 0, "running": 0}
 _TRACKED_COUNTERS = {
     "success": "done",

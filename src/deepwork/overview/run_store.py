@@ -83,6 +83,14 @@ class RunStore:
         query = _KIND_QUERIES[kind]
         return self._tx.fetch_one(f"SELECT {query.columns} FROM {query.table} WHERE id = :id", id=id)
 
+    def list_ids(self, kind: str, statuses: Sequence[str], limit: int) -> list[str]:
+        """List the ids of the runs of a kind with these stored statuses, the last changed first."""
+        sql = (
+            f"SELECT id FROM {_KIND_QUERIES[kind].table} WHERE status IN :statuses"
+            " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
+        )
+        return [row["id"] for row in self._tx.fetch_all(sql, statuses=list(statuses), limit=limit)]
+
     def count_by_status(self, kind: str) -> dict[str, int]:
         """Count the runs of a kind by stored status."""
         sql = f"SELECT status, count(*) AS runs FROM {_KIND_QUERIES[kind].table} GROUP BY status"
@@ -217,6 +225,11 @@ class RunStore:
             " ORDER BY number DESC LIMIT :limit"
         )
         return self._tx.fetch_all(sql, id=id, limit=limit)
+
+    def find_sessions(self, ids: Sequence[str]) -> list[Row]:
+        """Return the job sessions with these ids."""
+        sql = f"SELECT {_KIND_QUERIES[JOB].columns}, created_seq FROM job_sessions WHERE id IN :ids"
+        return self._tx.fetch_all(sql, ids=list(ids))
 
     def list_active_sessions(self, limit: int) -> list[Row]:
         """List the active job sessions, last changed first."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deepwork.agents.lease_conditions import HAS_RUN_OUT
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 
@@ -49,8 +48,7 @@ class TaskRowStore:
         sql = f"""
             SELECT task.id, task.name, task.status, task.sequence AS phase, NULL AS parent_id,
                    agents.name AS agent_name, task.started_at, task.finished_at AS completed_at,
-                   {_LAST_MILESTONE_SQL.format(ended="finished_at")}, task.position, task.is_explicit,
-                   task.open_dependencies
+                   {_LAST_MILESTONE_SQL.format(ended="finished_at")}, task.position
               FROM plan_tasks AS task
               LEFT JOIN agents ON agents.id = CASE WHEN task.status <> 'pending' THEN (
                    SELECT agent_id FROM plan_claims WHERE task_id = task.id ORDER BY epoch DESC LIMIT 1) END
@@ -60,16 +58,6 @@ class TaskRowStore:
         return self._tx.fetch_all(
             sql, workflow_id=workflow_id, sequence=sequence, position=position, limit=limit
         )
-
-    def find_expired_claims(self, workflow_id: str) -> set[str]:
-        """Return the ids of claimed tasks of a plan whose lease has expired."""
-        sql = f"""
-            SELECT task.id FROM plan_tasks AS task JOIN leases ON leases.what = task.id
-             WHERE task.workflow_id = :id AND task.claimed_by IS NOT NULL
-               AND task.status IN ('planning', 'in_progress', 'paused') AND {HAS_RUN_OUT}
-        """
-        rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
-        return {row["id"] for row in rows}
 
     def list_milestones(self, workflow_id: str) -> list[Row]:
         """List the milestones of a job session, oldest first; its steps have no rows to join."""

@@ -1,4 +1,4 @@
-"""Which attempts this process looks after: those whose lock it holds, until they or the process end."""
+"""Which runs and attempts this process looks after: those whose lock it holds, until they or it end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from deepwork.files.lock import try_to_lock_file
+from deepwork.files.lock import is_file_locked, try_to_lock_file
 from deepwork.files.private import make_private_folder
 from deepwork.runner.attempt_files import AttemptFiles
 
@@ -21,16 +21,16 @@ class AttemptLocks:
         self._held: dict[str, int] = {}
         self._has_new = False
 
-    def take(self, attempt_id: str) -> bool:
-        """Hold the lock of an attempt, if no other process does."""
-        if attempt_id in self._held:
+    def take(self, id: str) -> bool:
+        """Hold the lock of a run or an attempt, if no other process does."""
+        if id in self._held:
             return True
-        folder = self._folder / attempt_id
+        folder = self._folder / id
         make_private_folder(folder)
         descriptor = try_to_lock_file(folder / _LOCK)
         if descriptor is None:
             return False
-        self._held[attempt_id] = descriptor
+        self._held[id] = descriptor
         self._has_new = True
         return True
 
@@ -40,13 +40,18 @@ class AttemptLocks:
         return found
 
     def release_others(self, kept: Collection[str]) -> None:
-        """Release the locks of all other attempts."""
+        """Release all other locks."""
         for attempt_id in [id for id in self._held if id not in kept]:
             os.close(self._held.pop(attempt_id))
 
     def release_all(self) -> None:
         """Release every lock."""
         self.release_others(())
+
+
+def is_driven(state_folder: Path, id: str) -> bool | None:
+    """Return whether a process of this machine looks after a run or an attempt; None if none ever did."""
+    return is_file_locked(state_folder / _FOLDER / id / _LOCK)
 
 
 def list_unclosed(state_folder: Path, opened: Collection[str]) -> Iterator[tuple[str, AttemptFiles]]:

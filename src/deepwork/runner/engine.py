@@ -100,6 +100,8 @@ class AttemptEngine:
         self._refused_since: dict[str, float] = {}
         """Since when files of an attempt cannot be read or written, although the store works."""
         self._has_ended_strays = False
+        self._unlocked: set[str] = set()
+        """Runs whose locks cannot be taken."""
 
     def close(self) -> None:
         """Wait for what is being done; agents go on."""
@@ -163,10 +165,21 @@ class AttemptEngine:
     def _read(self, tx: Transaction) -> _View:
         runs = {run.id: (run, agents) for run, agents in RunStore(tx).list_of_host(self._host)}
         opened = {attempt.id: attempt for attempt in AttemptStore(tx).list_open_of_host(self._host)}
-        self._end_closed(opened)
+        self._end_closed({*opened, *runs})
+        self._lock_runs(runs)
         self._end_strays(tx, opened)
         mine = tuple(each for each in opened.values() if each.run_id in runs and self.take(each))
         return _View(tx.now, tx.now, runs, mine, self._sources.load(tx, mine))
+
+    def _lock_runs(self, run_ids: Collection[str]) -> None:
+        """Hold the locks of runs: one that is free says that nobody drives the run."""
+        for run_id in run_ids:
+            try:
+                self._locks.take(run_id)
+            except StorageError as error:
+                if run_id not in self._unlocked:
+                    log.warning("Run %s looks unattended to others: %s", run_id, error.message)
+                self._unlocked.add(run_id)
 
     def _read_one(self, attempt_id: str, tx: Transaction) -> _View:
         attempt = AttemptStore(tx).find(attempt_id)

@@ -64,6 +64,11 @@ class RunStore:
         """
         return _read_optional_run(self._tx.fetch_one(sql, id=session_id))
 
+    def find_by_ids(self, ids: Iterable[str]) -> list[Run]:
+        """Return these runs, the oldest first."""
+        sql = "SELECT * FROM runner_runs WHERE id IN :ids ORDER BY created_at, id"
+        return [_read_run(row) for row in self._tx.fetch_all(sql, ids=list(ids))]
+
     def list_newest(self, limit: int, *, is_open: bool = False) -> list[Run]:
         """List runs, the newest first."""
         condition = "WHERE ended_at IS NULL " if is_open else ""
@@ -238,6 +243,11 @@ class AttemptStore:
         """List the attempts of these runs that have not ended, the oldest first."""
         sql = "SELECT * FROM attempts WHERE run_id IN :ids AND ended_at IS NULL ORDER BY created_at, id"
         return [_read_attempt(row) for row in self._tx.fetch_all(sql, ids=list(run_ids))]
+
+    def list_open_of_plans(self, workflow_ids: Iterable[str]) -> list[Attempt]:
+        """List the attempts at tasks of these plans that have not ended."""
+        sql = "SELECT * FROM attempts WHERE workflow_id IN :ids AND ended_at IS NULL ORDER BY created_at, id"
+        return [_read_attempt(row) for row in self._tx.fetch_all(sql, ids=list(workflow_ids))]
 
     def list_of_task(self, task_id: str) -> list[Attempt]:
         """List the attempts at a task, the oldest first."""

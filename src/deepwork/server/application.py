@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.config import STATE_FOLDER, Settings
-from deepwork.environment import get_host_name
 from deepwork.server.job_stack import JobStackReader
 from deepwork.server.registry import Tools, ToolSpec, describe_class, index_by_name
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from deepwork.jobs.quality_gate import QualityGate
     from deepwork.jobs.sessions.state_manager import StateManager
     from deepwork.messages.tools import MessageTools
+    from deepwork.overview.states.local_processes import LocalProcesses
     from deepwork.overview.why import WhyService
     from deepwork.plans.models import Task
     from deepwork.plans.plan_tools import PlanTools
@@ -453,14 +453,16 @@ class Application:
     def _has_many_projects(self) -> bool:
         return self.settings.global_store and not self.settings.database
 
-    @cached_property
+    @property
     def _host(self) -> str:
-        """The machine that paths refer to: "local" for a file database, even if the host is renamed."""
-        if "://" not in self.settings.database:
-            from deepwork.workspaces.models import LOCAL_HOST
+        return self.settings.machine
 
-            return LOCAL_HOST
-        return get_host_name()
+    @cached_property
+    def processes(self) -> LocalProcesses:
+        """What this machine knows about who drives what."""
+        from deepwork.overview.states.local_processes import build_local_processes
+
+        return build_local_processes(self.settings)
 
     def describe_stack(self, caller: str) -> list[str]:
         """List a caller's active workflows as `job/workflow:step`, outermost first."""

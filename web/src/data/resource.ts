@@ -36,7 +36,10 @@ export const anyOf =
 const LEAST_PAUSE = 400;
 const SHARE_OF_TIME = 6;
 
-export function useResource<T>(address: string | null, isAffected?: EventFilter | null): Resource<T> {
+/** How often what changes without an event is read again, in milliseconds: whether a process still drives a run. */
+export const LOOK_AGAIN = 10_000;
+
+export function useResource<T>(address: string | null, isAffected?: EventFilter | null, every?: number): Resource<T> {
   const [, redraw] = useState(0);
   const state = useRef<{ address: string | null; value: Resource<T> }>({ address: null, value: emptyResource() });
   if (state.current.address !== address) {
@@ -98,8 +101,10 @@ export function useResource<T>(address: string | null, isAffected?: EventFilter 
     const offConnection = connection.subscribe((now) => {
       if (now === "live" && mine.value.error instanceof NoResponse) scheduleLoad();
     });
+    const again = every ? setInterval(() => !document.hidden && connection.value === "live" && scheduleLoad(), every) : undefined;
     return () => {
       control.abort();
+      clearInterval(again);
       clearTimeout(timer);
       off();
       offConnection();

@@ -17,7 +17,16 @@ export interface TaskCounts {
   running: number;
 }
 
-export interface RunLine extends RunRef {
+/** What every interface says about a thing. */
+export interface StateFields {
+  state?: string | null;
+  /** A code, or a code and a detail after a colon. */
+  because?: string | null;
+  /** The command that moves it on. */
+  next?: string | null;
+}
+
+export interface RunLine extends RunRef, StateFields {
   objective?: string | null;
   status: string;
   profile?: string | null;
@@ -96,7 +105,12 @@ export interface HomeAnswer {
   needs_you_total: number;
   running: RunLine[];
   recent: RunLine[];
-  counts: { running: number; blocked: number; blockers: number; completed: number; failed: number; total: number };
+  counts: {
+    running: number; blocked: number; blockers: number; completed: number; failed: number; total: number; open: number;
+    /** Runs that have not ended, and the tasks of plans, by state. */
+    states: Record<string, number>;
+    tasks: Record<string, number>;
+  };
   last_seq: number;
 }
 
@@ -158,7 +172,7 @@ export interface ReviewRound {
   is_over: boolean;
 }
 
-export interface Step {
+export interface Step extends StateFields {
   id: string;
   status: string;
   started_at?: string | null;
@@ -221,7 +235,7 @@ export interface TasksAnswer {
   total: number;
 }
 
-export interface GraphNode {
+export interface GraphNode extends Pick<StateFields, "state"> {
   id: string;
   /** Only tasks have a page. */
   kind?: "task" | "phase" | "level";
@@ -341,7 +355,7 @@ export interface TaskAnswer {
 }
 
 /** One agent's work on one task, started by deepwork. */
-export interface AgentAttempt {
+export interface AgentAttempt extends StateFields {
   id: string;
   run_id: string;
   task_id: string;
@@ -368,7 +382,7 @@ export interface AgentAttempt {
   ended_at?: string | null;
 }
 
-export interface AgentRun {
+export interface AgentRun extends StateFields {
   id: string;
   workflow?: RunRef | null;
   job?: string | null;
@@ -454,7 +468,7 @@ export interface ErrorBody {
 }
 
 /** One task's way to a branch. */
-export interface Landing {
+export interface Landing extends StateFields {
   id: string;
   kind: string;
   status: string;

@@ -18,6 +18,9 @@ export interface TaskRow {
   progress: number | null;
   isStale: boolean;
   isBlocked: boolean;
+  /** As the server judges it; null after an event, until the table is read again. */
+  state: string | null;
+  because: string | null;
 }
 
 export interface TaskTable {
@@ -55,6 +58,8 @@ export function buildTable(answer: TasksAnswer, seq: number): TaskTable {
       progress: number(get("progress")),
       isStale: Boolean(get("is_stale")),
       isBlocked: Boolean(get("is_blocked")),
+      state: text(get("state")),
+      because: text(get("because")),
     } satisfies TaskRow;
   });
   return { rows, at: indexById(rows), seq, total: Math.max(answer.total, rows.length), marks: new Map() };
@@ -104,8 +109,7 @@ export function applyEvents(table: TaskTable, events: Envelope[], run: string): 
         const id = text(data.id) ?? text(data.task_id);
         if (id === null) refetch = true;
         else change(id, parseChanges(data));
-        // A planned task that ends may unblock others.
-        if (event.type.startsWith("plan_task:") && ["completed", "skipped", "failed"].includes(String(data.status))) refetch = true;
+        refetch = true; // only the server knows the new states, also of tasks that waited for it
         break;
       }
       case "milestone:created":
@@ -146,7 +150,7 @@ function buildNewRow(id: string, data: Record<string, unknown>, rows: TaskRow[],
   const newest = rows.reduce<number | null>((most, row) => (row.phase !== null && (most === null || row.phase > most) ? row.phase : most), null);
   return {
     id, name: id, status: "pending", phase: phase ?? newest, parent, agent: null, started: null, ended: null, files: 0,
-    decisions: 0, issues: 0, milestone: null, progress: null, isStale: false, isBlocked: false, ...parseChanges(data),
+    decisions: 0, issues: 0, milestone: null, progress: null, isStale: false, isBlocked: false, state: null, because: null, ...parseChanges(data),
   };
 }
 
@@ -154,7 +158,7 @@ function buildNewRow(id: string, data: Record<string, unknown>, rows: TaskRow[],
 function parseChanges(data: Record<string, unknown>): Partial<TaskRow> {
   const row: Partial<TaskRow> = {};
   const status = text(data.status);
-  if (status !== null) row.status = status;
+  if (status !== null) Object.assign(row, { status, state: null, because: null });
   const name = text(data.name);
   if (name !== null) row.name = name;
   const agent = text(data.agent_name) ?? text(data.assigned_agent_name);

@@ -48,15 +48,15 @@ export function Home({ home }: { home: Resource<HomeAnswer> }) {
                 </p>
               )}
             </Section>
-            <Section title="Running now" count={data.counts.running + data.counts.blocked}>
+            <Section title="Open" count={data.counts.open}>
               {data.running.length === 0 ? (
-                <Empty title="Nothing is running">
+                <Empty title="Nothing is open">
                   <p>
                     Connect an agent with <code>deepwork setup</code> and ask it to start a workflow.
                   </p>
                 </Empty>
               ) : (
-                <RunList runs={data.running} label="Running now" />
+                <RunList runs={data.running} label="Open" />
               )}
             </Section>
             {data.recent.length > 0 && (
@@ -73,9 +73,11 @@ export function Home({ home }: { home: Resource<HomeAnswer> }) {
 
 function Counts({ counts }: { counts: HomeAnswer["counts"] }) {
   const all: [string, number, string, string][] = [
-    ["Running", counts.running, "/runs?status=in_progress", "run"],
+    ["Running", counts.states.running ?? 0, "/runs?status=in_progress", "run"],
+    ["Unattended", counts.states.unattended ?? 0, "/runs?status=in_progress", "bad"],
     ["Blockers", counts.blockers, "/blockers", "warn"],
-    ["Failed", counts.failed, "/runs?status=failed", "bad"],
+    ["Failed tasks", counts.tasks.failed ?? 0, "/runs?status=in_progress", "bad"],
+    ["Failed runs", counts.failed, "/runs?status=failed", "bad"],
     ["Completed", counts.completed, "/runs?status=completed", "good"],
     ["All runs", counts.total, "/runs", "quiet"],
   ];

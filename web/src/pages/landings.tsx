@@ -17,7 +17,7 @@ const ofLandings =
   (event) =>
     event.workflow_id === plan && /^(landing|approval|plan_task):/.test(event.type);
 
-export function LandingTab({ plan, name }: { plan: string; name: string }) {
+export function LandingTab({ plan, name, state }: { plan: string; name: string; state?: string | null }) {
   const address = `/landings?workflow_id=${encodeURIComponent(plan)}`;
   const open = useResource<LandingsAnswer>(`${address}&open=true&limit=500`, ofLandings(plan));
   const cursor = query.value.get("cursor");
@@ -29,7 +29,7 @@ export function LandingTab({ plan, name }: { plan: string; name: string }) {
   return (
     <>
       <div class="tools">
-        <LandButton plan={plan} name={name} onDone={reload} />
+        <LandButton plan={plan} name={name} isOffered={state !== "landed"} onDone={reload} />
         {open.data && ended.data && (
           <span class="faint">
             {formatCount(ended.data.total, "landing")} ended, {open.data.total} on the way

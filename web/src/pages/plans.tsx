@@ -58,7 +58,7 @@ function OpenPlan({ run }: { run: RunLine }) {
       <Loaded of={graph} rows={2}>
         {(data) => {
           const ready = data.nodes.filter((node) => node.is_ready);
-          const running = data.nodes.filter((node) => ["in_progress", "planning", "paused"].includes(node.status));
+          const running = data.nodes.filter((node) => ["running", "needs_you", "parked", "unattended"].includes(node.state ?? ""));
           const waiting = data.nodes.filter((node) => node.is_blocked);
           return (
             <div class="columns">

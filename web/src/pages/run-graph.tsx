@@ -8,7 +8,6 @@ import { go, query, replace, withQuery } from "../router";
 import { Empty, Loaded, formatCount } from "../ui/parts";
 import { getLook, Shape, State } from "../ui/state";
 import { criticalPath, foldToFit, placeNodes, type Graph, type Node } from "../view/layers";
-import { getDisplayStatus } from "../view/tree";
 
 const WIDE = 190;
 const HIGH = 40;
@@ -34,7 +33,7 @@ function Drawing({ answer, table }: { answer: GraphAnswer; table: TaskTable }) {
     () => ({
       nodes: answer.nodes.map((node) => {
         const row = table.rows[table.at.get(node.id) ?? -1];
-        return row ? { ...node, status: getDisplayStatus(row) } : node;
+        return row ? { ...node, status: row.status, state: row.state } : node;
       }),
       edges: answer.edges,
     }),
@@ -128,10 +127,7 @@ function Drawing({ answer, table }: { answer: GraphAnswer; table: TaskTable }) {
 }
 
 function statusOf(node: Node): string {
-  if (node.status === "pending" && node.is_ready) return "ready";
-  if (node.is_blocked && node.status === "pending") return "waiting";
-  if (node.is_blocked && node.status === "in_progress") return "blocked";
-  return node.status;
+  return node.state ?? node.status;
 }
 
 function GraphBox({ node, isChosen, isCritical, onPick }: { node: Node; isChosen: boolean; isCritical: boolean; onPick: () => void }) {

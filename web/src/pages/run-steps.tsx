@@ -35,7 +35,7 @@ function StepCard({ step, run, isCurrent }: { step: Step; run: string; isCurrent
   return (
     <li class={isCurrent ? "card is-current" : "card"} data-item aria-current={isCurrent ? "step" : undefined}>
       <div class="card-head">
-        <State status={step.status} />
+        <State status={step.state ?? step.status} />
         <h3>
           <a data-main href={taskAddress(`${run}/${step.id}`)}>{step.id}</a>
         </h3>

@@ -2,7 +2,7 @@
 
 import { useEffect } from "preact/hooks";
 import { subject } from "../app";
-import { ofRun, useResource, type EventFilter } from "../data/resource";
+import { LOOK_AGAIN, ofRun, useResource, type EventFilter } from "../data/resource";
 import type { RunDetails } from "../data/shapes";
 import { useTasks } from "../data/useTasks";
 import { go, query, withQuery } from "../router";
@@ -11,6 +11,7 @@ import { announce } from "../ui/announce";
 import { Evidence } from "../ui/evidence";
 import { Ago, Bar, Copy, Field, Fields, Loaded, formatCount, Prose, Skeleton, tokens, Duration, ErrorNotice, humanize } from "../ui/parts";
 import { PhaseDots } from "../ui/runlist";
+import { Next, Standing } from "../ui/standing";
 import { State } from "../ui/state";
 import { Tabs, type Tab } from "../ui/tabs";
 import { DecisionsTab, IssuesTab } from "./run-notes";
@@ -25,8 +26,8 @@ import { TaskPeek } from "./task";
 
 export function RunPage({ id }: { id: string }) {
   const affectsRun: EventFilter = ofRun(id);
-  const run = useResource<RunDetails>(`/runs/${encodeURIComponent(id)}`, affectsRun);
-  const status = run.data?.status;
+  const run = useResource<RunDetails>(`/runs/${encodeURIComponent(id)}`, affectsRun, LOOK_AGAIN);
+  const status = run.data?.state ?? run.data?.status;
   useEffect(() => {
     if (run.data) subject.value = run.data.name;
   }, [run.data?.name]);
@@ -57,12 +58,13 @@ function Header({ run, onDone }: { run: RunDetails; onDone: () => void }) {
       </p>
       <div class="run-title">
         <h1>{run.name}</h1>
-        <State status={run.status} />
+        <Standing of={run} status={run.status} />
         <div class="run-head-actions">
           <Actions actions={run.actions} onDone={onDone} />
           <Copy label="Copy link" text={() => location.href} />
         </div>
       </div>
+      <Next of={run} />
       {run.objective && <div class="objective"><Prose text={run.objective} longest={600} /></div>}
       <Fields>
         <Field name="Progress">
@@ -235,7 +237,7 @@ function Body({ run }: { run: RunDetails }) {
           {current === "files" && <FilesTab run={run.id} />}
           {current === "decisions" && <DecisionsTab run={run.id} />}
           {current === "issues" && <IssuesTab run={run.id} />}
-          {current === "landing" && <LandingTab plan={run.id} name={run.name} />}
+          {current === "landing" && <LandingTab plan={run.id} name={run.name} state={run.state} />}
           {current === "log" && <LogTab run={run.id} />}
         </div>
         {task && <TaskPeek id={task} onClose={() => go(withQuery({ task: null }))} />}

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { subject } from "../app";
 import { useResource } from "../data/resource";
-import type { Attempt, Checkpoint, GateDecision, RelatedTask, ReviewRound, Milestone, TaskAnswer } from "../data/shapes";
+import type { Attempt, Checkpoint, GateDecision, RelatedTask, ReviewRound, Milestone, StateFields, TaskAnswer } from "../data/shapes";
 import { parseTime } from "../data/tasks";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
@@ -14,6 +14,7 @@ import { Evidence } from "../ui/evidence";
 import { LandButton } from "../ui/landing";
 import { Ago, Copy, Field, Fields, Loaded, formatCount, Prose, Section, tokens, Duration, humanize } from "../ui/parts";
 import { RewindButton, Rewinds, StaleInput } from "../ui/rewind";
+import { Next, Standing } from "../ui/standing";
 import { State, StateMark } from "../ui/state";
 import { CommitLink } from "../ui/why";
 import { TaskLandings } from "./landings";
@@ -102,16 +103,18 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
   const goal = str(task.goal) ?? str(task.description) ?? str(task.instructions);
   const Title = isPage ? "h1" : "h2";
   const isPlanned = answer.run.kind === "plan";
+  const standing: StateFields = { state: str(task.state), because: str(task.because), next: str(task.next) };
   const hasBegun = task.status !== "pending" || Boolean(task.started_at);
   return (
     <>
       <div class="run-title">
         <Title>{task.name}</Title>
-        <State status={task.is_stale ? "stale" : task.status} />
+        <Standing of={standing} status={task.status} />
       </div>
+      <Next of={standing} />
       <div class="task-actions">
         <Actions actions={answer.actions} onDone={onDone} />
-        {isPlanned && <LandButton task={task.id} name={task.name} isOffered={task.status === "completed"} onDone={onDone} />}
+        {isPlanned && <LandButton task={task.id} name={task.name} isOffered={standing.next?.startsWith("deepwork land ") ?? false} onDone={onDone} />}
         {isPlanned && <RewindButton task={task.id} name={task.name} isOffered={hasBegun} />}
         <Copy small label="Copy link" text={() => `${location.origin}${taskAddress(task.id)}`} />
         <Copy small label="Copy id" text={task.id} />

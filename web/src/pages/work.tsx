@@ -3,19 +3,19 @@
 import { useEffect } from "preact/hooks";
 import { subject } from "../app";
 import { absolute, duration, now } from "../clock";
-import { anyOf, useResource } from "../data/resource";
+import { anyOf, LOOK_AGAIN, useResource } from "../data/resource";
 import type { AgentRun, AgentRunsAnswer } from "../data/shapes";
 import { parseTime } from "../data/tasks";
 import { query, runAddress, withQuery } from "../router";
 import { Actions } from "../ui/actions";
 import { AttemptList } from "../ui/attempts";
 import { Ago, Bar, dollars, Duration, Empty, Field, Fields, formatCount, Loaded, Section, tokens } from "../ui/parts";
-import { State } from "../ui/state";
+import { Next, Standing } from "../ui/standing";
 
 const affectsWork = anyOf("run", "attempt");
 
 export function Work() {
-  const current = useResource<AgentRunsAnswer>("/runner/runs?state=current&limit=100", affectsWork);
+  const current = useResource<AgentRunsAnswer>("/runner/runs?state=current&limit=100", affectsWork, LOOK_AGAIN);
   return (
     <div class="page">
       <h1>Agents at work</h1>
@@ -49,7 +49,7 @@ function CurrentRun({ run, onDone }: { run: AgentRun; onDone: () => void }) {
   return (
     <section class="card" data-agent-run={run.id} aria-label={nameRun(run)}>
       <div class="card-head">
-        <State status={run.status} />
+        <Standing of={run} status={run.status} />
         <h2>
           <a href={`/work/${run.id}`}>{nameRun(run)}</a>
         </h2>
@@ -71,6 +71,7 @@ function Facts({ run }: { run: AgentRun }) {
     <>
       {run.goal && <p>{run.goal}</p>}
       {run.reason && <p class="attempt-reason">{run.reason}</p>}
+      <Next of={run} />
       <Fields>
         <Field name="Spent">
           {run.max_usd != null && <Bar done={Math.min(usd, run.max_usd)} total={run.max_usd} label={`${dollars(usd)} of ${dollars(run.max_usd)} spent`} />}{" "}
@@ -131,7 +132,7 @@ function EndedRuns() {
         {ended.data.runs.map((run) => (
           <li class="agent-row" data-item data-agent-run={run.id} key={run.id}>
             <div class="run-state">
-              <State status={run.status} />
+              <Standing of={run} status={run.status} />
             </div>
             <div class="run-main">
               <a class="run-name" data-main href={`/work/${run.id}`}>
@@ -162,7 +163,7 @@ function EndedRuns() {
 }
 
 export function AgentRunPage({ id }: { id: string }) {
-  const run = useResource<AgentRun>(`/runner/runs/${encodeURIComponent(id)}`, (event) => event.data.id === id || event.data.run_id === id);
+  const run = useResource<AgentRun>(`/runner/runs/${encodeURIComponent(id)}`, (event) => event.data.id === id || event.data.run_id === id, LOOK_AGAIN);
   const name = run.data && nameRun(run.data);
   useEffect(() => {
     if (name) subject.value = name;
@@ -179,7 +180,7 @@ export function AgentRunPage({ id }: { id: string }) {
               </p>
               <div class="run-title">
                 <h1>{nameRun(data)}</h1>
-                <State status={data.status} />
+                <Standing of={data} status={data.status} />
                 <div class="run-head-actions">
                   <Actions actions={data.actions} onDone={run.reload} />
                 </div>

@@ -7,7 +7,7 @@ import type { AgentAttempt, OutputAnswer } from "../data/shapes";
 import { parseTime } from "../data/tasks";
 import { taskAddress } from "../router";
 import { bytes, dollars, Duration, Loaded, Prose, tokens } from "./parts";
-import { State } from "./state";
+import { Next, Standing } from "./standing";
 
 export function AttemptList({ attempts, label, ofTask }: { attempts: AgentAttempt[]; label: string; ofTask?: boolean }) {
   return (
@@ -24,7 +24,7 @@ function AttemptRow({ attempt, ofTask }: { attempt: AgentAttempt; ofTask?: boole
   return (
     <li class="agent-row" data-item data-attempt={attempt.id}>
       <div class="run-state">
-        <State status={attempt.parked_for ? `parked_${attempt.parked_for}` : attempt.stage} />
+        <Standing of={attempt} status={attempt.stage} />
         <Countdown to={attempt.not_before} />
       </div>
       <div class="run-main">
@@ -42,6 +42,7 @@ function AttemptRow({ attempt, ofTask }: { attempt: AgentAttempt; ofTask?: boole
         {attempt.starts > 1 && <span class="faint"> start {attempt.starts}</span>}
         {attempt.now_doing && <p class="run-milestone">{attempt.now_doing}</p>}
         {attempt.reason && <p class="attempt-reason">{attempt.reason}</p>}
+        {!attempt.ended_at && <Next of={attempt} />}
         {attempt.outcome && <Prose text={attempt.outcome} longest={300} />}
       </div>
       <div class="run-facts numbers">

@@ -11,14 +11,12 @@ import { FailureNote, PassphraseField, useAct } from "./acts";
 import { announce } from "./announce";
 import { Dialog } from "./dialog";
 import { Ago, formatCount, humanize } from "./parts";
+import { Next, Standing } from "./standing";
 import { State } from "./state";
 import { CommitLink } from "./why";
 
-const WORDS: Record<string, string> = { waiting: "waits for approval", returned: "back to its agent", checking: "checking the merge" };
-const LOOKS: Record<string, string> = { waiting: "manual_review" };
-
 export function LandingState({ landing }: { landing: Landing }) {
-  return <State status={LOOKS[landing.status] ?? landing.status} word={WORDS[landing.status]} />;
+  return <Standing of={landing} status={landing.status} />;
 }
 
 /** Lands a task or a plan; only for people whose token may. An open dialog stays when the task changes. */
@@ -132,6 +130,7 @@ function LandingRow({ landing, onDone }: { landing: Landing; onDone?: () => void
         <p class="faint"><Way landing={landing} /></p>
         {problem && <p class="tone-warn">{problem}{landing.returns > 0 && `; sent back ${landing.returns === 1 ? "once" : `${landing.returns} times`}`}</p>}
         {landing.reason && <p class="run-milestone">{reveal(landing.reason)}</p>}
+        <Next of={landing} />
         <Checks checks={landing.checks} />
       </div>
       <div class="run-times">

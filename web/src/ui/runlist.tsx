@@ -3,7 +3,7 @@
 import type { RunLine } from "../data/shapes";
 import { runAddress } from "../router";
 import { Ago, Bar, formatCount, tokens, Duration } from "./parts";
-import { State } from "./state";
+import { Next, Standing } from "./standing";
 import { describePhases, dotsOf, type PhasePlace } from "../view/phases";
 
 export function RunList({ runs, label }: { runs: RunLine[]; label: string }) {
@@ -23,7 +23,7 @@ function RunRow({ run }: { run: RunLine }) {
   return (
     <li class="run" data-item data-run={run.id}>
       <div class="run-state">
-        <State status={run.status} />
+        <Standing of={run} status={run.status} />
       </div>
       <div class="run-main">
         <a class="run-name" data-main href={runAddress(run.id)}>
@@ -32,6 +32,7 @@ function RunRow({ run }: { run: RunLine }) {
         <span class="kind">{KINDS[run.kind] ?? run.kind}</span>
         {run.objective && <p class="run-objective">{run.objective}</p>}
         {run.last_milestone && <p class="run-milestone">{run.last_milestone}</p>}
+        {(run.state === "needs_you" || run.state === "unattended") && <Next of={run} />}
       </div>
       <div class="run-phase">{run.phase && run.phase.total > 0 && <PhaseDots phase={run.phase} />}</div>
       <div class="run-tasks">

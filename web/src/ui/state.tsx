@@ -31,6 +31,8 @@ const SHAPES: Record<string, string> = {
 const LOOKS: Record<string, Look> = {
   pending: { tone: "quiet", word: "not started", shape: "dashes" },
   waiting: { tone: "quiet", word: "waiting", shape: "dashes" },
+  needs_you: { tone: "human", word: "needs you", shape: "shield" },
+  unattended: { tone: "bad", word: "unattended", shape: "unlink" },
   ready: { tone: "run", word: "ready", shape: "ring" },
   planning: { tone: "run", word: "planning", shape: "pencil" },
   in_progress: { tone: "run", word: "running", shape: "play" },
@@ -60,9 +62,6 @@ const LOOKS: Record<string, Look> = {
   preparing: { tone: "run", word: "preparing", shape: "pencil" },
   running: { tone: "run", word: "running", shape: "play" },
   parked: { tone: "warn", word: "parked", shape: "pause" },
-  parked_person: { tone: "human", word: "waits for you", shape: "shield" },
-  parked_budget: { tone: "human", word: "waits for a budget", shape: "stop" },
-  parked_limit: { tone: "warn", word: "at a limit", shape: "clock" },
   checking: { tone: "run", word: "checking", shape: "shield" },
   reviewing: { tone: "run", word: "reviewing", shape: "eye" },
   landing: { tone: "run", word: "landing", shape: "flag" },
@@ -70,8 +69,6 @@ const LOOKS: Record<string, Look> = {
   stalled: { tone: "bad", word: "stalled", shape: "clock" },
   handed_over: { tone: "warn", word: "handed over", shape: "unlink" },
   stopped: { tone: "quiet", word: "stopped", shape: "stop" },
-  stopping: { tone: "warn", word: "stopping", shape: "stop" },
-  ending: { tone: "warn", word: "ending", shape: "stop" },
   needs_person: { tone: "human", word: "needs you", shape: "shield" },
   // Landings and rewinds
   queued: { tone: "quiet", word: "queued", shape: "clock" },

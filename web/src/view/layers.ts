@@ -202,9 +202,7 @@ function commonName(nodes: Node[]): string {
 }
 
 function foldedStatus(nodes: Node[]): string {
-  const is = (...words: string[]) => nodes.some((node) => words.includes(node.status));
-  if (is("failed")) return "failed";
-  if (is("in_progress", "planning", "active")) return "in_progress";
-  if (nodes.every((node) => ["completed", "success", "skipped", "partial_success"].includes(node.status))) return "completed";
-  return nodes.some((node) => node.is_ready) ? "ready" : "pending";
+  const states = nodes.map((node) => node.state ?? node.status);
+  const first = ["failed", "needs_you", "unattended", "running", "parked", "ready"].find((state) => states.includes(state));
+  return first ?? (states.every((state) => ["done", "landed"].includes(state)) ? "done" : "waiting");
 }

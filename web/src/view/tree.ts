@@ -16,7 +16,7 @@ export interface TreeOptions {
 }
 
 export const isFailure = (task: TaskRow): boolean =>
-  task.status === "failed" || task.status === "partial_success" || (task.isBlocked && task.status !== "pending") || task.isStale;
+  ["failed", "needs_you", "unattended"].includes(task.state ?? task.status);
 
 export const isDone = (status: string): boolean => ["completed", "success", "partial_success", "skipped"].includes(status);
 
@@ -110,12 +110,9 @@ function keepMatching(tasks: readonly TaskRow[], options: TreeOptions): readonly
   return tasks.filter((task) => kept.has(task.id));
 }
 
-/** Returns the most important state of a task, to show as one word. */
-export function getDisplayStatus(task: Pick<TaskRow, "status" | "isBlocked" | "isStale">): string {
-  if (task.isStale) return "stale";
-  if (task.isBlocked && task.status === "pending") return "waiting";
-  if (task.isBlocked && !isDone(task.status) && task.status !== "failed") return "blocked";
-  return task.status;
+/** Returns the state of a task; the status that an event brought, until the server has judged it. */
+export function getDisplayStatus(task: Pick<TaskRow, "status" | "state">): string {
+  return task.state ?? task.status;
 }
 
 function statusOf(tasks: TaskRow[]): string {

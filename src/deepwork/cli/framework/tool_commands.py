@@ -47,6 +47,8 @@ class CommandOverrides:
     """Renders the answer as lines for people; None means a generic table."""
     reword: Callable[[Any, Mapping[str, Any]], Any] = lambda answer, _: answer
     """Words an answer for people; its second parameter is the tool's arguments."""
+    complete: Callable[[Application, Any], Any] = lambda _, answer: answer
+    """Adds to the answer what only people read, such as states."""
     is_by_person: bool = False
     """Whether it is a person's command, and so always acts as the person at this shell."""
     added: Sequence[click.Parameter] = ()
@@ -152,7 +154,7 @@ def build_command(
             known = resolve_arguments(app.database, group, overrides.prepare(arguments, as_json))
             bound = overrides.extend(app, app.build_toolset(spec.toolset)[spec.name], known)
             how = {"as_person": is_by_person, "passphrase_stdin": passphrase_stdin}
-            answer = call_tool(app, bound, known, idempotency_key, **how)
+            answer = overrides.complete(app, call_tool(app, bound, known, idempotency_key, **how))
         _print(answer, known, overrides, as_json=as_json)
         if isinstance(answer, dict) and answer.get("success") is False:
             sys.exit(1)  # so that `&&` stops after a refusal, although that is a regular answer

@@ -90,14 +90,14 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
         build_tool_invoker(app),
         lambda: list_actions(app),
         is_read_only=read_only,
-        state_folder=app.settings.state_folder,
+        processes=app.processes,
         get_why=lambda: app.why,
     )
     pages = StaticPages()
     routes: list[BaseRoute] = [
         Route("/health", _build_health_endpoint(pages, hub), methods=["GET"]),
         *api.build_routes(),
-        *MetricsEndpoint(app.database, app.presence, hub).build_routes(),
+        *MetricsEndpoint(app.database, app.presence, hub, processes=app.processes).build_routes(),
         *EventStreams(hub).build_routes(),
         api.build_not_found_route(),
         *pages.build_routes(),

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import anyio.to_thread
@@ -22,6 +22,9 @@ from deepwork.errors import DeepworkError, StorageError
 from deepwork.events.hub import EventHub, SerializedEvent
 from deepwork.observability.counters import COUNTERS, REFUSAL_STATUSES, Counters
 from deepwork.overview.activity_store import ActivityCounts, ActivityStore
+from deepwork.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
+from deepwork.overview.states.totals import count_by_kind
+from deepwork.overview.states.view import StateView
 
 FRESH_SECONDS = 5.0
 """How long figures of the store are cached, regardless of how many clients collect them."""
@@ -31,9 +34,15 @@ class MetricsEndpoint:
     """Serves the metrics of one process and its store."""
 
     def __init__(
-        self, database: Database, presence: Presence, hub: EventHub, counters: Counters = COUNTERS
+        self,
+        database: Database,
+        presence: Presence,
+        hub: EventHub,
+        counters: Counters = COUNTERS,
+        processes: LocalProcesses = UNKNOWN_PROCESSES,
     ) -> None:
         self._database, self._presence, self._hub, self._counters = database, presence, hub, counters
+        self._processes = processes
         self._began = time.time()
         self._lock = threading.Lock()
         self._queried_at = float("-inf")
@@ -80,7 +89,8 @@ class MetricsEndpoint:
     def _query_figures(self) -> ActivityCounts | None:
         try:
             with self._database.reading() as tx:
-                return ActivityStore(tx).count_activity(self._presence.get_alive_since(tx))
+                figures = ActivityStore(tx).count_activity(self._presence.get_alive_since(tx))
+                return replace(figures, states=count_by_kind(StateView(tx, self._processes)))
         except StorageError:
             return None
 

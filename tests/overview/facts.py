@@ -1,0 +1,71 @@
+"""Builds facts for the rules of states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepwork.landing.models import Landing, LandingKind, LandingStatus
+from deepwork.overview.session_rows import SessionRow
+from deepwork.overview.states.facts import (
+    AttemptFacts,
+    LandingFacts,
+    PlanFacts,
+    RunFacts,
+    SessionFacts,
+    TaskFacts,
+)
+from deepwork.plans.models import PlanStatus, TaskStatus
+from deepwork.runner.models import Attempt, Run, RunOptions, RunStatus, Stage
+
+PLAN, TASK, RUN, ATTEMPT, LANDING, APPROVAL = "wf_1", "tk_1", "rn_1", "at_1", "ld_1", "ap_1"
+NOON = 1_794_916_800_000
+"""2026-11-17T12:00:00Z."""
+
+
+def make_run(
+    status: RunStatus = RunStatus.ACTIVE, *, is_driven: bool | None = True, **changes: Any
+) -> RunFacts:
+    about = {name: changes.pop(name) for name in list(changes) if name in RunFacts.__slots__}
+    known: dict[str, Any] = {
+        "id": RUN, "workflow_id": PLAN, "job": None, "goal": None, "session_id": None, "repository_path": "/p",
+        "chain": ("claude",), "options": RunOptions(), "reason": None, "created_by": "human:ada",
+        "created_at": NOON, "updated_at": NOON,
+    }  # fmt: skip
+    return RunFacts(Run(status=status, **(known | changes)), is_driven=is_driven, **about)
+
+
+def make_attempt(stage: Stage = Stage.RUNNING, *, is_driven: bool = True, **changes: Any) -> AttemptFacts:
+    approval = changes.pop("approval_id", None)
+    known: dict[str, Any] = {
+        "id": ATTEMPT, "run_id": RUN, "workflow_id": PLAN, "task_id": TASK, "number": 1, "profile": "claude",
+        "vendor": "claude", "agent_id": "ag_1", "claim_epoch": 1, "host": "local", "created_at": NOON,
+        "updated_at": NOON,
+    }  # fmt: skip
+    return AttemptFacts(Attempt(stage=stage, **(known | changes)), is_driven, approval)
+
+
+def make_landing(status: LandingStatus, **changes: Any) -> LandingFacts:
+    about = {name: changes.pop(name) for name in list(changes) if name in LandingFacts.__slots__}
+    known: dict[str, Any] = {
+        "id": LANDING, "kind": LandingKind.TASK, "subject_id": TASK, "workflow_id": PLAN, "task_id": TASK,
+        "title": "Build", "host": "local", "repository_path": "/p", "target": "main", "done_at": NOON,
+        "created_by": "human:ada", "created_at": NOON, "updated_at": NOON,
+    }  # fmt: skip
+    return LandingFacts(Landing(status=status, **(known | changes)), **about)
+
+
+def make_plan(status: PlanStatus = PlanStatus.IN_PROGRESS, **changes: Any) -> PlanFacts:
+    return PlanFacts(PLAN, status, **changes)
+
+
+def make_task(status: TaskStatus = TaskStatus.PENDING, **changes: Any) -> TaskFacts:
+    return TaskFacts(TASK, status, changes.pop("plan", make_plan()), **changes)
+
+
+def make_session(status: str = "active", **changes: Any) -> SessionFacts:
+    data = {
+        "entries": [{"steps": ["write"]}, {"steps": ["send"]}],
+        "current_entry_index": 0,
+        "step_progress": {"write": {"started_at": "2026-11-17T12:00:00Z"}},
+    }
+    return SessionFacts(SessionRow("ab12cd34", "letter/main", "", status, "write", data, NOON), **changes)

@@ -1,0 +1,422 @@
+"""A plan, a job, a run and a landing go through every state, and all interfaces say the same about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from application import call_tool, make_app
+from approvals.make import ask, decide
+from cli.command_tree import run_command
+from dashboard.make import create_client, read
+from dashboard.make_agent_runs import add_attempt, move
+from deepwork.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.landing.models import Landing, LandingKind, LandingStatus, Problem
+from deepwork.landing.store import LandingStore
+from deepwork.overview.states.models import State
+from deepwork.runner.attempt_locks import AttemptLocks
+from deepwork.runner.models import ParkedFor, Run, RunOptions, RunStatus, Stage
+from deepwork.runner.service import RunService, create_run
+from deepwork.server.application import Application
+from jobs.project import make_step, write_job
+from jobs.runs import call_job_tool
+from tracking import make as track
+
+Said = tuple[str, str | None, str | None]
+HOUR = 3_600_000
+
+
+@dataclass
+class Interfaces:
+    """Every way to ask about a thing."""
+
+    app: Application
+    page: TestClient
+    folder: Path
+
+    def command(self, *words: str) -> Any:
+        return run_command(tuple(words), [], self.folder)
+
+    def task(self, plan: str, id: str) -> dict[str, Said]:
+        table = read(self.page, f"/runs/{plan}/tasks")
+        rows = [dict(zip(table["columns"], row, strict=False)) for row in table["rows"]]
+        [node] = [node for node in read(self.page, f"/runs/{plan}/graph")["nodes"] if node["id"] == id]
+        listed = say(pick(rows, id))
+        assert node["state"] == listed[0]
+        return {
+            "REST, all tasks": listed,
+            "REST, one task": say(read(self.page, f"/tasks/{id}")["task"]),
+            "plans show": say(pick(self.command("plans", "show", plan)["tasks"], id)),
+            "show": say(self.command("show", id)),
+        }
+
+    def plan(self, id: str) -> dict[str, Said]:
+        return {
+            "REST, all runs": say(pick(read(self.page, "/runs")["runs"], id)),
+            "REST, one run": say(read(self.page, f"/runs/{id}")),
+            "plans list": say(pick(self.command("plans", "list")["workflows"], id)),
+            "plans show": say(self.command("plans", "show", id)),
+            "show": say(self.command("show", id)),
+            **self._find_in_status("plans", id),
+        }
+
+    def run(self, id: str) -> dict[str, Said]:
+        return {
+            "REST, all runs": say(pick(read(self.page, "/runner/runs")["runs"], id)),
+            "REST, one run": say(read(self.page, f"/runner/runs/{id}")),
+            "runs list": say(pick(self.command("runs", "list")["runs"], id)),
+            "runs show": say(self.command("runs", "show", id)),
+            "show": say(self.command("show", id)),
+        }
+
+    def attempt(self, run: str, id: str) -> dict[str, Said]:
+        return {
+            "REST, all attempts": say(pick(read(self.page, "/runner/attempts")["attempts"], id)),
+            "REST, one attempt": say(read(self.page, f"/runner/attempts/{id}")),
+            "runs show": say(pick(self.command("runs", "show", run)["attempts"], id)),
+            "show": say(self.command("show", id)),
+        }
+
+    def landing(self, id: str) -> dict[str, Said]:
+        return {
+            "REST, all landings": say(pick(read(self.page, "/landings")["landings"], id)),
+            "REST, one landing": say(read(self.page, f"/landings/{id}")),
+            "landings list": say(pick(self.command("landings", "list")["landings"], id)),
+            "landings show": say(self.command("landings", "show", id)),
+            "show": say(self.command("show", id)),
+        }
+
+    def session(self, id: str) -> dict[str, Said]:
+        return {
+            "REST, all runs": say(pick(read(self.page, "/runs")["runs"], id)),
+            "REST, one run": say(read(self.page, f"/runs/{id}")),
+            "sessions list": say(pick(self.command("sessions", "list", "--all")["sessions"], id)),
+            "sessions show": say(self.command("sessions", "show", id)),
+            "show": say(self.command("show", id)),
+            **self._find_in_status("sessions", id),
+        }
+
+    def track(self, id: str) -> dict[str, Said]:
+        return {
+            "REST, all runs": say(pick(read(self.page, "/runs")["runs"], id)),
+            "track list": say(pick(self.command("track", "list")["workflows"], id)),
+            "track show": say(self.command("track", "show", id)),
+            "show": say(self.command("show", id)),
+            **self._find_in_status("tracked", id),
+        }
+
+    def _find_in_status(self, kind: str, id: str) -> dict[str, Said]:
+        found = [each for each in self.command("status")[kind] if each["id"] == id]
+        return {"status": say(found[0])} if found else {}
+
+    def count(self, kind: str) -> dict[str, int]:
+        """Count the open things of a kind by state, as the metrics do."""
+        text = self.page.get("/metrics").text
+        found = re.findall(rf'deepwork_open{{kind="{kind}",state="(\w+)"}} (\d+)', text)
+        return {state: int(count) for state, count in found if int(count)}
+
+
+def pick(things: list[dict[str, Any]], id: str) -> dict[str, Any]:
+    [found] = [each for each in things if each["id"] == id]
+    return found
+
+
+def say(thing: dict[str, Any]) -> Said:
+    return thing["state"], thing.get("because"), thing.get("next")
+
+
+def agree(said: dict[str, Said]) -> Said:
+    """Return what all interfaces say."""
+    assert len(set(said.values())) == 1, said
+    return next(iter(said.values()))
+
+
+@pytest.fixture
+def interfaces(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interfaces]:
+    monkeypatch.setattr("deepwork.server.http.metrics.FRESH_SECONDS", 0.0)
+    write_job(tmp_path, "letter", [make_step("write"), make_step("send")])
+    app = make_app(tmp_path, location)
+    monkeypatch.setenv("DEEPWORK_DATABASE_URL", location)
+    with create_client(app) as page:
+        yield Interfaces(app, page, tmp_path)
+    app.close()
+
+
+def make_plan(app: Application) -> tuple[str, dict[str, str]]:
+    plan = call_tool(app, "workflow_create", name="Login", source_type="prompt", source_content="SSO")["id"]
+    tasks = [
+        {"name": "design", "description": "", "depends_on": [], "max_attempts": 1},
+        {"name": "build", "description": "", "depends_on": ["design"]},
+        {"name": "ship", "description": "", "depends_on": ["design", "build"]},
+    ]
+    call_tool(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
+    found = call_tool(app, "workflow_get", id=plan, include_tasks=True)["tasks"]
+    return plan, {task["name"]: task["id"] for task in found}
+
+
+def execute(app: Application, sql: str, **values: Any) -> None:
+    with app.database.transaction() as tx:
+        tx.execute(sql, **values)
+
+
+def test_a_plan_and_its_tasks(interfaces: Interfaces):
+    app = interfaces.app
+    empty = call_tool(app, "workflow_create", name="Empty", source_type="prompt", source_content="?")["id"]
+    plan, ids = make_plan(app)
+    design, build, ship = ids["design"], ids["build"], ids["ship"]
+    run = f"deepwork run {plan}"
+
+    def task(id: str = design) -> Said:
+        return agree(interfaces.task(plan, id))
+
+    def whole() -> Said:
+        return agree(interfaces.plan(plan))
+
+    assert agree(interfaces.plan(empty)) == ("waiting", "no_tasks", f"deepwork plans set-plan {empty} FILE")
+    assert (task(), task(build)[:2]) == (("ready", None, run), ("waiting", "tasks: design"))
+    assert task(ship) == ("waiting", "tasks: design, build", None)
+    assert whole() == ("ready", None, run)
+    assert interfaces.count("task") == {"ready": 1, "waiting": 2}
+
+    agent = call_tool(app, "agent_register", name="Ada", runtime="claude_code")["id"]
+    call_tool(app, "task_claim", task_id=design, agent_id=agent, start=True)
+    assert (task(), whole()) == (("running", None, None),) * 2
+
+    execute(app, "UPDATE leases SET until = 0 WHERE what = :id", id=design)
+    assert (task(), whole()) == (("unattended", "agent_gone", run),) * 2
+    assert interfaces.count("plan") == {"unattended": 1, "waiting": 1}
+
+    asked = ask(app, ApprovalRequest(ApprovalKind.TASK, design, plan, {"name": "design"}))
+    assert task() == ("needs_you", "approval", f"deepwork approvals approve {asked.id}")
+    assert whole() == ("needs_you", "approval: 1 task", f"deepwork approvals approve {asked.id}")
+    execute(app, "UPDATE approvals SET status = 'stale'")
+
+    call_tool(app, "task_claim", task_id=design, agent_id=agent, start=True)
+    call_tool(app, "task_update_status", id=design, status="failed", error="No.", agent_id=agent)
+    retry = f"deepwork tasks retry {design}"
+    assert task() == ("failed", "attempts_used_up", retry)
+    assert whole() == ("needs_you", "attempts_used_up: 1 task", retry)
+    assert interfaces.command("status")["counts"]["tasks"]["failed"] == 1
+    assert read(interfaces.page, "/home")["counts"]["tasks"]["failed"] == 1
+    assert interfaces.count("task") == {"failed": 1, "waiting": 2}
+
+    call_tool(app, "workflow_update_status", id=plan, status="paused", reason="Lunch")
+    resume = f"deepwork plans update-status {plan} in_progress"
+    assert whole() == ("needs_you", "paused", resume)
+    call_tool(app, "workflow_update_status", id=plan, status="in_progress")
+
+    run_command(("tasks", "retry"), [design], interfaces.folder)
+    call_tool(app, "task_claim", task_id=design, agent_id=agent, start=True)
+    call_tool(app, "task_update_status", id=design, status="completed", outcome="Done.", agent_id=agent)
+    assert (task(), task(build)) == (("done", None, None), ("ready", None, run))
+    assert task(ship)[:2] == ("waiting", "tasks: build")
+
+    add_landing(app, plan, design, LandingStatus.LANDED)
+    assert task() == ("landed", None, None)
+
+    call_tool(app, "workflow_update_status", id=plan, status="abandoned", reason="No.")
+    assert task(build) == ("stopped", "plan: abandoned", None)
+    assert whole() == ("stopped", None, None)
+
+
+def test_tasks_are_counted_as_they_are_judged(interfaces: Interfaces):
+    app = interfaces.app
+    agent = call_tool(app, "agent_register", name="Ada", runtime="claude_code")["id"]
+    plan, ids = make_plan(app)
+    call_tool(app, "task_claim", task_id=ids["design"], agent_id=agent, start=True)
+    call_tool(app, "task_update_status", id=ids["design"], status="completed", outcome="x", agent_id=agent)
+    leveled, _ = (
+        call_tool(app, "workflow_create", name="L", source_type="prompt", source_content="x")["id"],
+        0,
+    )
+    tasks = [{"name": f"t{n}", "description": "", "sequence": 1 + n // 3} for n in range(9)]
+    call_tool(app, "workflow_set_plan", id=leveled, plan={"summary": "s", "tasks": tasks})
+    other, _ = make_plan(app)
+    asked = ask(app, ApprovalRequest(ApprovalKind.PLAN, other, other, {"name": "Login"}))
+    decide(app, asked.id, "refuse", comment="No.")
+
+    listed = [
+        say(dict(zip(table["columns"], row, strict=False)))[0]
+        for id in (plan, leveled, other)
+        for table in [read(interfaces.page, f"/runs/{id}/tasks")]
+        for row in table["rows"]
+    ]
+
+    assert {state: listed.count(state) for state in listed} == interfaces.count("task")
+    assert interfaces.count("task") == {"done": 1, "ready": 4, "waiting": 10}
+    assert agree(interfaces.plan(other)) == ("needs_you", "refused", f"deepwork approvals approve {asked.id}")
+
+
+def start_run(app: Application, plan: str | None, **options: Any) -> Run:
+    with app.database.reading() as tx:
+        now = tx.now
+    new = create_run(
+        repository_path="/project", chain=("claude",), options=RunOptions(**options), created_by="human:ada",
+        now=now, workflow_id=plan,
+    )  # fmt: skip
+    return RunService(app.database).start(new, app.settings.machine, 2)
+
+
+def test_a_run_and_its_attempts(interfaces: Interfaces):
+    app = interfaces.app
+    plan, ids = make_plan(app)
+    run, locks = start_run(app, plan), AttemptLocks(app.settings.state_folder)
+    attach, again = f"deepwork runs attach {run.id}", f"deepwork run {plan} --agent claude"
+
+    def whole() -> Said:
+        return agree(interfaces.run(run.id))
+
+    locks.take(run.id)
+    assert whole() == ("running", None, None)
+    locks.release_all()
+    assert whole() == ("unattended", "runner_gone", attach)  # at once: no lease is waited for
+    assert agree(interfaces.plan(plan)) == ("unattended", "runner_gone", attach)
+    assert interfaces.count("run") == {"unattended": 1}
+
+    execute(app, "UPDATE runner_hosts SET host = 'mars'")
+    execute(app, "UPDATE runner_runs SET updated_at = 0")
+    assert whole() == ("unattended", "runner_unknown: mars", attach)
+    execute(app, "UPDATE runner_hosts SET host = :host", host=app.settings.machine)
+
+    locks.take(run.id)
+    attempt = add_attempt(app, run, ids["design"], host=app.settings.machine)
+
+    def one() -> Said:
+        return agree(interfaces.attempt(run.id, attempt.id))
+
+    locks.take(attempt.id)
+    assert (one(), whole(), agree(interfaces.task(plan, ids["design"]))) == (("running", None, None),) * 3
+    attempt = move(app, attempt, Stage.CHECKING)
+    assert one() == ("running", "check", None)
+    with app.database.reading() as tx:
+        soon = tx.now + HOUR
+    attempt = move(app, attempt, Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=soon)
+    assert {one()[0], whole()[0], agree(interfaces.plan(plan))[0]} == {"parked"}
+    assert one() == whole()
+    locks.release_all()
+    assert (one(), whole()) == (("unattended", "runner_gone", attach),) * 2
+    assert agree(interfaces.task(plan, ids["design"])) == ("unattended", "runner_gone", attach)
+    locks.take(run.id)
+    locks.take(attempt.id)
+    attempt = move(app, attempt, Stage.PREPARING)
+    attempt = move(app, move(app, attempt, Stage.CHECKING), Stage.REVIEWING)
+    asked = ask(app, ApprovalRequest(ApprovalKind.TASK, ids["design"], plan, {"name": "design"}))
+    approve = f"deepwork approvals approve {asked.id}"
+    assert {one(), whole(), agree(interfaces.task(plan, ids["design"]))} == {
+        ("needs_you", "approval", approve)
+    }
+    move(app, attempt, Stage.DONE)
+    assert one() == ("done", None, None)
+
+    runs = RunService(app.database)
+    runs.set_status(run.id, RunStatus.PAUSED)
+    assert whole() == ("needs_you", "paused", f"deepwork runs resume {run.id}")
+    runs.set_status(run.id, RunStatus.STOPPING)
+    assert whole() == ("running", "stopping", None)
+    runs.set_status(run.id, RunStatus.NEEDS_PERSON, "Look.")
+    assert whole() == ("needs_you", "person: Look.", again)
+    locks.release_all()
+    for status, state, next in (("stopped", "stopped", again), ("done", "done", None)):
+        execute(app, "UPDATE runner_runs SET status = :status", status=status)
+        assert (whole()[0], whole()[2]) == (state, next)
+
+
+def add_landing(app: Application, plan: str, task: str, status: LandingStatus, **more: Any) -> Landing:
+    with app.database.transaction() as tx:
+        landing = Landing(
+            id=f"ld_{status.value}", kind=LandingKind.TASK, subject_id=task, workflow_id=plan, task_id=task,
+            title="design", host=app.settings.machine, repository_path="/project", target="main", status=status,
+            done_at=tx.now, created_by="human:ada", created_at=tx.now, updated_at=tx.now,
+            ended_at=tx.now if status.is_final else None, **more,
+        )  # fmt: skip
+        LandingStore(tx).add(landing)
+    return landing
+
+
+def test_a_landing(interfaces: Interfaces):
+    app = interfaces.app
+    plan, ids = make_plan(app)
+    agent = call_tool(app, "agent_register", name="Ada", runtime="claude_code")["id"]
+    call_tool(app, "task_claim", task_id=ids["design"], agent_id=agent, start=True)
+    call_tool(app, "task_update_status", id=ids["design"], status="completed", outcome="x", agent_id=agent)
+    landing = add_landing(app, plan, ids["design"], LandingStatus.QUEUED)
+    land = f"deepwork land {ids['design']}"
+
+    def become(status: LandingStatus, **changes: Any) -> Said:
+        nonlocal landing
+        after = replace(landing, status=status, ended_at=1 if status.is_final else None, **changes)
+        with app.database.transaction() as tx:
+            assert LandingStore(tx).save(landing, after)
+        landing = after
+        said = agree(interfaces.landing(landing.id))
+        if status is not LandingStatus.CANCELLED:
+            assert agree(interfaces.task(plan, ids["design"]))[0] == said[0]
+        return said
+
+    assert agree(interfaces.landing(landing.id)) == ("unattended", "runner_gone", land)
+    execute(
+        app,
+        "INSERT INTO branch_leases (repository, branch, holder, epoch, until) VALUES ('r', 'main', 'x', 1, :until)",
+        until=4_000_000_000_000,
+    )
+    assert agree(interfaces.landing(landing.id)) == ("waiting", "landing", None)
+    assert become(LandingStatus.CHECKING) == ("running", "check", None)
+    assert become(LandingStatus.MOVING) == ("running", None, None)
+    assert interfaces.count("landing") == {"running": 1}
+    asked = ask(app, ApprovalRequest(ApprovalKind.LANDING, landing.id, plan, {"name": "design"}))
+    approve = f"deepwork approvals approve {asked.id}"
+    assert become(LandingStatus.WAITING, problem=Problem.APPROVAL) == ("needs_you", "approval", approve)
+    assert become(LandingStatus.NEEDS_PERSON, problem=Problem.CONFLICT) == ("needs_you", "conflict", land)
+    assert become(LandingStatus.RETURNED, problem=Problem.RED) == ("waiting", "check", f"deepwork run {plan}")
+    assert become(LandingStatus.CANCELLED) == ("stopped", None, None)
+
+
+def test_a_job(interfaces: Interfaces, monkeypatch: pytest.MonkeyPatch):
+    app = interfaces.app
+    id = call_job_tool(app, "start_workflow", goal="Dear Ada", job_name="letter", workflow_name="main")
+    id = id["begin_step"]["session_id"]
+
+    assert agree(interfaces.session(id)) == ("running", None, None)
+    steps = read(interfaces.page, f"/runs/{id}")["session"]["steps"]
+    assert [(step["state"], step.get("because")) for step in steps] == [
+        ("running", None), ("waiting", "tasks: write"),
+    ]  # fmt: skip
+    monkeypatch.setattr("deepwork.overview.states.local_processes.has_exited", bool)
+    assert agree(interfaces.session(id)) == ("unattended", "agent_gone", f"deepwork sessions resume {id}")
+    asked = ask(app, ApprovalRequest(ApprovalKind.STEP, f"{id}/write", id, {"name": "write"}))
+    approve = f"deepwork approvals approve {asked.id}"
+    assert agree(interfaces.session(id)) == ("needs_you", "approval: write", approve)
+    assert interfaces.count("job") == {"needs_you": 1}
+    execute(app, "UPDATE approvals SET status = 'stale'")
+    call_job_tool(app, "abort_workflow", explanation="No.", session_id=id)
+    assert agree(interfaces.session(id)) == ("stopped", None, None)
+
+
+def test_tracked_work(interfaces: Interfaces):
+    app = interfaces.app
+    where = track.create_workflow_and_phase(app)
+    task = track.create_task(app, where)
+    id = where[0]
+
+    assert agree(interfaces.track(id)) == ("running", None, None)
+    execute(app, "UPDATE tracked_tasks SET last_sign_at = 1")
+    abandon = f"deepwork track abandon-task {task} REASON"
+    assert agree(interfaces.track(id)) == ("unattended", "agent_gone", abandon)
+    assert say(interfaces.command("show", task)) == say(read(interfaces.page, f"/tasks/{task}")["task"])
+    issue = track.create_blocker(app, task, "Which?")
+    answer = f"deepwork answer {issue} TEXT"
+    assert agree(interfaces.track(id)) == ("needs_you", "blocker", answer)
+    assert say(read(interfaces.page, f"/tasks/{task}")["task"]) == ("needs_you", "blocker", answer)
+    assert interfaces.count("track") == {"needs_you": 1}
+
+
+def test_every_state_has_a_word_for_people(interfaces: Interfaces):
+    make_plan(interfaces.app)
+
+    assert set(interfaces.command("status")["counts"]["states"]) == {state.value for state in State}

@@ -1,0 +1,72 @@
+"""A run that nobody drives says so at once, everywhere; coming back to it lets it continue."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+from dashboard.make import create_client, read
+from quick import PLAIN
+from runner.endings import finish, list_living, plan, wait_until
+from runner.run_project import RunProject
+from runner.test_run_command import find_run, run
+
+MakeProject = Callable[..., RunProject]
+
+
+def test_a_run_whose_runner_was_killed_is_unattended_at_once(make_project: MakeProject, tmp_path: Any):
+    project, gate = make_project(), tmp_path / "gate"
+    plan(project, "Work", [{"do": "wait_for", "file": str(gate)}, *finish("done")])
+    words = [*PLAIN, "run", "Release", "--agent", "claude", "--json"]
+    runner = subprocess.Popen(
+        words, cwd=project.folder, env=project.variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: list_living(project), "the agent")
+        driven = find_run(project)
+    finally:
+        os.kill(runner.pid, signal.SIGKILL)
+        runner.wait()
+
+    left = find_run(project)
+    page = create_client(project.app)
+    [shown] = read(page, "/runner/runs")["runs"]
+    [task] = run(project, "plans", "show", "Release", "--json").json["tasks"]
+    status = run(project, "status", "--json").json
+    attach = f"deepwork runs attach {left['id']}"
+
+    assert (driven["state"], driven["next"]) == ("running", None)
+    assert (left["status"], left["state"], left["because"], left["next"]) == (
+        "active", "unattended", "runner_gone", attach,
+    )  # fmt: skip
+    assert (shown["state"], shown["next"]) == ("unattended", attach)
+    assert (task["status"], task["state"], task["next"]) == ("in_progress", "unattended", attach)
+    assert [(each["state"], each["next"]) for each in status["plans"]] == [("unattended", attach)]
+    assert f"    {attach}" in run(project, "status").out.splitlines()
+    gate.touch()
+    assert run(project, *attach.split()[1:], "--json").code == 0
+    assert find_run(project)["state"] == "done"
+
+
+def test_leaving_a_run_says_that_nobody_drives_it_any_more(make_project: MakeProject, tmp_path: Any):
+    project, gate = make_project(), tmp_path / "gate"
+    plan(project, "Work", [{"do": "wait_for", "file": str(gate)}, *finish("done")])
+    words = [*PLAIN, "run", "Release", "--agent", "claude"]
+    runner = subprocess.Popen(
+        words, cwd=project.folder, env=project.variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    wait_until(lambda: list_living(project), "the agent")
+    runner.send_signal(signal.SIGINT)
+    said, _ = runner.communicate(timeout=120)
+    found = find_run(project)
+
+    assert runner.returncode == 130
+    assert "Release: unattended" in said
+    assert found["next"] in said
+    assert (found["state"], found["because"]) == ("unattended", "runner_gone")
+    gate.touch()
+    assert run(project, *found["next"].split()[1:], "--json").code == 0

@@ -37,6 +37,8 @@ def start_guard(*folders: Path) -> subprocess.Popen[bytes]:
 
 def guard(parent: int, folders: list[str]) -> None:
     """Wait until the parent has ended, then end what it left and remove its data."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # `pkill` of everything that tests started
+        signal.signal(number, signal.SIG_IGN)
     while os.getppid() == parent:
         time.sleep(LOOK_SECONDS)
     while found := list(_find_processes(folders)):

@@ -6,8 +6,9 @@ import mmap
 import os
 import subprocess
 import threading
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -263,6 +264,30 @@ def test_a_file_of_a_clean_tree_that_is_open_for_writing_proves_nothing(
 
     assert error["code"] == "CHECKS_FAILED"
     assert "open for writing" in error["checks"][0]["output"]
+
+
+@pytest.mark.parametrize("clean", ["", ", clean: true"], ids=["shared", "clean"])
+def test_a_file_that_is_opened_as_soon_as_nobody_looks_proves_nothing(
+    gated: GatedProject, monkeypatch: pytest.MonkeyPatch, clean: str
+):
+    """Its first change has a time, which has to be later than the one that is compared at the end."""
+    gated.write("src/a.txt", "right\n")
+    gated.define_check(shell(RIGHT), clean)
+    agent = Agent(gated)
+
+    with ExitStack() as opened:
+
+        def look_too_early(folder: Path, paths: Iterable[str]) -> list[str]:
+            found = find_open_for_writing(folder, paths)
+            time.sleep(0.05)  # times are those of ticks of the system
+            opened.enter_context(map_file(folder / "src/a.txt"))
+            return found
+
+        monkeypatch.setattr("deepwork.checks.runner.find_open_for_writing", look_too_early)
+        error = agent.report()
+
+    assert error["code"] == "CHECKS_FAILED"
+    assert "src/a.txt" in error["checks"][0]["output"]
 
 
 # --- what cannot be watched, and what was not watched

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ guarded: [GNUmakefile, makefile, Makefile, "guarded/**"]
 """
 MAKEFILE = "check:\n\tgrep -qx right solution.txt && test ! -e guarded/skip && grep -qx strict guarded/rule\n"
 GUARDED = ("GNUmakefile", "makefile", "Makefile", "guarded")
+NOBODY = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 CLEAN_CHECK = "judge_in_clean_trees"
 EVIL_MAKEFILE = "check:\n\ttrue\n"
 VANISHING_MAKEFILE = "check:\n\trm -f GNUmakefile\n"
@@ -300,15 +302,10 @@ class Attack:
 
     def change_ground(self) -> None:
         """Change the work of another task, on which this one builds, after it was completed."""
-        if self.ground is not None:
-            run_git(self.ground, "checkout", "-q", "-B", run_git(self.ground, "branch", "--show-current"))
-            (self.ground / "ground.txt").write_text("rotten\n")
-            run_git(self.ground, "commit", "-qam", "rotten")
+        self._let_ground_rot()
 
     def amend_ground(self) -> None:
-        if self.ground is not None:
-            (self.ground / "ground.txt").write_text("rotten\n")
-            run_git(self.ground, "commit", "-qa", "--amend", "-m", "rotten")
+        self._let_ground_rot("--amend")
 
     def judge_in_clean_trees(self) -> None:
         """Not an act: the check of a sequence with it runs in clean trees."""
@@ -386,7 +383,7 @@ class Attack:
 
     def stop_daemons(self) -> None:
         for daemon in self.daemons:
-            daemon.kill()
+            os.killpg(daemon.pid, signal.SIGKILL)  # it and what it started; it is not reaped yet
             daemon.wait()
         self.daemons.clear()
 
@@ -462,11 +459,21 @@ class Attack:
         self.plan.complete("ground")
         return tree
 
+    def _let_ground_rot(self, *flags: str) -> None:
+        if self.ground is not None:
+            (self.ground / "ground.txt").write_text("rotten\n")
+            self._git("commit", "-qa", "--allow-empty", "-m", "rotten", *flags, at=self.ground)
+
     def _start(self, *words: str) -> None:
-        environment = {**os.environ, "PATH": self.path}
+        environment = {**os.environ, "PATH": self.path, **NOBODY}
         self.daemons.append(
             subprocess.Popen(
-                words, cwd=self.tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                words,
+                cwd=self.tree,
+                env=environment,
+                start_new_session=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
         )
 
@@ -500,7 +507,7 @@ class Attack:
         environment = {
             **os.environ, "PATH": self.path, "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, objects)),
-            "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
+            **NOBODY,
         }  # fmt: skip
         return subprocess.run(
             ["git", *words],
@@ -513,10 +520,12 @@ class Attack:
     def _git_dir(self) -> str:
         return (self.tree / ".git").read_text().removeprefix("gitdir: ").strip()
 
-    def _git(self, *words: str) -> None:
+    def _git(self, *words: str, at: Path | None = None) -> None:
         """Run git as the agent does: with its own settings, and whether it works or not."""
-        environment = {**os.environ, "PATH": self.path}
-        subprocess.run(["git", *words], cwd=self.tree, env=environment, check=False, capture_output=True)
+        environment = {**os.environ, "PATH": self.path, **NOBODY}
+        subprocess.run(
+            ["git", *words], cwd=at or self.tree, env=environment, check=False, capture_output=True
+        )
 
 
 ACTS = tuple(

@@ -200,6 +200,8 @@ class CheckRunner:
         place, check = task.place, task.check
         folders = self._list_folders(task)
         with _watch(place.top, folders) as watched:
+            # In this order: who opens a file later than that changes its time.
+            stamps = read_stamps(place.top, task.inputs.paths)
             open_files = find_open_for_writing(place.top, task.inputs.paths)
             # Only now: what was added before and still is there would be an input, the rest is watched. And
             # every file is read again: one that was open may have changed without another time.
@@ -207,7 +209,6 @@ class CheckRunner:
             if not task.has_inputs_of(self.read_state(place, task.base, check.guarded, reader)):
                 raise InputsChanged
             pipes = _find_pipes(task, folders)
-            stamps = read_stamps(place.top, task.inputs.paths)
             outcome = self._run_attempts(task, place.folder, held)
             after = self.read_state(place, task.base, check.guarded, reader).read_inputs(check, place.prefix)
         changed = find_changed_paths(
@@ -232,10 +233,11 @@ class CheckRunner:
             _copy_unstored(task.state, folder, task.inputs.paths)
             folders, expected = _list_all(folder)
             with _watch(folder, folders) as watched:
+                # In this order: who opens a file later than that changes its time.
+                stamps = read_stamps(folder, task.inputs.paths)
                 open_files = find_open_for_writing(folder, expected)
                 # Somebody may have changed what was written before all of it was there.
                 wrong = self._find_wrong_files(task, tree, folder, expected)
-                stamps = read_stamps(folder, task.inputs.paths)
                 outcome = self._run_attempts(task, folder / task.place.prefix, (*held, lock))
                 after = read_stamps(folder, task.inputs.paths)
                 watched.events.added_files |= _list_all(folder)[1] - expected

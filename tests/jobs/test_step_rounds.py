@@ -14,8 +14,7 @@ from deepwork.dashboard.sessions import build_session_part
 from deepwork.errors import GateClosed, ToolError
 from deepwork.jobs.sessions.files import SessionFiles
 from deepwork.overview.needs import list_needs
-from deepwork.overview.run_store import RunStore
-from deepwork.overview.session_rows import parse_session_row
+from deepwork.overview.run_store import RunStore, parse_session_row
 from deepwork.overview.states.view import StateView
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke

@@ -68,7 +68,7 @@ def test_a_person_watches_leaves_and_comes_back(make_project: MakeProject, tmp_p
     assert live[-4].startswith("  Write the form")
     assert shows("0 of 1 tasks", "of $9.00")(live)
     assert code == 130
-    assert shows("The agents go on.")(left)
+    assert shows("Release: unattended")(left)
     assert not shows("Ctrl-C leaves")(left)
     assert len(running) == 1
     assert back.code == 0

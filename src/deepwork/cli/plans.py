@@ -14,7 +14,14 @@ from deepwork.cli.framework.id_resolution import resolve_id
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, render_lines, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
-from deepwork.cli.states import add_list_states, add_plan_state, add_state_to, show_listed, show_states
+from deepwork.cli.states import (
+    add_list_states,
+    add_plan_state,
+    add_state_to,
+    show_listed,
+    show_state,
+    show_states,
+)
 from deepwork.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -314,4 +321,4 @@ def render_plan(answer: dict[str, Any]) -> list[str]:
     if "tasks" in tables:
         shown = ({key: value for key, value in task.items() if key != "blocked"} for task in tables["tasks"])
         tables["tasks"] = show_states(list(shown))
-    return render_lines({**tables, **answer})
+    return render_lines({**tables, **show_state(answer)})

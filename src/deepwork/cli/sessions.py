@@ -22,7 +22,7 @@ from deepwork.cli.framework.proofs import build_act_call
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.cli.framework.who_acts import is_typed, print_unnotified
 from deepwork.cli.session_places import open_with_session
-from deepwork.cli.states import add_state_to, add_states, show_states
+from deepwork.cli.states import add_state_to, add_states, show_state, show_states
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
 from deepwork.reviews.round_text import format_finding
@@ -108,9 +108,9 @@ def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
     with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
         session = app.sessions.load(known)
-        answer = session_to_dict(session) if as_json else _build_details(session)
-        answer |= add_state_to("session", app, {"id": known})
-    print_answer(answer, as_json=as_json)
+        state = add_state_to("session", app, {"id": known})
+    whole = session_to_dict(session) | state if as_json else show_state(_build_details(session) | state)
+    print_answer(whole, as_json=as_json)
 
 
 @sessions.command()

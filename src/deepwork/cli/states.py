@@ -20,14 +20,19 @@ def name_state(state: str) -> str:
 
 def show_states(things: list[Thing]) -> list[Thing]:
     """Return rows of a table for people: with the state in the place of the stored status, in words."""
-    return [
-        {
-            "state" if key == "status" else key: name_state(thing["state"]) if key == "status" else value
-            for key, value in thing.items()
-            if key not in ("state", "because", "next") or "status" not in thing
-        }
-        for thing in things
-    ]
+    return [_show_state(thing) for thing in things]
+
+
+def show_state(thing: Thing) -> Thing:
+    """Return a thing for people: its state in the place of its status, then why, and what is next."""
+    more = {key: thing[key] for key in ("because", "next") if thing.get(key)}
+    return _show_state(thing) | more
+
+
+def _show_state(thing: Thing) -> Thing:
+    kept = {key: value for key, value in thing.items() if key not in ("state", "because", "next")}
+    word = name_state(thing["state"])
+    return {"state" if key == "status" else key: word if key == "status" else kept[key] for key in kept}
 
 
 def show_listed(listed: str) -> Callable[[Thing, Mapping[str, Any]], Thing]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from deepwork.landing.models import Landing
 from deepwork.overview.session_rows import SessionRow
@@ -68,16 +70,13 @@ class PlanFacts:
     """Its open run."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """A task of a plan."""
+class TaskFacts(NamedTuple):
+    """A task of a plan; a tuple, because thousands are judged at once."""
 
     id: str
     status: TaskStatus
     plan: PlanFacts
-    level: int | None = None
-    """Its sequence, if it waits for all tasks of the level before; None if it names what it waits for."""
-    open_names: tuple[str, ...] = ()
+    open_names: Sequence[str] = ()
     """The first open tasks that it waits for."""
     open_total: int = 0
     is_claimed: bool = False

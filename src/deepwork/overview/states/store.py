@@ -93,13 +93,10 @@ class StateStore:
         """List the ids and statuses of plans."""
         return self._tx.fetch_all("SELECT id, status FROM plans WHERE id IN :ids", ids=list(ids))
 
-    def list_open_plan_ids(self, limit: int) -> list[str]:
-        """List the plans that have not ended, the last changed first."""
-        sql = """
-            SELECT id FROM plans WHERE status IN ('planning', 'ready', 'in_progress', 'paused', 'failed')
-             ORDER BY updated_at DESC, created_seq DESC LIMIT :limit
-        """
-        return [row["id"] for row in self._tx.fetch_all(sql, limit=limit)]
+    def list_plans_of(self, task_ids: Sequence[str]) -> list[str]:
+        """List the plans that these tasks belong to."""
+        sql = "SELECT DISTINCT workflow_id FROM plan_tasks WHERE id IN :ids ORDER BY workflow_id"
+        return [row["workflow_id"] for row in self._tx.fetch_all(sql, ids=list(task_ids))]
 
     def find_asked(self, plan_ids: Sequence[str]) -> dict[tuple[str, str], tuple[str, bool]]:
         """Map (kind, subject) to the approval that it waits for, and whether a person refused it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -63,7 +63,7 @@ class StateView:
         """Judge plans; their tasks are counted, and only those judged one by one that are not plain."""
         plans = self._load_plans(ids)
         scope = f"{OF_PLANS} AND {IS_SPECIAL}"
-        special = self._name_dependencies(scope, ids, self._load_tasks(scope, ids, plans))
+        special = self._load_tasks(scope, ids, plans)
         landable = self._store.count_landable(ids, self._processes.host) if ids else {}
         landed = self._store.count_landed(ids) if ids else {}
         judged: dict[str, list[tuple[TaskFacts, Standing]]] = {id: [] for id in plans}
@@ -82,18 +82,12 @@ class StateView:
     def judge_tasks_of_plan(self, plan_id: str) -> Standings:
         """Judge all tasks of a plan."""
         found = self._load_tasks(OF_PLANS, [plan_id], self._load_plans([plan_id]))
-        return {
-            task.id: rules.judge_task(task) for task in self._name_dependencies(OF_PLANS, [plan_id], found)
-        }
+        return {task.id: rules.judge_task(task) for task in found}
 
     def judge_tasks(self, ids: Sequence[str]) -> Standings:
         """Judge some tasks of plans."""
-        if not ids:
-            return {}
-        rows = self._store.list_tasks(OF_TASKS, ids)
-        plans = self._load_plans(sorted({row["workflow_id"] for row in rows}))
-        found = self._build_tasks(rows, plans)
-        return {task.id: rules.judge_task(task) for task in self._name_dependencies(OF_TASKS, ids, found)}
+        plans = self._load_plans(self._store.list_plans_of(ids)) if ids else {}
+        return {task.id: rules.judge_task(task) for task in self._load_tasks(OF_TASKS, ids, plans)}
 
     def _load_plans(self, ids: Sequence[str]) -> dict[str, PlanFacts]:
         if not ids:
@@ -124,35 +118,36 @@ class StateView:
         return None if reached is None else (self.tx.now // _MS_PER_DAY + 1) * _MS_PER_DAY
 
     def _load_tasks(self, scope: str, ids: Sequence[str], plans: Mapping[str, PlanFacts]) -> list[TaskFacts]:
-        return self._build_tasks(self._store.list_tasks(scope, ids) if ids else [], plans)
-
-    def _build_tasks(self, rows: Sequence[Row], plans: Mapping[str, PlanFacts]) -> list[TaskFacts]:
-        """Build the facts of tasks, without the names of what they wait for."""
+        rows = self._store.list_tasks(scope, ids) if ids else []
         if not rows:
             return []
-        ids, about = list(plans), _TaskRecords()
-        about.asked, about.used_up = self._store.find_asked(ids), self._store.find_used_up_budgets(ids)
-        about.landed = self._store.find_landed_tasks(ids)
-        attempts = AttemptStore(self.tx).list_open_of_plans(ids)
-        about.attempts = {each.attempt.task_id: each for each in self._load_attempts(attempts)}
-        landings = LandingStore(self.tx).list_open_of_plans(ids)
-        about.landings = {each.landing.subject_id: each for each in self._load_landings(landings)}
-        fresh_since = self.tx.now - self._processes.lease_ms
-        host = self._processes.host
-        return [about.build(row, plans[row["workflow_id"]], fresh_since, host) for row in rows]
+        known, store = list(plans), self._store
+        attempts = self._load_attempts(AttemptStore(self.tx).list_open_of_plans(known))
+        landings = self._load_landings(LandingStore(self.tx).list_open_of_plans(known))
+        records = _TaskRecords(
+            asked=store.find_asked(known),
+            used_up=store.find_used_up_budgets(known),
+            landed=store.find_landed_tasks(known),
+            attempts={each.attempt.task_id: each for each in attempts},
+            landings={each.landing.subject_id: each for each in landings},
+            fresh_since=self.tx.now - self._processes.lease_ms,
+            host=self._processes.host,
+        )
+        named = self._name_dependencies(scope, ids, rows)
+        leveled = {row["workflow_id"] for row in rows if _may_wait(row, by_level=True)}
+        levels = self._name_levels(sorted(leveled))
+        return [records.build(row, plans[row["workflow_id"]], _find_open(row, named, levels)) for row in rows]
 
     def _name_dependencies(
-        self, scope: str, ids: Sequence[str], tasks: Sequence[TaskFacts]
-    ) -> Iterable[TaskFacts]:
-        """Add the names of the open tasks that tasks wait for."""
-        waiting = [task for task in tasks if task.open_total]
-        if not waiting:
-            return tasks
-        named: dict[str, list[str]] = {}
+        self, scope: str, ids: Sequence[str], rows: Sequence[Row]
+    ) -> dict[str, tuple[list[str], int]]:
+        """Map tasks to the first open ones of those that they name, and how many there are."""
+        if not any(_may_wait(row, by_level=False) for row in rows):
+            return {}
+        named: dict[str, tuple[list[str], int]] = {}
         for row in self._store.list_open_dependencies(scope, ids):
-            named.setdefault(row["id"], []).append(row["name"])
-        by_level = self._name_levels(sorted({task.plan.id for task in waiting if task.level is not None}))
-        return [_add_names(task, named, by_level) if task.open_total else task for task in tasks]
+            named.setdefault(row["id"], ([], row["total"]))[0].append(row["name"])
+        return named
 
     def _name_levels(self, plan_ids: Sequence[str]) -> dict[tuple[str, int], tuple[list[str], int]]:
         """Map (plan, level) to the first open tasks of the level before, and how many there are."""
@@ -339,31 +334,31 @@ class StateView:
 _RETURNED = LandingStatus.RETURNED
 
 
-@dataclass
+@dataclass(frozen=True)
 class _TaskRecords:
     """What is stored about tasks of some plans, by task."""
 
-    asked: Mapping[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
-    used_up: set[str] = field(default_factory=set)
-    landed: Mapping[str, int] = field(default_factory=dict)
-    attempts: Mapping[str, AttemptFacts] = field(default_factory=dict)
-    landings: Mapping[str, LandingFacts] = field(default_factory=dict)
+    asked: Mapping[tuple[str, str], tuple[str, bool]]
+    used_up: set[str]
+    landed: Mapping[str, int]
+    attempts: Mapping[str, AttemptFacts]
+    landings: Mapping[str, LandingFacts]
+    fresh_since: int
+    host: str
 
-    def build(self, row: Row, plan: PlanFacts, fresh_since: int, host: str) -> TaskFacts:
-        """Build the facts of a task from its row."""
-        id, is_done = row["id"], row["status"] == "completed"
+    def build(self, row: Row, plan: PlanFacts, open: tuple[Sequence[str], int]) -> TaskFacts:
+        """Build the facts of a task from its row and the open tasks that it waits for."""
+        id, is_claimed = row["id"], row["claimed_by"] is not None
         approval, was_refused = self._find_approval(id)
-        has_tree = row["tree_status"] == "active"
-        is_local = row["tree_host"] == host
+        is_done, has_tree = row["status"] == "completed", row["tree_status"] == "active"
+        is_here = row["tree_host"] == self.host
         return TaskFacts(
             id,
             TaskStatus(row["status"]),
             plan,
-            level=None if row["is_explicit"] else row["sequence"],
-            open_total=_count_open(row),
-            is_claimed=row["claimed_by"] is not None,
-            is_alive=bool(row["is_alive"])
-            or (row["claimed_by"] is None and row["updated_at"] >= fresh_since),
+            *open,
+            is_claimed=is_claimed,
+            is_alive=bool(row["is_alive"]) if is_claimed else row["updated_at"] >= self.fresh_since,
             waits_for=row["waits_for"],
             approval_id=approval,
             was_refused=was_refused,
@@ -372,15 +367,13 @@ class _TaskRecords:
             attempt=self.attempts.get(id),
             landing=self.landings.get(id),
             is_landed=is_done and self._has_landed(row),
-            can_land=is_done and has_tree and is_local,
-            elsewhere=row["tree_host"] if is_done and has_tree and not is_local else None,
+            can_land=is_done and has_tree and is_here,
+            elsewhere=row["tree_host"] if is_done and has_tree and not is_here else None,
         )
 
     def _find_approval(self, id: str) -> tuple[str | None, bool]:
-        for kind in _APPROVALS_OF_TASKS:
-            if (found := self.asked.get((kind, id))) is not None:
-                return found
-        return None, False
+        found = (self.asked.get((kind, id)) for kind in _APPROVALS_OF_TASKS) if self.asked else ()
+        return next(filter(None, found), (None, False))
 
     def _has_landed(self, row: Row) -> bool:
         return row["tree_status"] == "merged" or self.landed.get(row["id"], -1) >= (row["finished_at"] or 0)
@@ -389,20 +382,24 @@ class _TaskRecords:
 _APPROVALS_OF_TASKS = ("task_before", "task", "guarded", "budget", "act")
 
 
-def _count_open(row: Row) -> int:
-    """Return how many named tasks are open; 1 for a task that may wait for the level before."""
+def _may_wait(row: Row, *, by_level: bool) -> bool:
+    """Return whether a task may wait for others: for all of the level before, or for those that it names."""
+    if row["status"] != "pending" or bool(row["is_explicit"]) is by_level:
+        return False
+    return by_level or row["open_dependencies"] > 0
+
+
+def _find_open(
+    row: Row,
+    named: Mapping[str, tuple[list[str], int]],
+    levels: Mapping[tuple[str, int], tuple[list[str], int]],
+) -> tuple[Sequence[str], int]:
+    """Return the first open tasks that a task waits for, and how many there are."""
     if row["status"] != "pending":
-        return 0
-    return int(row["open_dependencies"]) if row["is_explicit"] else 1
-
-
-def _add_names(
-    task: TaskFacts, named: Mapping[str, list[str]], by_level: Mapping[tuple[str, int], tuple[list[str], int]]
-) -> TaskFacts:
-    if task.level is None:
-        return replace(task, open_names=tuple(named.get(task.id, ())))
-    names, total = by_level.get((task.plan.id, task.level), ([], 0))
-    return replace(task, open_names=tuple(names), open_total=total)
+        return (), 0
+    if row["is_explicit"]:
+        return named.get(row["id"], ((), 0))
+    return levels.get((row["workflow_id"], row["sequence"]), ((), 0))
 
 
 def _build_work(

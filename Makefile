@@ -17,25 +17,33 @@ AXE := $(if $(and $(shell command -v npm),$(shell command -v chromium)),web/node
 # The official conformance suite of MCP, from npm; without npm its test is skipped.
 CONFORMANCE := $(if $(shell command -v npm),tests/conformance/node_modules/.ready)
 
-.PHONY: help demo test collect flaky bench chaos clients e2e soak check web docs schema screenshots site format lock clean
+.PHONY: help demo test test-all collect flaky bench walks chaos clients e2e soak check web docs schema screenshots site format lock clean
 
 help: ## List the targets.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 demo: $(READY) ## Run agents, a job, reviews, a plan and a track on real servers; in a terminal the dashboard stays open.
 	@$(BIN)/python -P demo/main.py
 
-test: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests, on SQLite and on a real PostgreSQL; browser tests need chromium.
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-collect: $(READY) $(AXE) $(CONFORMANCE) ## Only find the tests: compiles them, so that the workers of `make test` need not do it.
+test: $(READY) $(AXE) $(CONFORMANCE) ## Run the tests: all behaviour on SQLite, and on a real PostgreSQL what differs there.
+	@$(PYTEST) -m "not thorough" $(ARGS)
+
+test-all: $(READY) $(AXE) $(CONFORMANCE) ## Run every test, also those marked `thorough`: twins on PostgreSQL, long chaos, all widths.
+	@$(PYTEST) $(ARGS)
+
+collect: $(READY) $(AXE) $(CONFORMANCE) ## Only find the tests: compiles them, so that the workers of `make test-all` need not do it.
 	@$(BIN)/python -m pytest --collect-only -q --no-header >/dev/null || $(BIN)/python -m pytest --collect-only -qq
 
-flaky: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests three times under varied conditions, to find those that depend on chance.
+flaky: $(READY) $(AXE) $(CONFORMANCE) ## Run every test three times under varied conditions, to find those that depend on chance.
 	@$(BIN)/python -P scripts/find_flaky.py $(ARGS)
 
 bench: $(READY) ## Measure speed relative to floors in the same run; ARGS="--only calls" for some, --strict, --save.
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+walks: $(READY) ## Count the modules and git programs that work for the most common requests; ARGS="land" for some.
+	@$(BIN)/python -P scripts/walks.py $(ARGS)
 
 chaos: $(READY) ## Kill, restart, crowd and fuzz at full size, in recorded batches; ARGS="--only claims-sqlite --minutes 10" for some.
 	@$(BIN)/python -P tests/reliability/run.py $(ARGS)

@@ -1,8 +1,8 @@
-"""Adds a complete run of `make test` to the record that docs/reliability.md is written from.
+"""Adds a complete run of `make test-all` to the record that docs/reliability.md is written from.
 
-It reads the last line that pytest printed, so `make test` itself changes no file:
+It reads the last line that pytest printed, so `make test-all` itself changes no file:
 
-    make test 2>&1 | tee test.log; python scripts/record_test_run.py test.log --beside "nothing"
+    make test-all 2>&1 | tee test.log; python scripts/record_test_run.py test.log --beside "nothing"
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("log", type=Path, help="the output of `make test` or `.ci/run`")
+    parser.add_argument("log", type=Path, help="the output of `make test-all` or `.ci/run`")
     parser.add_argument("--beside", required=True, help="what else ran on the machine, or `nothing`")
     parser.add_argument("--commit", help="default: the one that is checked out")
     parser.add_argument("--date", help="when it began, as 2026-01-31T12:00:00Z; default: now")

@@ -142,7 +142,7 @@ def _render_test_runs(record: Record) -> str:
     green = sum(not run["failed"] for run in runs)
     head = "| commit | when (UTC) | passed | failed | time | beside it |\n|---|---|--:|--:|--:|---|\n"
     return (
-        "## How often `make test` was green\n\n"
+        "## How often `make test-all` was green\n\n"
         f"{green} of {len(runs)} recorded complete runs, oldest first. Earlier runs, and runs of commits that were not noted, are not listed.\n\n"
         + head
         + "".join(map(_render_test_run, runs))

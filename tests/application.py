@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from deepwork.call import Call
 from deepwork.config import load_settings
 from deepwork.database.opening import open_engine
+from deepwork.database.schema import HEAD
+from deepwork.database.seals import LISTED_TABLES, compute_list_seal
+from deepwork.database.store_key import StoreIdentity, read_exposed_key
 from deepwork.events.log import Event, EventStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
+
+if TYPE_CHECKING:
+    import psycopg
 
 NOW = 1_800_000_000_000
 LEASE_MS = 90_000
@@ -66,9 +72,6 @@ def empty_database(url: str) -> None:
     """
     import psycopg
 
-    engine = open_engine(url)
-    engine.prepare()
-    engine.close()
     tables = (
         "messages, inboxes, notices, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews, "
         "plans, plan_tasks, plan_dependencies, plan_capabilities, plan_claims, checkpoints, "
@@ -79,15 +82,33 @@ def empty_database(url: str) -> None:
         "commit_links, seals, rewinds, rewind_tasks, checkpoint_trees"
     )
     with psycopg.connect(url, autocommit=True) as connection:
+        if _read_schema(connection) != HEAD:
+            engine = open_engine(url)
+            engine.prepare()
+            engine.close()
         names = tables.split(", ")
         large = connection.execute(_LARGE_TABLES_SQL, [names, LARGE_TABLE_BYTES]).fetchall()
         connection.execute("SET session_replication_role = replica")  # no trigger checks foreign keys
+        identity = connection.execute("SELECT id, secret, keyed_from, mark FROM store_identity").fetchone()
+        key = read_exposed_key(StoreIdentity(*identity or ()))
         resets = ["UPDATE event_sequence SET last_seq = 0", "UPDATE audit_head SET seq = 0, chain = ''"]
+        resets += [
+            f"DELETE FROM sealed_lists WHERE kind = '{table}';"
+            f"INSERT INTO sealed_lists VALUES ('{table}', '{compute_list_seal(key, table, [])}')"
+            for table in LISTED_TABLES
+        ]
         connection.execute(
             "; ".join(["BEGIN", *(f"DELETE FROM {name}" for name in names), *resets, "COMMIT"])
         )
         for (name,) in large:
             connection.execute(f"TRUNCATE {name} CASCADE")
+
+
+def _read_schema(connection: psycopg.Connection[Any]) -> str | None:
+    if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):
+        return None
+    [version] = connection.execute("SELECT version_num FROM alembic_version").fetchone() or (None,)
+    return version
 
 
 def measure_bytes(answer: Any) -> int:

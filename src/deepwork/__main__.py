@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+
+_SECRETS = ("DEEPWORK_DATABASE_URL", "DEEPWORK_STORE_KEY", "DEEPWORK_TOKEN", "PGPASSWORD")
 
 
 def main() -> None:
     """Run the command; hooks and servers skip the imports of other commands, because agents wait for them."""
+    if any(name in os.environ for name in _SECRETS):  # first of all: an agent may be watching
+        from deepwork.supervision.supervisor import hide_process  # noqa: PLC0415
+
+        hide_process()
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
         from deepwork.hooks.entrypoint import main as answer_event  # noqa: PLC0415
 

@@ -11,7 +11,10 @@ Prepared = TypeVar("Prepared")
 
 PERSON_PREFIX = "human:"
 """Begins the callers that the dashboard builds. No agent's caller does: the name of a token has no colon, and
-all others are `local`, `anonymous` or begin with `session:` or `client:`."""
+all others are `local`, `anonymous` or begin with `agent:`, `session:` or `client:`."""
+
+AGENT_PREFIX = "agent:"
+"""Begins the callers that are agents under a run: each has a token for itself alone."""
 
 LOCAL = "local"
 """The caller of every server over stdio and of every command: it tells neither processes nor agents apart."""
@@ -56,6 +59,17 @@ class CallRecord(Protocol):
 
 
 @dataclass(frozen=True)
+class BoundAgent:
+    """The agent under a run that a call was made with the token of."""
+
+    agent_id: str
+    session_id: str | None
+    """The session of a job whose step it works on."""
+    require_valid: Callable[[Any], object] = field(compare=False)
+    """Takes each transaction of the call that may write, before it does; raises if the token has ended."""
+
+
+@dataclass(frozen=True)
 class Call:
     """One tool call, as received by its transport."""
 
@@ -67,6 +81,8 @@ class Call:
     that repeats a call after a disconnect may have a new session."""
     scope: str = "admin"
     """What the caller may do; a caller that needs no token owns this machine."""
+    agent: BoundAgent | None = None
+    """Set if an agent under a run calls: it acts for nothing else, whoever registered it."""
     needs_person: bool = False
     """Whether the call counts as a person's, as all over REST do, so that its caller must be one."""
     digest: str = ""
@@ -130,6 +146,16 @@ _current: ContextVar[Call] = ContextVar("deepwork_call", default=Call())  # noqa
 
 def is_person(caller: str) -> bool:
     return caller.startswith(PERSON_PREFIX)
+
+
+def is_own_agent(call: Call, agent_id: str, registered_by: str) -> bool:
+    """Whether the agent is the caller's: it calls itself, or the caller registered it."""
+    return registered_by == call.caller if call.agent is None else agent_id == call.agent.agent_id
+
+
+def is_own_session(call: Call, session_id: str, caller: str) -> bool:
+    """Whether a job's session is the caller's: an agent under a run works on it, or `caller` is the same."""
+    return caller == call.caller if call.agent is None else session_id == call.agent.session_id
 
 
 def may_change_of_others(call: Call) -> bool:

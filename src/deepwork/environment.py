@@ -76,6 +76,15 @@ def list_user_folders(environment: Mapping[str, str] = os.environ) -> list[Path]
     return list(dict.fromkeys(folders))
 
 
+def choose_user_file(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the file of this user with this name: the one that no variable moves, if it exists.
+
+    So a program that runs as this user cannot bring its own by naming another `HOME`.
+    """
+    own, *fixed = (folder / name for folder in list_user_folders(environment))
+    return next((path for path in fixed if os.path.lexists(path)), own)
+
+
 @cache
 def _find_account_home() -> Path | None:
     """Find the home folder of this user in the password database; None if it has none that can be used."""

@@ -18,7 +18,6 @@ from access.other_users import create_repository, fill_store, run_git, use_home
 from application import call_tool, list_events, make_app
 from dashboard.make import create_client
 from deepwork.access import unverified
-from deepwork.access.adoption import adopt_store
 from deepwork.access.rules import matches_secret
 from deepwork.access.store import TokenStore
 from deepwork.database.adoption import read_identity
@@ -29,6 +28,7 @@ from deepwork.hooks.dispatch import dispatch_event
 from deepwork.hooks.protocol import EVENTS, SESSION_START, parse_event
 from deepwork.server.application import Application
 from deepwork.server.http.serving import serve_http
+from deepwork.store_adoption import adopt_store
 from hooks.make import build_event
 from store_admin.stores import read_all_rows, run_sql
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from application import make_app
 from approvals.person import PASSPHRASE
 from cli.run import CommandResult, run_deepwork
 from deepwork.approvals.passphrase import hash_passphrase
+from deepwork.trust.rules import compute_digest
 from store_admin.stores import read_all_rows, run_sql
 
 KEY = "k" * 40
@@ -185,3 +187,55 @@ def test_a_restore_is_in_the_log(project: Path, tmp_path: Path) -> None:
     rows = read_all_rows(str(project / ".deepwork" / "deepwork.db"))["audit"]
     assert max(rows, key=lambda row: row["seq"])["tool"] == "db restore"
     assert run_deepwork(project, "audit", "verify", "--json").json["intact"]
+
+
+def test_a_folder_that_a_variable_names_brings_no_passphrase_along(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "new" / ".deepwork").mkdir(parents=True)
+    (tmp_path / "new" / ".deepwork" / "config.yml").write_text("port: 4321\n")
+    folder = tmp_path / "elsewhere" / "deepwork"
+    folder.mkdir(mode=0o700, parents=True)
+    own = {"id": "pc_zzzzzzzzzzzz", "method": "passphrase", "name": "x", "created_at": 9 * 10**12}
+    own["data"] = hash_passphrase("a passphrase of an agent")
+    (folder / "credentials.json").write_text(json.dumps({"version": 1, "credentials": [own]}))
+    (folder / "credentials.json").chmod(0o600)
+
+    refused = type_passphrase(
+        tmp_path / "new", "trust", environment={"XDG_CONFIG_HOME": str(folder.parent)},
+        lines="a passphrase of an agent\n",
+    )  # fmt: skip
+    known = type_passphrase(tmp_path / "new", "trust", lines=f"{PASSPHRASE}\n")
+
+    assert (refused.code, known.code) == (1, 0)
+
+
+def test_a_store_whose_version_was_set_back_is_not_sealed_again(project: Path, tmp_path: Path) -> None:
+    store = project / ".deepwork" / "deepwork.db"
+    for version, change in (("0018", "DROP TABLE seals"), ("0019", "DELETE FROM seals")):
+        copy = tmp_path / f"{version}.db"
+        shutil.copy(store, copy)
+        forged = ("DELETE FROM person_credentials", "DROP TABLE sealed_lists")
+        run_sql(str(copy), change, *forged, f"UPDATE alembic_version SET version_num = '{version}'")
+
+        refused = run_deepwork(project, "approvals", "proof", "--json", "--db", str(copy))
+
+        assert refused.code == 1
+        assert "STORAGE_ERROR" in refused.err
+
+
+def test_a_folder_that_a_variable_names_brings_no_trust_along(project: Path, tmp_path: Path) -> None:
+    config, trusted = project / ".deepwork" / "config.yml", tmp_path / "home" / ".config/deepwork/trust.json"
+    config.write_text("port: 4321\n")
+    assert type_passphrase(project, "trust", lines=f"{PASSPHRASE}\n").code == 0
+    config.write_text("port: 5555\n")
+    folder = tmp_path / "elsewhere" / "deepwork"
+    folder.mkdir(mode=0o700, parents=True)
+    forged = trusted.read_text().replace(compute_digest(4321), compute_digest(5555))
+    (folder / "trust.json").write_text(forged)
+    (folder / "trust.json").chmod(0o600)
+
+    status = run_deepwork(
+        project, "status", "--json", environment={"XDG_CONFIG_HOME": str(folder.parent)}
+    ).json
+
+    assert forged != trusted.read_text()
+    assert status["untrusted_settings"] == ["port"]

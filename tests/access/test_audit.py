@@ -264,6 +264,7 @@ def test_an_error_is_not_masked_by_an_entry_that_cannot_be_written(
     assert "agent_heartbeat could not be recorded" in caplog.text
 
 
+@pytest.mark.differs
 def test_concurrent_writers_share_one_chain(app: Application):
     agents = [register(app) for _ in range(4)]
 

@@ -222,3 +222,130 @@ def test_audit_verify_names_a_forged_approval(tmp_path: Path) -> None:
 
     assert (found.code, found.json["intact"]) == (1, False)
     assert asked.id in found.json["problem"]
+
+
+# Rows that are put back together with their seals, and rows that are missing without a trace.
+
+
+def save_rows(app: Application, table: str, id: str) -> Callable[[], None]:
+    """Copy a row and its seal aside; return what puts both back."""
+    with app.database.reading() as tx:
+        row = tx.fetch_one(f"SELECT * FROM {table} WHERE id = :id", id=id)
+        seal = tx.fetch_one("SELECT * FROM seals WHERE kind = :kind AND id = :id", kind=table, id=id)
+    assert row is not None
+    assert seal is not None
+
+    def put_back() -> None:
+        with app.database.transaction() as tx:
+            tx.execute(f"DELETE FROM {table} WHERE id = :id", id=id)
+            tx.execute("DELETE FROM seals WHERE kind = :kind AND id = :id", kind=table, id=id)
+            tx.insert(table, row)
+            tx.insert("seals", seal)
+
+    return put_back
+
+
+def refuse(app: Application, id: str) -> None:
+    spec = app.person_actions["refuse_approval"]
+    invoke(app.database, spec, {"approval_id": id}, Call(PERSON, "refuse_approval"))
+
+
+def use_it(app: Application, _: str) -> None:
+    use(app, make_request())
+
+
+@pytest.mark.parametrize("end", [use_it, refuse], ids=["used", "refused"])
+def test_an_approval_that_was_put_back_with_its_seal_is_not_good_again(
+    app: Application, end: Callable[[Application, str], object]
+) -> None:
+    asked = ask(app, make_request())
+    give(app, asked.id)
+    put_back = save_rows(app, "approvals", asked.id)
+    end(app, asked.id)
+    put_back()
+
+    assert asked.id in (find_problem(app) or "")
+    expect_asked_again(app, asked.id)
+    assert find_problem(app) is None
+
+
+def test_an_approval_counts_only_if_the_log_has_the_decision(app: Application) -> None:
+    asked = ask(app, make_request())
+    give(app, asked.id)
+    run_sql(app, "UPDATE audit SET outcome = 'done' WHERE tool = 'give_approval'")
+
+    expect_asked_again(app, asked.id)
+
+
+def test_an_approval_is_used_once_also_if_no_call_is_recorded(app: Application) -> None:
+    asked = ask(app, make_request())
+    give(app, asked.id)
+    use(app, make_request())
+
+    with app.database.reading() as tx:
+        entries = [(each.entry.tool, each.entry.outcome) for each in AuditStore(tx).iterate_chain()]
+    assert entries == [("give_approval", f"given:{asked.digest}"), ("use_approval", f"used:{asked.digest}")]
+
+
+CHANGED_REQUESTS = {
+    "how long it lasts": "lasts_ms = 9000000000",
+    "what is shown": """shown = '{"name":"other"}', digest = :digest""",
+    "what it is about": "subject_id = 's1/other'",
+}
+
+
+@pytest.mark.parametrize("columns", CHANGED_REQUESTS.values(), ids=CHANGED_REQUESTS)
+def test_nobody_decides_about_a_request_that_was_changed(app: Application, columns: str) -> None:
+    asked = ask(app, make_request())
+    digest = make_request(name="other").digest
+    values = {"digest": digest} if ":digest" in columns else {}
+    run_sql(app, f"UPDATE approvals SET {columns}", **values)
+
+    for decide_so in (give, refuse):
+        with pytest.raises(NotAllowed):
+            decide_so(app, asked.id)
+    assert asked.id in (find_problem(app) or "")
+    assert ask(app, make_request()).id != asked.id
+    assert ask(app, make_request()).status == "pending"
+
+
+def test_the_log_tells_that_a_revoked_token_was_put_back(app: Application) -> None:
+    from access.make import call_token_tool
+
+    text, _, _ = make_token(app, "ci", "read")
+    put_back = save_rows(app, "tokens", text.split("_")[1])
+    call_token_tool(app, "token_revoke", name="ci")
+    put_back()
+
+    assert "token" in (find_problem(app) or "")
+
+
+def test_nobody_decides_where_a_proof_was_deleted_with_all_that_tells_of_it(
+    ada: Person, tmp_path: Path
+) -> None:
+    enroll(ada, PASSPHRASE)
+    for table in ("person_credentials", "seals", "audit"):
+        run_sql(ada.app, f"DELETE FROM {table}")
+    run_sql(ada.app, "UPDATE audit_head SET seq = 0, chain = ''")
+    (tmp_path / "deepwork/credentials.json").unlink()
+
+    for forged in ("", "DELETE FROM sealed_lists", "UPDATE sealed_lists SET seal = ''"):
+        run_sql(ada.app, forged or "SELECT 1")
+        with pytest.raises(NotAllowed) as refused:
+            ada.check()
+        assert refused.value.code is Code.UNAUTHORIZED
+        assert find_problem(ada.app) is not None
+
+
+def test_a_forged_proof_is_not_sealed_by_what_a_person_does_with_it(app: Application) -> None:
+    made = Proof("pf_1", "tests", Verdict.FAILED, "in", "def", 1, None, None, 5, "here", "p", "tree", None, None,
+                 None, 1)  # fmt: skip
+    with app.database.transaction() as tx:
+        ProofStore(tx).add(made)
+    run_sql(app, "UPDATE proofs SET inputs_digest = 'other'")
+
+    with app.database.transaction() as tx:
+        ProofStore(tx).pass_guarded(["pf_1"])
+        with pytest.raises(NotAllowed):
+            ProofStore(tx).waive("pf_1", PERSON, "It is fine.")
+        assert ProofStore(tx).list_of(ProofKey("p", "here", "other", "def", None, None)) == []

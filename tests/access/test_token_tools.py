@@ -90,6 +90,7 @@ def test_a_name_is_free_again_once_its_token_has_expired(app: Application, clock
     assert [each["status"] for each in list_tokens(app)] == ["expired", "valid"]
 
 
+@pytest.mark.differs
 def test_only_one_of_many_concurrent_creations_of_a_name_succeeds(app: Application):
     def make(_: int) -> bool:
         try:

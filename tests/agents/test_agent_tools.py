@@ -223,6 +223,7 @@ def test_an_update_that_changes_nothing_emits_no_event(app: Application):
     assert list_event_types(app) == ["agent:registered"]
 
 
+@pytest.mark.differs
 def test_concurrent_updates_are_all_kept(app: Application):
     id = register_agent(app)
 

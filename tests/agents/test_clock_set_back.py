@@ -14,7 +14,9 @@ from deepwork.overview.agent_activity_store import AgentActivityStore
 from deepwork.overview.attention_store import AttentionStore
 from deepwork.overview.current_work_store import CurrentWorkStore
 from deepwork.overview.related_task_store import RelatedTaskStore
-from deepwork.overview.task_row_store import TaskRowStore
+from deepwork.overview.states.local_processes import UNKNOWN_PROCESSES
+from deepwork.overview.states.models import State
+from deepwork.overview.states.view import StateView
 from deepwork.server.application import Application
 from notices.make import beat, claim, create_plan, register_agent
 from tracking.make import complete_task, create_task, create_workflow_and_phase
@@ -49,7 +51,7 @@ def describe_reads(app: Application, plan: str, task: str, agent: str) -> dict[s
             "lost claims": AttentionStore(tx).list_lost_claims(9)[1] == 0,
             "claims": len(CurrentWorkStore(tx).list_claims(9)) == 1,
             "last holder": holder["until"] >= tx.now,
-            "expired claims": task not in TaskRowStore(tx).find_expired_claims(plan),
+            "state": StateView(tx, UNKNOWN_PROCESSES).judge_tasks([task])[task].state is State.RUNNING,
         }
     context = call_tool(app, "task_load_context", task_id=task)
     told["context"] = "claim" in context["current_task"]

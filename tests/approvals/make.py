@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from deepwork.access.audit import AuditRecord
 from deepwork.approvals import service
 from deepwork.approvals.models import Approval, ApprovalRequest, Verdict
 from deepwork.approvals.store import ApprovalStore
@@ -33,9 +35,14 @@ def use(app: Application, request: ApprovalRequest) -> Approval:
 def decide(
     app: Application, id: str, verdict: str = "approve", comment: str | None = None, by: str = PERSON
 ) -> Approval:
-    """Decide as a person, or as whatever `by` says."""
-    with use_call(Call(by)), app.database.transaction() as tx:
-        return service.decide(tx, id, Verdict(verdict), comment)
+    """Decide as a person, or as whatever `by` says; the audit log has the call."""
+    tool = "give_approval" if Verdict(verdict) is Verdict.APPROVE else "refuse_approval"
+    given = {"approval_id": id}
+    call = replace(Call(by, tool), record=AuditRecord(Call(by, tool), given, given))
+    with use_call(call), app.database.transaction() as tx:
+        decided = service.decide(tx, id, Verdict(verdict), comment)
+        call.note_outcome(f"{decided.status.value}:{decided.digest}")
+        return decided
 
 
 def read(app: Application, id: str) -> Approval:

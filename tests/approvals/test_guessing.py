@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from approvals.person import PASSPHRASE, enroll_passphrase
 from deepwork.approvals.credential_store import CredentialStore
 from deepwork.server.application import Application
@@ -29,6 +31,7 @@ for number in range(4):
 """
 
 
+@pytest.mark.differs
 def test_eight_processes_that_guess_get_five_tries_together(app: Application, location: str, tmp_path: Path):
     id = enroll_passphrase(app)
     guessers = [

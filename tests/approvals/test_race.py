@@ -8,6 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from application import call_tool, make_app
 from approvals.race import take_part
 from deepwork.server.application import Application
@@ -19,6 +21,7 @@ OTHERS = sum(role != "decide" for role in ROLES)
 ROUNDS = 3
 
 
+@pytest.mark.differs
 def test_only_content_that_a_person_approved_passes(tmp_path: Path, location: str) -> None:
     app = make_app(tmp_path, location, git_branch="off")
     plan = set_plan(app, {"summary": "s", "tasks": [{"name": "first"}], "approve_plan": True})

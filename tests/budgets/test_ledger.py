@@ -81,6 +81,7 @@ def test_a_time_over_midnight_belongs_to_both_days():
     assert split_by_day(7, 7) == []
 
 
+@pytest.mark.differs
 def test_of_processes_that_race_for_the_last_dollar_one_is_admitted(
     tmp_path: Path, app: Application, location: str
 ):
@@ -99,6 +100,7 @@ def test_of_processes_that_race_for_the_last_dollar_one_is_admitted(
     assert reasons == {"granted": 1, "budget": RACERS - 1}
 
 
+@pytest.mark.differs
 def test_of_plans_that_race_for_the_last_dollar_of_the_day_one_gets_it(
     tmp_path: Path, app: Application, location: str, monkeypatch: pytest.MonkeyPatch
 ):

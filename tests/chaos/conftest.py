@@ -18,8 +18,8 @@ from deepwork.server.application import Application
 
 CREW = 8
 A_DAY = 86_400
-LONG = 900
-"""Seconds. Many processes on few cores are slow; only a hanging test takes longer."""
+LONG = 3600
+"""Seconds. Many processes on few cores are slow; workers that do nothing are noticed earlier (`workers.py`)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,9 @@ from reliability.claims import claim_together
 from reliability.stopped_holders import stop_holders
 
 
-@pytest.mark.parametrize(("kind", "count"), [("sqlite", 800), ("postgres", 800)])
+@pytest.mark.differs
+@pytest.mark.parametrize("count", [100, pytest.param(800, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_eight_processes_and_five_kills_do_every_task_once(
     kind: str, count: int, crew: list[Worker], tmp_path: Path, seed: int, request: pytest.FixtureRequest
 ):
@@ -27,10 +29,12 @@ def test_eight_processes_and_five_kills_do_every_task_once(
     assert result.counts["claims"] >= count - 5
 
 
+@pytest.mark.differs
+@pytest.mark.parametrize("rounds", [4, pytest.param(20, marks=pytest.mark.thorough)])
 def test_a_stopped_holder_cannot_finish_a_task_after_its_lease_expired(
-    crew: list[Worker], new_location: Callable[[], str], tmp_path: Path
+    crew: list[Worker], new_location: Callable[[], str], tmp_path: Path, rounds: int
 ):
-    result = stop_holders(tmp_path, crew, new_location(), 20)
+    result = stop_holders(tmp_path, crew, new_location(), rounds)
 
     assert result.faults == []
-    assert result.counts["rounds"] == 20
+    assert result.counts["rounds"] == rounds

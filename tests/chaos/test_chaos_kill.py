@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from chaos.workers import Worker
 from reliability.kills import kill_http_server, kill_stdio_server, kill_writers
 
@@ -26,6 +28,7 @@ def test_a_call_repeated_after_the_server_was_killed_has_one_effect(tmp_path: Pa
     assert result.counts["acknowledged"] == result.counts["calls"] == result.counts["first_try"] + 3
 
 
+@pytest.mark.thorough
 def test_clients_of_a_killed_http_server_lose_and_duplicate_nothing(tmp_path: Path, seed: int):
     result = kill_http_server(tmp_path, 1, seed)
 

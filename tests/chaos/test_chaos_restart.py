@@ -23,6 +23,8 @@ from chaos.team_servers import TeamServer
 from deepwork.server.application import Application
 from reliability.restarts import restart_often
 
+pytestmark = pytest.mark.thorough
+
 PATIENCE = 120
 SILENCE = "tcp_user_timeout=1000&keepalives_idle=1&keepalives_interval=1&keepalives_count=2&connect_timeout=2"
 

@@ -57,6 +57,7 @@ def test_tasks_are_each_done_once_by_agents_of_two_hosts(team: Team):
     )
 
 
+@pytest.mark.thorough
 def test_tasks_of_a_dead_host_pass_to_agents_of_the_other(team: Team):
     followers = [Follower(server) for server in team.servers]
     ada = team.call(team.left, "agent_register", name="Ada", runtime="custom")["id"]
@@ -96,6 +97,7 @@ def test_tasks_of_a_dead_host_pass_to_agents_of_the_other(team: Team):
     assert left == right
 
 
+@pytest.mark.thorough
 def test_no_event_is_lost_or_duplicated_while_one_of_two_servers_is_killed(
     network: Network,
     team_postgres: TeamPostgres,

@@ -11,7 +11,9 @@ from reliability.write_calls import Claim, FinishedStep, Scene, kill_at_some_wri
 
 
 @pytest.mark.needs("strace")
-@pytest.mark.parametrize(("scene", "every"), [(Claim, 12), (FinishedStep, 8)])
+@pytest.mark.parametrize(
+    ("scene", "every"), [(Claim, 12), pytest.param(FinishedStep, 8, marks=pytest.mark.thorough)]
+)
 def test_a_call_killed_at_a_write_happens_once_when_it_is_repeated(
     tmp_path: Path, worker: Worker, scene: type[Scene], every: int
 ):

@@ -112,6 +112,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
+@pytest.mark.differs
 def test_eight_processes_at_once_make_one_run(any_project: Project, location: str, starter: Starter):
     any_project.define_check(shell(f"{COUNT}; until test -e go.log; do sleep 0.05; done"))
     any_project.app.database.prepare()  # the folder of the state must not appear while files are listed

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from deepwork.errors import DefinitionError, InvalidArguments, NotFound
 from trust.make import trust_settings
 
 SOURCE = Path(main.__file__).parents[1]
+_PR_GET_DUMPABLE = 3
 
 
 @pytest.fixture
@@ -343,3 +345,38 @@ def test_without_proc_the_doctor_reports_servers_as_unknown(tmp_path: Path, monk
     monkeypatch.setattr(servers, "PROCESSES", tmp_path / "none")
 
     assert run_doctor(tmp_path)[1]["servers"] == "unknown on this system"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux can hide a process")
+@pytest.mark.parametrize("words", [["--version"], ["serve", "--help"], ["hook", "--help"]])
+@pytest.mark.parametrize(
+    ("secret", "is_readable"),
+    [
+        ({}, 1),
+        ({"DEEPWORK_DATABASE_URL": "postgresql://ada:secret@nowhere/x"}, 0),
+        ({"DEEPWORK_STORE_KEY": "secret"}, 0),
+        ({"DEEPWORK_TOKEN": "secret"}, 0),
+        ({"PGPASSWORD": "secret"}, 0),
+    ],
+)
+def test_a_command_that_has_a_secret_hides_its_environment_first(
+    words: list[str], secret: dict[str, str], is_readable: int
+):
+    code = f"""
+import atexit, ctypes, sys
+atexit.register(lambda: print("dumpable", ctypes.CDLL(None).prctl({_PR_GET_DUMPABLE}, 0, 0, 0, 0)))
+from deepwork.__main__ import main
+sys.argv = ["deepwork", *{words!r}]
+main()
+"""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=kept | secret,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+
+    assert done.stdout.splitlines()[-1] == f"dumpable {is_readable}"

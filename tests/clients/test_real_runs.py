@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clients.machine import Machine
+from clients.machine import START_TIMEOUT_MS, Machine
 from clients.model_endpoint import ModelEndpoint
 from clients.runner_machine import RunnerMachine
 from clients.vendors import KEY
@@ -52,11 +52,14 @@ def test_a_client_does_a_task_with_a_tool_and_its_tokens_are_those_of_the_model(
     assert ran.tokens == get_total(vendor, endpoint)
 
 
-@pytest.mark.parametrize(
-    "vendor", ["claude", "codex", "opencode"]
-)  # Gemini CLI has them only from root's folders
+@pytest.mark.parametrize("vendor", PROFILES)
 def test_a_client_has_the_tools_of_deepwork(vendor: str, machine: Machine, endpoint: ModelEndpoint):
     runner = RunnerMachine(machine, endpoint, vendor, **PROFILES[vendor])
+    if (
+        vendor == "gemini"
+    ):  # it takes no server from the runner but in folders of root; the person's own entry
+        machine.setup("gemini", "--scope", "user")
+        machine.change("~/.gemini/settings.json", timeout=START_TIMEOUT_MS)
     note = {"mcp": "checkpoint_add", "input": {"type": "progress", "summary": "half"}}
     endpoint.play(note, {"mcp": "task_release", "input": {"agent_id": "ag_other"}}, WORK, DONE)
 

@@ -1,4 +1,4 @@
-"""Tests that are interrupted or killed leave no PostgreSQL server behind."""
+"""Tests that are interrupted or killed leave no PostgreSQL server, no other process and no folder behind."""
 
 from __future__ import annotations
 
@@ -27,18 +27,32 @@ def test_that_is_interrupted():
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+LONG_TEST = """
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from isolation import isolate
+
+FOLDER = isolate()
+
+
+def test_that_is_interrupted():
+    started = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    lines = [str(started.pid), str(os.getpid()), str(FOLDER), os.environ["DEEPWORK_TESTS_ACCOUNT_HOME"]]
+    Path("new").write_text("\\n".join(lines))
+    Path("new").rename("started")
+    started.wait()
+"""
+
+signals = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+
+
+@signals
 def test_a_test_run_that_ends_early_leaves_no_server_and_no_data(tmp_path: Path, number: signal.Signals):
     (tmp_path / "test_small.py").write_text(SMALL_TEST)
-    words = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(tmp_path), "test_small.py"]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *words],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    run = start_tests(tmp_path, "test_small.py")
     while not (tmp_path / "server").exists() or not (tmp_path / "server").read_text():
         assert run.poll() is None
         time.sleep(0.05)
@@ -50,3 +64,35 @@ def test_a_test_run_that_ends_early_leaves_no_server_and_no_data(tmp_path: Path,
 
     while Path(f"/proc/{server}").exists() or folder.parent.exists():
         time.sleep(0.05)
+
+
+@signals
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_test_run_that_ends_early_leaves_no_process_and_no_folder(
+    tmp_path: Path, number: signal.Signals, workers: str
+):
+    (tmp_path / "test_long.py").write_text(LONG_TEST)
+    run = start_tests(tmp_path, "-n", workers, "test_long.py")
+    while not (tmp_path / "started").exists():
+        assert run.poll() is None
+        time.sleep(0.05)
+    program, worker, *folders = (tmp_path / "started").read_text().splitlines()
+
+    os.kill(run.pid, number)
+    run.wait()
+
+    left = [Path("/proc", program), Path("/proc", worker), *map(Path, folders)]
+    while any(path.exists() for path in left):
+        time.sleep(0.05)
+
+
+def start_tests(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    plain = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(folder)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", *plain, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -13,6 +13,9 @@ from application import make_app
 from approvals.make import ask, make_request, read, use
 from approvals.person import enroll_passphrase
 from dashboard.make import create_client
+from deepwork.approvals.store import ApprovalStore
+from deepwork.database.store_key import hmac_hex
+from deepwork.database.user_key import get_or_create_user_key
 from deepwork.server.application import Application
 from package.old_stores import create_empty_location
 
@@ -22,6 +25,14 @@ def undo_migration(app: Application) -> None:
     before = import_module("deepwork.database.migrations.versions.0019_seals").down_revision
     with app.database.transaction() as tx:
         tx.execute("DROP TABLE seals")
+        tx.execute("ALTER TABLE runner_hosts DROP COLUMN seen_at")  # of a later migration
+        tx.execute("DROP TABLE sealed_lists")
+        tx.execute("DROP INDEX ix_audit_approvals")
+        if not tx.row_lock:  # the mark of a SQLite store said nothing of seals
+            [row] = tx.fetch_all("SELECT id, secret, keyed_from, mark FROM store_identity")
+            text = f"mark:{row['id']}:{row['secret']}:{row['keyed_from']}"
+            mark = hmac_hex(get_or_create_user_key(), text)
+            tx.execute("UPDATE store_identity SET mark = :mark", mark=mark)
         tx.execute("UPDATE alembic_version SET version_num = :before", before=before)
 
 
@@ -34,6 +45,7 @@ def test_old_decisions_count_if_the_log_has_them(
     with create_empty_location(kind, tmp_path, url) as location:
         app = make_app(tmp_path, location)
         ids = {name: ask(app, each).id for name, each in requests.items()}
+        asked = ask(app, make_request(subject="pending"))
         give(app, ids["given"])
         give(app, ids["used"])
         use(app, requests["used"])
@@ -59,5 +71,10 @@ def test_old_decisions_count_if_the_log_has_them(
             assert use(app, requests["given"]).id == ids["given"]
             assert create_client(app, token).get("/api/v1/runs").status_code == 200
             assert find_problem(app) is None
+            with app.database.transaction() as tx:
+                assert ApprovalStore(tx).is_sealed(asked.id)  # so that a person can decide about it
+                tx.execute("DELETE FROM person_credentials")
+                tx.execute("DELETE FROM seals WHERE kind = 'person_credentials'")
+            assert find_problem(app) is not None  # the list of proofs has a seal since the migration
         finally:
             app.close()

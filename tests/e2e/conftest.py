@@ -28,9 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.needs("chromium"))
-            # The first test of a module also fills its dashboard.
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.fixture(scope="module")

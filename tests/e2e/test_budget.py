@@ -29,6 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dashboard, s
         yield dashboard, id
 
 
+@pytest.mark.thorough
 def test_the_page_of_ten_thousand_tasks_is_light_and_loads_fast(
     browser: Browser, run: tuple[Dashboard, str]
 ) -> None:
@@ -70,6 +71,7 @@ def measure_scrolling(visitor: Visitor, meter: Meter, frames: int) -> float:
     return (meter.milliseconds() - before) / frames
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tab", ["timeline", "tasks"])
 def test_scrolling_through_ten_thousand_tasks_costs_less_than_a_frame(
     browser: Browser, run: tuple[Dashboard, str], tab: str
@@ -90,6 +92,7 @@ def test_scrolling_through_ten_thousand_tasks_costs_less_than_a_frame(
         assert count_nodes(visitor) < 2000
 
 
+@pytest.mark.thorough
 def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
     browser: Browser, run: tuple[Dashboard, str]
 ) -> None:
@@ -102,6 +105,7 @@ def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
         assert count_nodes(visitor) < 3000
 
 
+@pytest.mark.thorough
 def test_a_busy_run_does_not_slow_down_the_page(browser: Browser, run: tuple[Dashboard, str]) -> None:
     dashboard, id = run
     with Visitor(browser, dashboard) as visitor:

@@ -75,14 +75,17 @@ def _find_wide_elements(visitor: Visitor) -> Iterator[tuple[int, int]]:
             yield width, over
 
 
+@pytest.mark.thorough
 def test_axe_finds_nothing_on_any_page_in_either_theme(seen: Seen) -> None:
     assert seen.violations == []
 
 
+@pytest.mark.thorough
 def test_no_page_is_wider_than_a_narrow_window(seen: Seen) -> None:
     assert seen.wide == []
 
 
+@pytest.mark.thorough
 def test_no_page_logs_errors_or_contacts_another_host(seen: Seen) -> None:
     assert seen.troubles == []
 

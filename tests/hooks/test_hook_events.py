@@ -298,6 +298,7 @@ def test_a_message_body_cannot_imitate_another_message(file_project: Project):
     assert len(lines) == 4
 
 
+@pytest.mark.differs
 def test_only_one_of_several_parallel_hooks_shows_the_message(project: Project):
     agent, _ = project.start_task()
     message = send(project, agent, "Stop at once.")

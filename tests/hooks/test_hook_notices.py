@@ -129,6 +129,7 @@ def test_a_notice_that_an_answer_carried_is_not_shown_by_the_hook_of_that_call(p
     assert text == ""
 
 
+@pytest.mark.differs
 def test_only_one_of_several_parallel_hooks_shows_a_notice(project: Project):
     agent, _ = project.start_task()
     message = write_message(project.app, agent)

@@ -123,6 +123,28 @@ def test_a_guarded_change_waits_for_an_approval(gated: GatedProject):
     assert get_progress(gated)["quality_attempts"] == 0
 
 
+def test_a_file_that_differed_before_the_session_is_not_the_change_of_its_step(any_gated: GatedProject):
+    commit_job(any_gated)
+    any_gated.write(".deepwork/config.yml", "version: 1\n")
+    any_gated.write("guarded/test", "the person works on it\n")
+    start(any_gated)
+    any_gated.fix()
+
+    assert finish(any_gated)["status"] == "workflow_complete"
+
+
+def test_a_file_of_a_person_that_changes_in_the_session_is_its_change(gated: GatedProject):
+    commit_job(gated, make_step("plan"), make_step("write", checks=["tests"]))
+    gated.write("guarded/test", "the person works on it\n")
+    start(gated)
+    gated.fix()
+
+    gated.write("guarded/test", "easy\n")
+    finish(gated, "plan")  # a step without checks
+
+    assert finish(gated)["waiting_for"] == "approval"
+
+
 def test_editing_job_yml_does_not_drop_the_checks_of_a_step(gated: GatedProject):
     commit_job(gated, make_step("write", checks=["tests"]), make_step("send"))
     write_job(gated.folder, "report", [make_step("write"), make_step("send")])

@@ -79,6 +79,7 @@ class Saver:
         return code
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("strace")
 @pytest.mark.timeout(1200)  # a process for each call
 def test_w4_a_kill_at_any_system_call_leaves_the_old_session_or_the_new(

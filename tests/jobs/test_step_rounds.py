@@ -14,8 +14,8 @@ from deepwork.dashboard.sessions import build_session_part
 from deepwork.errors import GateClosed, ToolError
 from deepwork.jobs.sessions.files import SessionFiles
 from deepwork.overview.needs import list_needs
-from deepwork.overview.run_store import RunStore
-from deepwork.overview.session_rows import parse_session_row
+from deepwork.overview.run_store import RunStore, parse_session_row
+from deepwork.overview.states.facts import SessionFacts
 from deepwork.overview.states.view import StateView
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
@@ -434,7 +434,7 @@ def test_the_command_line_and_rest_show_rounds_findings_and_who_is_waited_for(
     assert "major a.md:1: A (It fails.)" in shown.out
     with app.database.reading() as tx:
         row = parse_session_row(RunStore(tx).list_active_sessions(1)[0])
-    [step, _] = build_session_part(row, (), ()).steps
+    [step, _] = build_session_part(SessionFacts(row), (), ()).steps
     assert (step.waiting_for, step.waiting_reason) == ("person", "stalled")
     assert [(each.round, each.findings[0].effect) for each in step.rounds or ()] == [
         (1, "blocks"),

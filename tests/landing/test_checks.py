@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from deepwork.checks.models import LANDING, Subject
+from deepwork.checks.store import ProofStore
 from deepwork.errors import GateClosed
 from landing.make import LandingProject, get_statuses
 from landing.test_approvals import find_approval
@@ -150,3 +152,43 @@ def test_what_a_person_approved_for_the_task_is_not_asked_again(project: Landing
     answer = project.land(workflow_id=plan.id)
 
     assert (answer["exit_code"], project.list_landed()) == (0, ["weak"])
+
+
+def test_what_somebody_committed_to_the_integration_branch_needs_a_person(project: LandingProject) -> None:
+    """Otherwise a branch that an agent made first would bring easier rules along."""
+    project.define_checks("checks: {fits: {run: [make, -s]}}\nguarded: [Makefile]\n")
+    commit(project.folder, Makefile="all: ; @test -e x.txt\n")
+    plan = project.plan({"first": None, "second": None}, checks=["fits"])
+    project.do(plan, "first", x_txt="x")
+    branch = f"deepwork/integration/{plan.id}"
+    project.git("branch", branch, "main")
+    project.commit_on(branch, Makefile="all: ;\n")
+
+    asked = project.land(workflow_id=plan.id)
+    before = project.list_landed(branch)
+    project.act("give_approval", approval_id=find_approval(asked, "first"))
+    project.do(plan, "second", x_txt="x", y_txt="y")
+    again = project.land(workflow_id=plan.id)  # a person has seen it
+
+    assert (asked["exit_code"], before) == (3, [])
+    assert (again["exit_code"], project.list_landed(branch)) == (0, ["first", "second"])
+
+
+def test_work_that_the_target_has_already_counts_as_landed_only_if_its_checks_pass(
+    project: LandingProject,
+) -> None:
+    prepare(project)
+    plan, _ = do_all(project, {"fine": {"x_txt": "x"}})
+    project.git("checkout", "-q", "main")
+    project.git("merge", "-q", project.git("branch", "--list", "deepwork/fine*").split()[-1])
+    commit(project.folder, bad_txt="bad")
+    project.git("checkout", "-q", "desk")
+
+    [red] = project.land(workflow_id=plan)["landings"]
+    project.git("branch", "-f", "main", "main~1")
+    [green] = project.land(workflow_id=plan)["landings"]
+
+    assert (red["status"], red["problem"]) == ("needs_person", "target_red")
+    assert green["status"] == "landed"
+    with project.app.database.reading() as tx:
+        assert len(ProofStore(tx).list_used_by(Subject(LANDING, green["id"]))) == 1

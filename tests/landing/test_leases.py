@@ -60,6 +60,7 @@ def test_a_process_that_lost_its_lease_leaves_the_landing_to_the_other(
     assert project.list_landed() == ["one"]
 
 
+@pytest.mark.differs
 def test_a_landing_that_waits_for_another_process_says_so(project: LandingProject) -> None:
     plan = prepare(project, "one")
     clock, said = project.clock, []

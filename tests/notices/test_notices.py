@@ -349,6 +349,7 @@ def test_a_repeated_call_returns_the_notices_of_the_first(app: Application, ada:
     assert list_types(answers[1]["notices"]) == ["message"]
 
 
+@pytest.mark.differs
 def test_of_answers_at_the_same_time_one_carries_a_notice(app: Application, ada: str):
     write_message(app, ada)
 

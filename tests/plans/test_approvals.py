@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.approvals import service
-from deepwork.approvals.models import Verdict
-from deepwork.call import Call, use_call
+from approvals.make import decide as decide_approval
 from deepwork.errors import Code, GateClosed
 from plans.world import Plan, World, expect_error
 
@@ -25,8 +23,7 @@ def create_plan(world: World, *tasks: dict[str, Any], **keys: Any) -> Plan:
 
 
 def decide(world: World, id: str, verdict: str = "approve", comment: str | None = None) -> None:
-    with use_call(Call(PERSON)), world.app.database.transaction() as tx:
-        service.decide(tx, id, Verdict(verdict), comment)
+    decide_approval(world.app, id, verdict, comment)
 
 
 def find_pending(world: World, plan: Plan, kind: str) -> dict[str, Any]:

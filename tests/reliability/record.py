@@ -1,4 +1,4 @@
-"""The record of the long runs: batches and runs of `make test`, one JSON object per line of a file in git."""
+"""The record of the long runs: batches and runs of `make test-all`, one JSON object per line of a file in git."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
 from isolation import isolate  # noqa: E402
 
-_OWN_FOLDER = isolate()
+isolate()
 os.environ.setdefault("DEEPWORK_CHAOS_PATIENCE", "3600")  # a batch may be slow beside other work
 
 from reliability.batches import BATCHES  # noqa: E402
@@ -46,7 +46,6 @@ def main() -> None:
     since = describe_now()["date"] if options.again else ""
     with Resources() as resources:
         is_good = all(run_part(part, resources, end, since) for part in parts)
-    shutil.rmtree(_OWN_FOLDER, ignore_errors=True)
     sys.exit(not is_good)
 
 

@@ -138,6 +138,7 @@ def test_marking_a_review_passed_twice_emits_one_event(app: Application, clock: 
     assert event.workflow_id is None
 
 
+@pytest.mark.differs
 def test_marking_a_review_passed_concurrently_emits_one_event(app: Application):
     [id, *_] = parse_ids(get_instructions(app))
 

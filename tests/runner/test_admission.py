@@ -81,6 +81,7 @@ def test_a_driver_that_looked_before_the_other_started_agents_starts_none(driver
     assert drivers.count_working() == AGENTS
 
 
+@pytest.mark.differs
 def test_drivers_that_start_agents_at_the_same_time_start_as_many_as_there_may_be(drivers: Drivers) -> None:
     barrier = threading.Barrier(2)
 

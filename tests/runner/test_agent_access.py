@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from application import call_tool
+from cli.run import run_deepwork
+from deepwork.database.transaction import join_transaction
 from deepwork.errors import NotAllowed
 from deepwork.runner import bridge
 from deepwork.runner.agent_access import AgentAccess
@@ -55,6 +57,13 @@ def read_answer(folder: Path, name: str) -> Any:
 def list_summaries(project: RunProject, task: str) -> list[str]:
     found = call_tool(project.app, "checkpoint_list", task_id=project.ids[task])["checkpoints"]
     return [each["summary"] for each in found if each["type"] == "progress"]
+
+
+def list_audited(project: RunProject, actor: str) -> list[tuple[str, str]]:
+    """What `deepwork audit` shows of an agent, newest first: tools and outcomes."""
+    listed = run_deepwork(project.folder, "audit", "--json", environment=project.variables).json["calls"]
+    assert actor in run_deepwork(project.folder, "audit", environment=project.variables).out
+    return [(each["tool"], each["outcome"]) for each in listed if each.get("actor") == actor]
 
 
 @pytest.fixture
@@ -116,6 +125,48 @@ def test_an_agent_gets_its_task_and_neither_the_store_nor_the_work_of_others(
     assert call_tool(project.app, "agent_get", id=other)["status"] == "online"
     ended.check_done("one")
     assert list_summaries(project, "one") == ["half"]
+    assert list_audited(project, f"{vendor} · one") == [
+        ("task_claim", "UNAUTHORIZED"),
+        ("agent_unregister", "UNAUTHORIZED"),
+        ("agent_register", "UNAUTHORIZED"),
+        ("checkpoint_add", "done"),
+    ]
+
+
+def test_an_agent_whose_task_another_one_got_is_refused_while_it_still_runs(
+    project: RunProject, start_run: Callable[[], subprocess.Popen[bytes]], tmp_path: Path
+):
+    (project.folder / ".deepwork" / "config.yml").write_text(f"{CONFIG}  orphan: keep\n")
+    said, go = tmp_path / "said", tmp_path / "go"
+    note = {"type": "progress", "summary": "x"}
+    plan(
+        project,
+        "one",
+        [
+            call(tmp_path, "before", "checkpoint_add", **note),
+            {"do": "touch", "file": str(said)},
+            {"do": "wait_for", "file": str(go)},
+            call(tmp_path, "note", "checkpoint_add", **note),
+            call(tmp_path, "read", "task_get"),
+            {"do": "touch", "file": str(tmp_path / "tried")},
+            {"do": "exit"},
+        ],
+    )
+    other = call_tool(project.app, "agent_register", name="other", runtime="codex")["id"]
+    run = start_run()
+    wait_until(said.exists, "the agent's first call")
+    [holder] = {each["agent_id"] for each in list_attempts(project)}
+    with project.app.database.transaction() as tx, join_transaction(tx):
+        call_tool(project.app, "task_release", task_id=project.ids["one"], agent_id=holder)
+        taken = call_tool(project.app, "task_claim", task_id=project.ids["one"], agent_id=other)
+    go.touch()
+    wait_until((tmp_path / "tried").exists, "the agent's last call")
+    run.kill()
+
+    assert taken["success"]
+    assert read_answer(tmp_path, "before")["sequence"]
+    assert [read_answer(tmp_path, name)["code"] for name in ("note", "read")] == ["UNAUTHORIZED"] * 2
+    (project.folder / ".deepwork" / "config.yml").write_text(CONFIG)
 
 
 def test_an_agent_whose_runner_was_killed_is_answered_by_the_next_one_until_its_attempt_ends(
@@ -149,9 +200,7 @@ def test_an_agent_whose_runner_was_killed_is_answered_by_the_next_one_until_its_
     assert [each["stage"] for each in list_attempts(project)] == ["done"]
     assert len(project.agents.read_ledger()) == 1
     with pytest.raises(NotAllowed):
-        AgentAccess(project.app.database, project.folder / ".deepwork").find_grant(
-            json.loads(bridge_file.read_text())["token"]
-        )
+        AgentAccess(project.app.database).find_grant(json.loads(bridge_file.read_text())["token"])
 
 
 def test_an_agent_reports_its_step_of_a_job_and_no_other_one(tmp_path: Path, location: str):

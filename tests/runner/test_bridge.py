@@ -210,6 +210,33 @@ def test_while_no_runner_is_there_a_call_gets_a_clear_error_and_the_next_one_tri
     assert (error["code"], error["recoverable"]) == ("STORAGE_ERROR", True)
 
 
+def test_a_client_that_waits_for_too_many_answers_gets_an_error_at_once(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bridge, "MAX_PENDING", 1)
+    with connect(runner) as (client, connection):
+        client.send(CALL, {**CALL, "id": 2})
+        refused = client.read()
+        connection.send(answer(connection.read()))
+        answered = client.read()
+
+    assert (refused["id"], refused["result"]["isError"]) == (2, True)
+    assert json.loads(refused["result"]["content"][0]["text"])["recoverable"]
+    assert answered == answer(CALL)
+
+
+def test_a_token_that_is_refused_for_the_moment_is_presented_again(runner: Runner):
+    error = {"code": "UNAUTHORIZED", "message": "Soon.", "recoverable": True, "suggestion": "Wait."}
+    client = Client(runner.file)
+    client.send(INITIALIZE)
+    runner.accept({"error": error}).close()
+    connection = runner.accept()
+    connection.send(answer(connection.read()))
+
+    assert client.read() == answer(INITIALIZE)
+    client.leave()
+
+
 def test_a_cancelled_call_is_forgotten(runner: Runner):
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     with connect(runner) as (client, connection):

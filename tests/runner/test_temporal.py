@@ -56,6 +56,7 @@ def find_status(project: RunProject, run_id: str) -> RunStatus | None:
     return run.status if run else None
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_loses_and_doubles_nothing(project: RunProject, address: str, tmp_path: Path):
     gate = tmp_path / "gate"
     names = ["one", "two", "three"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from application import call_tool, empty_database
+from cli.run import run_deepwork
 from deepwork.errors import DeepworkError
 from quick import PLAIN
 from runner.endings import finish, list_living, wait_until
@@ -65,6 +67,18 @@ class Hosts:
         """Let so much time pass for the store that nobody holds the task any more."""
         with self.project.app.database.transaction() as tx:
             tx.execute("UPDATE leases SET until = :past WHERE what = :id", past=1, id=self.project.ids[task])
+
+    def lose(self, host: str) -> None:
+        """Let so much time pass for the store that a machine counts as gone, with everything it holds."""
+        with self.project.app.database.transaction() as tx:
+            tx.execute("UPDATE runner_hosts SET seen_at = :past WHERE host = :host", past=1, host=host)
+            tx.execute("UPDATE leases SET until = :past WHERE who IS NOT NULL", past=1)
+
+    def show_status(self, host: str) -> dict[str, Any]:
+        """Return what `deepwork status` says on a machine."""
+        shown = run_deepwork(self.folders[host], "status", "--json", environment=self.get_variables(host))
+        answer: dict[str, Any] = json.loads(shown.out)
+        return answer
 
     def list_processes(self, task: str) -> list[Process]:
         return [each for each in self.project.agents.read_ledger() if each.name == task]
@@ -151,6 +165,7 @@ PLAN: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.thorough
 def test_nothing_runs_without_the_work_that_it_builds_on(hosts: Hosts, tmp_path: Path):
     opened = tmp_path / "opened"
     script = {task["name"]: [finish(task["name"])] for task in PLAN}
@@ -179,6 +194,7 @@ def test_nothing_runs_without_the_work_that_it_builds_on(hosts: Hosts, tmp_path:
     assert (done["host"], found) == ("host-a", list(script))
 
 
+@pytest.mark.thorough
 def test_a_task_starts_without_that_work_only_if_a_person_says_so_and_its_agent_knows(hosts: Hosts):
     project = hosts.project
     project.set_plan(PLAN[:2], {"two": [finish("two")]})
@@ -193,6 +209,34 @@ def test_a_task_starts_without_that_work_only_if_a_person_says_so_and_its_agent_
     [done] = hosts.list_attempts("two")
     [prompt] = (clone / ".deepwork").rglob(f"*{done['id']}*/**/prompt*")
     assert f"is on host-a, on the branch {branch}" in prompt.read_text()
+
+
+def test_nobody_waits_for_a_host_that_is_gone_with_the_work(hosts: Hosts, tmp_path: Path):
+    never, reached = tmp_path / "never", tmp_path / "reached"
+    stuck = [{"do": "touch", "file": str(reached)}, {"do": "wait_for", "file": str(never)}]
+    hosts.project.set_plan(PLAN[:2], {"one": [finish("one")], "two": [stuck, finish("two")]})
+    hosts.clone()
+    gone = hosts.start("host-a", "--agent", "claude")
+    wait_until(reached.exists, "the work of the first host")
+    gone.kill()
+    gone.wait()
+    for agent in list_living(hosts.project):
+        os.kill(agent.pid, signal.SIGKILL)
+    [branch] = [each["branch"] for each in hosts.list_attempts("one")]
+
+    other = hosts.start("host-b", "--agent", "claude")
+    hosts.lose("host-a")
+    code = other.wait(60)
+    needs = hosts.show_status("host-b")["needs_you"]
+    back = hosts.start("host-a", "--agent", "claude").wait(60)
+
+    assert code == 3
+    assert [each["host"] for each in hosts.list_attempts("two")] == ["host-a"]
+    [need] = [each for each in needs if each["kind"] == "agent_run"]
+    for part in ("work_elsewhere", branch, "host-a was last seen at", f"deepwork run {hosts.project.plan}"):
+        assert part in need["why"]
+    assert back == 0
+    assert hosts.list_attempts("two")[-1]["stage"] == "done"
 
 
 def complete_by_hand(hosts: Hosts, task: str) -> str:

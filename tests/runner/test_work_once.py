@@ -239,6 +239,7 @@ def test_what_a_worker_left_is_continued_and_not_started_again(project: RunProje
     assert len(project.agents.read_ledger()) == 1
 
 
+@pytest.mark.differs
 def test_workers_at_the_same_time_never_take_the_same_task(shared_project: RunProject, location: str):
     project = shared_project
     names = ["one", "two", "three", "four"]

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from application import call_tool
+from deepwork.database.store_key import create_store_key
 from deepwork.protocol.messages import Request
-from deepwork.runner.agent_access import AgentAccess, Grant, build_bridge_file
+from deepwork.runner.agent_access import AgentAccess, AgentToken, build_bridge_file, update_bridge_file
 from deepwork.runner.attempt_files import AttemptFiles
 from deepwork.runner.models import Attempt, RunOptions, Stage
+from deepwork.runner.processes import read_boot_id
 from deepwork.runner.service import create_run
 from deepwork.runner.store import AttemptStore, RunStore
 from deepwork.server.agent_service import AgentService
 from deepwork.server.application import Application
+from deepwork.supervision.supervisor import read_start_time
 
 ATTEMPT = "at_000000000001"
 
@@ -36,15 +39,16 @@ class AgentWorld:
             assert claimed["success"], claimed
         self.files = AttemptFiles.locate(app.settings.state_folder, ATTEMPT, 1)
         self.attempt = self._make_attempt()
-        content = build_bridge_file(self.attempt, socket)
-        self.token: str = json.loads(content)["token"]
+        with app.database.reading() as tx:
+            content = build_bridge_file(tx.store_key, self.attempt, socket)
         self.files.folder.mkdir(parents=True)
         self.files.bridge.write_text(content)
-        self.files.launch.write_text(json.dumps({"host": "local", "boot_id": "b", "tree": "t"}))
-        self.files.process.write_text(
-            json.dumps({"pid": os.getpid(), "start_time": "1"})
-        )  # tests are the agent
-        self.access = AgentAccess(app.database, app.settings.state_folder)
+        self.access = AgentAccess(app.database)
+
+    @property
+    def token(self) -> str:
+        """The token that the file of the agent has."""
+        return str(json.loads(self.files.bridge.read_text())["token"])
 
     def _make_plan(self, name: str, *tasks: str) -> tuple[str, dict[str, str]]:
         plan = call_tool(
@@ -70,7 +74,8 @@ class AgentWorld:
             attempt = Attempt(
                 id=ATTEMPT, run_id=run.id, workflow_id=self.plan, task_id=self.ids["mine"], number=1, profile="codex",
                 vendor="codex", agent_id=self.ids["agent"], claim_epoch=1, stage=Stage.RUNNING, host="local",
-                created_at=tx.now, updated_at=tx.now, starts=1,
+                created_at=tx.now, updated_at=tx.now, starts=1, boot_id=read_boot_id(), pid=os.getpid(),
+                start_time=read_start_time(os.getpid()),  # tests are the agent
             )  # fmt: skip
             AttemptStore(tx).add(attempt)
         return attempt
@@ -79,15 +84,24 @@ class AgentWorld:
         with self.app.database.transaction() as tx:
             tx.update("attempts", ATTEMPT, changes)
 
+    def update_file(self, socket: Path = Path("/nowhere")) -> None:
+        """Write the file of the agent again, as its runner does."""
+        with self.app.database.reading() as tx:
+            attempt = AttemptStore(tx).get(ATTEMPT)
+            update_bridge_file(tx.store_key, attempt, self.files, socket)
+
+    def change_key(self) -> None:
+        """Give the file a token that was made with the key of another store."""
+        self.files.bridge.write_text(build_bridge_file(create_store_key(), self.attempt, Path("/nowhere")))
+
     def remove_attempt(self) -> None:
         with self.app.database.transaction() as tx:
             tx.execute("DELETE FROM attempts")
 
-    def find_grant(self) -> Grant:
-        return self.access.find_grant(self.token)
-
     def build_service(self) -> AgentService:
-        return AgentService(self.app, self.find_grant(), self.find_grant)
+        """Build the service of the agent, for the token that it has now."""
+        token = AgentToken(self.access, self.token)
+        return AgentService(self.app, token.find_grant(), token)
 
     def call(self, tool: str, **arguments: Any) -> Any:
         """Call a tool as the agent; ids may be written as `{stranger}`."""

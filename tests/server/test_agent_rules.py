@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from application import call_tool
+from deepwork.access.store import AuditStore
+from deepwork.agents.leases import LeaseStore
 from deepwork.errors import Code, NotAllowed
 from deepwork.protocol.messages import Request, RequestError
-from deepwork.runner.agent_access import move_bridge
+from deepwork.runner.agent_access import AgentToken, Grant
 from deepwork.runner.models import Stage
 from deepwork.server.application import Application
-from server.agent_world import AgentWorld
+from server.agent_world import ATTEMPT, AgentWorld
 
 ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "registers an agent": ("agent_register", {"name": "x", "runtime": "codex"}),
@@ -115,7 +117,8 @@ def test_every_tool_is_either_allowed_and_listed_or_refused(world: AgentWorld):
     service = world.build_service()
 
     listed = {tool["name"] for tool in json.loads(service.list_tools(Request(1, "tools/list", {})))}
-    refused = {name for name in world.app.registry if world.call(name).get("code") == "UNAUTHORIZED"}
+    names = sorted(world.app.registry, key="task_release".__eq__)  # which ends the claim, and so the token
+    refused = {name for name in names if world.call(name).get("code") == "UNAUTHORIZED"}
 
     assert listed | refused == set(world.app.registry)
     assert not listed & refused
@@ -171,9 +174,35 @@ def test_an_agent_writes_to_agents_of_its_plan_and_answers_others(world: AgentWo
     assert told["id"]
 
 
-def release_to_another(world: AgentWorld) -> None:
+def release(world: AgentWorld) -> None:
     call_tool(world.app, "task_release", task_id=world.ids["mine"], agent_id=world.ids["agent"])
+
+
+def release_to_another(world: AgentWorld) -> None:
+    release(world)
     call_tool(world.app, "task_claim", task_id=world.ids["mine"], agent_id=world.ids["peer"])
+
+
+def claim_again(world: AgentWorld) -> None:
+    """Let the same agent hold the task in another epoch, as a runner does whose claim has run out."""
+    release(world)
+    again = call_tool(
+        world.app, "task_claim", task_id=world.ids["mine"], agent_id=world.ids["agent"], start=True
+    )
+    world.change_attempt(claim_epoch=again["claim_epoch"])
+
+
+def let_claim_run_out(world: AgentWorld) -> None:
+    """Let the lease end, and be noticed by the claim of another agent on the same plan."""
+    with world.app.database.transaction() as tx:
+        LeaseStore(tx, 0).expire(world.ids["agent"])
+    next_task = {"task_id": world.ids["next"], "agent_id": world.ids["peer"]}
+    call_tool(world.app, "task_release", **next_task)
+    assert call_tool(world.app, "task_claim", **next_task)["success"]
+
+
+def unregister(world: AgentWorld) -> None:
+    call_tool(world.app, "agent_unregister", id=world.ids["agent"])
 
 
 ENDINGS: dict[str, Callable[[AgentWorld], object]] = {
@@ -181,10 +210,18 @@ ENDINGS: dict[str, Callable[[AgentWorld], object]] = {
     "the attempt is parked": lambda world: world.change_attempt(stage=Stage.PARKED.value),
     "another process of the attempt was started": lambda world: world.change_attempt(starts=2),
     "the attempt is not in this store": lambda world: world.remove_attempt(),
+    "its claim was released": release,
     "another agent got the task": release_to_another,
-    "the file of the start is gone": lambda world: world.files.bridge.unlink(),
-    "the file has another token": lambda world: world.files.bridge.write_text('{"token": "x"}'),
+    "its runner holds the task in another epoch": claim_again,
+    "its claim ran out": let_claim_run_out,
+    "its agent was unregistered": unregister,
 }
+RECOVERABLE = {
+    "its runner holds the task in another epoch",
+    "its claim ran out",
+    "its agent was unregistered",
+}
+"""After which the runner may claim the task again for this agent."""
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -197,24 +234,93 @@ def test_a_token_ends_when(ending: str, world: AgentWorld):
     after = json.loads(service.call_tool(request, "task_get", {}).text)
 
     assert before["id"] == world.ids["mine"]
-    assert after["code"] == "UNAUTHORIZED"
+    assert (after["code"], after["recoverable"]) == ("UNAUTHORIZED", ending in RECOVERABLE)
 
 
-def test_a_token_goes_on_in_the_epoch_that_its_runner_took_again(world: AgentWorld):
-    call_tool(world.app, "task_release", task_id=world.ids["mine"], agent_id=world.ids["agent"])
-    again = call_tool(
-        world.app, "task_claim", task_id=world.ids["mine"], agent_id=world.ids["agent"], start=True
-    )
-    world.change_attempt(claim_epoch=again["claim_epoch"])
+def test_an_agent_goes_on_with_the_token_of_the_epoch_that_its_runner_took_again(world: AgentWorld):
+    first = world.token
+    claim_again(world)
+    world.update_file()
 
     noted = world.call("checkpoint_add", type="progress", summary="x", claim_epoch=1)
 
-    assert again["claim_epoch"] > 1
     assert noted["sequence"]
+    assert world.token != first
+
+
+def test_an_agent_that_has_reported_its_result_may_still_write_notes(world: AgentWorld):
+    world.call("task_update_status", status="completed", outcome="Did it.")
+
+    decision = {"category": "other", "question": "q", "chosen": "c", "reasoning": "r"}
+    assert world.call("log_decision", **decision)["decision_id"]
+
+
+def test_a_call_that_is_on_its_way_when_its_attempt_ends_changes_nothing(
+    world: AgentWorld, monkeypatch: pytest.MonkeyPatch
+):
+    service, find_grant = world.build_service(), AgentToken.find_grant
+
+    def end_after_looking(token: AgentToken) -> Grant:
+        found = find_grant(token)
+        world.change_attempt(stage=Stage.DONE.value, ended_at=1)
+        return found
+
+    monkeypatch.setattr(AgentToken, "find_grant", end_after_looking)
+    note = {"type": "progress", "summary": "late"}
+    answer = service.call_tool(Request(1, "tools/call", {}), "checkpoint_add", note)
+
+    assert json.loads(answer.text)["code"] == "UNAUTHORIZED"
+    assert call_tool(world.app, "checkpoint_list", task_id=world.ids["mine"])["checkpoints"] == []
+
+
+def test_a_token_is_for_one_agent_task_start_and_epoch_and_cannot_be_made_of_another(world: AgentWorld):
+    attempt, starts, epoch, digest = world.token.split(".")
+    forged = [
+        f"{attempt}.{starts}.{int(epoch) + 1}.{digest}",
+        f"{attempt}.{int(starts) + 1}.{epoch}.{digest}",
+        f"{attempt}.{starts}.{epoch}.{'0' * 64}",
+    ]
+    world.files.bridge.write_text(json.dumps({"socket": "/nowhere", "token": forged[2]}))  # anybody can
+    for token in forged:
+        with pytest.raises(NotAllowed):
+            world.access.find_grant(token)
+
+    world.update_file()
+    world.change_attempt(agent_id=world.ids["peer"])
+    with pytest.raises(NotAllowed):
+        world.access.find_grant(world.token)
+
+
+def test_calls_of_an_agent_are_in_the_audit_log_as_its_own(world: AgentWorld):
+    world.call("checkpoint_add", type="progress", summary="half")
+    world.call("task_release", agent_id="{peer}")
+    world.call("agent_register", name="x", runtime="codex")
+    world.call("agent_list")
+    world.call("task_release")
+
+    with world.app.database.reading() as tx:
+        found = AuditStore(tx).list_newest(account=ATTEMPT, tool=None, since=None, limit=9)
+
+    assert [(each.entry.caller, each.entry.tool, each.entry.outcome) for each in found] == [
+        (f"agent:{world.ids['agent']}", "task_release", "done"),
+        (f"agent:{world.ids['agent']}", "agent_register", "UNAUTHORIZED"),
+        (f"agent:{world.ids['agent']}", "task_release", "UNAUTHORIZED"),
+        (f"agent:{world.ids['agent']}", "checkpoint_add", "done"),
+    ]
+
+
+def test_what_is_filled_in_is_not_required_by_the_schemas_that_an_agent_gets(world: AgentWorld):
+    listed = json.loads(world.build_service().list_tools(Request(1, "tools/list", {})))
+    required = {tool["name"]: tool["inputSchema"].get("required", []) for tool in listed}
+
+    assert required["checkpoint_add"] == ["type", "summary"]
+    assert required["task_release"] == []
+    assert required["task_get"] == []
+    assert required["message_get"] == ["id"]
 
 
 @pytest.mark.parametrize(
-    "token", [None, "", 7, "at_000000000001.1.x", "../../x.1." + "a" * 43, "x" * 100_000]
+    "token", [None, "", 7, "at_000000000001.1.x", "../../x.1.1." + "a" * 64, "x" * 100_000]
 )
 def test_what_is_no_token_opens_nothing(token: object, world: AgentWorld):
     with pytest.raises(NotAllowed) as refused:
@@ -229,6 +335,8 @@ def test_a_process_that_the_agent_did_not_start_cannot_use_its_token(world: Agen
 
 
 def test_a_bridge_that_moves_keeps_its_token(world: AgentWorld):
-    move_bridge(world.attempt, world.files, Path("/elsewhere"))
+    token = world.token
 
-    assert json.loads(world.files.bridge.read_text()) == {"socket": "/elsewhere", "token": world.token}
+    world.update_file(Path("/elsewhere"))
+
+    assert json.loads(world.files.bridge.read_text()) == {"socket": "/elsewhere", "token": token}

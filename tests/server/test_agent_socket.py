@@ -9,7 +9,9 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ from application import call_tool
 from deepwork.environment import get_runtime_folder
 from deepwork.errors import NotAllowed
 from deepwork.runner import bridge
-from deepwork.server import private_sockets
+from deepwork.runner.models import Stage
+from deepwork.server import agent_socket, private_sockets
 from deepwork.server.agent_socket import AgentServer
 from deepwork.server.application import Application
 from deepwork.server.private_sockets import open_new_socket, open_socket
+from deepwork.supervision.supervisor import read_start_time
 from hooks.make import build_event
 from quick import PLAIN
 from runner.endings import wait_until
@@ -108,13 +112,123 @@ def test_the_token_of_another_agent_is_refused_to_a_process_that_this_one_did_no
 ):
     world = AgentWorld(app, server.open())
     with subprocess.Popen(["sleep", "600"]) as other:
-        world.files.process.write_text(json.dumps({"pid": other.pid, "start_time": "1"}))
+        world.change_attempt(pid=other.pid, start_time=read_start_time(other.pid))
+        world.files.process.write_text(json.dumps({"pid": os.getpid(), "start_time": "1"}))  # anybody can
 
         try:
             [refused] = talk(server.open(), {"token": world.token}, INITIALIZE)
         finally:
             other.kill()
     assert refused["error"]["code"] == "UNAUTHORIZED"
+
+
+# What one agent can do to others
+
+
+@contextmanager
+def hold(path: Path, first: Any = None) -> Iterator[tuple[socket.socket, Any]]:
+    """Open a connection, and keep it; with a first line, also return what is answered to it."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        connection.connect(str(path))
+        answer = None
+        if first is not None:
+            connection.sendall(json.dumps(first).encode() + b"\n")
+            answer = json.loads(connection.recv(100_000))
+        yield connection, answer
+
+
+def is_served(world: AgentWorld, server: AgentServer) -> bool:
+    return {0, 1} <= {
+        each.get("id") for each in talk(server.open(), {"token": world.token}, INITIALIZE, ask("task_get"))
+    }
+
+
+def test_connections_that_say_nothing_keep_nobody_out(
+    app: Application, server: AgentServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(agent_socket, "_MAX_SILENT", 3)
+    world = AgentWorld(app, server.open())
+    with ExitStack() as held:
+        silent = [held.enter_context(hold(server.open()))[0] for _ in range(6)]
+
+        assert is_served(world, server)
+        assert [connection.recv(1) for connection in silent[:3]] == [b""] * 3
+
+
+def test_one_agent_has_only_so_many_connections(
+    app: Application, server: AgentServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(agent_socket, "_MAX_OF_ATTEMPT", 2)
+    world = AgentWorld(app, server.open())
+    with ExitStack() as held:
+        token = {"token": world.token}
+        answers = [held.enter_context(hold(server.open(), token))[1] for _ in range(3)]
+
+    assert [list(answer) for answer in answers] == [["attempt"], ["attempt"], ["error"]]
+    assert answers[2]["error"]["recoverable"]
+    wait_until(lambda: is_served(world, server), "room for another connection")
+
+
+def test_an_agent_that_asks_and_reads_nothing_is_cut_off(app: Application, server: AgentServer):
+    world = AgentWorld(app, server.open())
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode() + b"\n"
+    with hold(server.open(), {"token": world.token}) as (connection, _):
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            connection.sendall(line * 100_000)
+
+        assert is_served(world, server)
+
+
+def test_a_server_that_can_start_no_thread_answers_again_when_it_can(
+    app: Application, server: AgentServer, monkeypatch: pytest.MonkeyPatch
+):
+    world, start = AgentWorld(app, server.open()), threading.Thread.start
+    failures = iter([RuntimeError("can't start new thread")])
+
+    def fail_once(thread: threading.Thread) -> None:
+        if thread.name == "deepwork-agent" and (failure := next(failures, None)):
+            raise failure
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail_once)
+    with hold(server.open()) as (connection, _):
+        assert connection.recv(1) == b""
+
+    assert is_served(world, server)
+
+
+def test_a_connection_that_was_kept_open_ends_with_the_attempt(app: Application, server: AgentServer):
+    world = AgentWorld(app, server.open())
+    with hold(server.open(), {"token": world.token}) as (connection, accepted):
+        world.change_attempt(stage=Stage.DONE.value, ended_at=1)
+        connection.sendall(json.dumps(INITIALIZE).encode() + b"\n")
+
+        assert accepted == {"attempt": world.attempt.id}
+        assert connection.recv(1) == b""
+
+
+def test_a_bridge_goes_on_with_the_token_of_the_next_claim(app: Application, server: AgentServer):
+    world = AgentWorld(app, server.open())
+    own = {"task_id": world.ids["mine"], "agent_id": world.ids["agent"]}
+    command = [sys.executable, "-I", "-S", bridge.__file__, str(world.files.bridge)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        process.stdin.flush()
+        begun = json.loads(process.stdout.readline())
+        call_tool(app, "task_release", **own)
+        again = call_tool(app, "task_claim", **own, start=True)
+        world.change_attempt(claim_epoch=again["claim_epoch"])
+        process.stdin.write(json.dumps(ask("checkpoint_add", type="progress", summary="x")).encode() + b"\n")
+        process.stdin.flush()
+        world.update_file(server.open())
+        noted = json.loads(process.stdout.readline())
+        process.stdin.close()
+
+    assert begun["id"] == 0
+    assert noted["result"]["structuredContent"]["sequence"] == 1
 
 
 @pytest.mark.parametrize("line", ["null", "[]", "not JSON", "[" * 100_000])

@@ -217,7 +217,7 @@ def is_empty(location: str) -> bool:
     if "://" not in location and not Path(location).exists():
         return True
     found = read_all_rows(location)
-    counters = {"alembic_version", "event_sequence", "audit_head"}
+    counters = {"alembic_version", "event_sequence", "audit_head", "sealed_lists"}
     return all(not rows for name, rows in found.items() if name not in counters) and all(
         row["last_seq"] == 0 for row in found.get("event_sequence", ())
     )

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from application import call_tool, list_events
-from deepwork.access.adoption import take_over_copy
 from deepwork.database import schema
 from deepwork.database.opening import open_engine
 from deepwork.database.processes import find_processes_with_open
 from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
 from deepwork.store_admin.backup import RestoreResult, back_up, restore
 from deepwork.store_admin.copying import CopyResult
+from deepwork.store_adoption import take_over_copy
 from store_admin.conftest import TASKS, Place
 from store_admin.stores import (
     PATIENCE,
@@ -114,6 +114,7 @@ def test_a_restored_store_equals_the_one_backed_up(
     app.close()
 
 
+@pytest.mark.thorough
 @kinds
 def test_ten_thousand_tasks_are_backed_up_and_restored(
     large: Callable[[str], str], place: Place, tmp_path: Path, kind: str

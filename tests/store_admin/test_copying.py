@@ -170,6 +170,7 @@ def test_a_copy_of_a_copy_equals_the_original(filled: Callable[[str], str], plac
     assert read_all_rows(stations[-1]) == read_all_rows(source)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("one", "other"), [("sqlite", "postgres"), ("postgres", "sqlite")])
 def test_ten_thousand_tasks_are_copied(
     large: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str

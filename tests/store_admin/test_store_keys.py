@@ -10,7 +10,6 @@ import pytest
 from access.make import make_token, verify_audit
 from access.other_users import use_home
 from application import call_tool, make_app
-from deepwork.access.adoption import take_over_copy
 from deepwork.access.rules import matches_secret
 from deepwork.access.store import TokenStore
 from deepwork.access.token_cache import TokenCache
@@ -19,6 +18,7 @@ from deepwork.errors import Code, StoreNotAdopted
 from deepwork.server.application import Application
 from deepwork.store_admin.backup import back_up, restore
 from deepwork.store_admin.copying import copy_store
+from deepwork.store_adoption import take_over_copy
 from store_admin.conftest import Place
 from store_admin.stores import is_empty, read_all_rows
 

@@ -174,6 +174,7 @@ def test_invalid_variables_are_refused(app: Application, variables: list[Any]):
     assert expect_error(app, "template_create", name="t", template=template).code is Code.INVALID_INPUT
 
 
+@pytest.mark.differs
 def test_only_one_of_many_concurrent_creations_with_a_name_succeeds(app: Application):
     def attempt(_: int) -> bool:
         try:

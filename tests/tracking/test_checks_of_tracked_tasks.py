@@ -97,6 +97,40 @@ def test_a_guarded_change_of_the_task_waits_for_a_person(gated: GatedProject):
     assert gated.close("complete_task", **end(task))["code"] == "CHECKS_GUARDED"
 
 
+def test_a_file_that_differed_before_the_workflow_is_not_the_change_of_its_task(any_gated: GatedProject):
+    any_gated.write(".deepwork/config.yml", "version: 1\n")
+    any_gated.write("guarded/test", "the person works on it\n")
+    task = start(any_gated, ["tests"])
+    any_gated.fix()
+
+    assert any_gated.call("complete_task", **end(task))["checks"] == {"tests": "passed"}
+
+
+def test_a_file_of_a_person_that_the_task_changes_is_its_change(gated: GatedProject):
+    gated.write("guarded/test", "the person works on it\n")
+    task = start(gated, ["tests"])
+    gated.fix()
+
+    gated.write("guarded/test", "easy\n")
+    error = gated.close("complete_task", **end(task))
+
+    assert error["code"] == "CHECKS_GUARDED"
+    assert f"changed by task {task}" in error["message"]
+
+
+def test_what_a_task_without_checks_changed_is_no_file_of_a_person(gated: GatedProject):
+    first = start(gated)
+    gated.write("guarded/test", "easy\n")
+    gated.call("complete_task", **end(first))
+    task = start(gated, ["tests"])
+    gated.fix()
+
+    error = gated.close("complete_task", **end(task))
+
+    assert error["code"] == "CHECKS_GUARDED"
+    assert f"changed by task {first}" in error["message"]
+
+
 def test_a_task_in_another_worktree_is_checked_there(gated: GatedProject):
     tree = gated.folder.parent / "tree"
     run_git(gated.folder, "worktree", "add", "-q", "-b", "side", str(tree))

@@ -118,6 +118,7 @@ def test_changes_of_four_subagents_are_attributed_in_one_tree_and_in_separate_tr
     assert (metrics["decisions"], metrics["issues"], metrics["blockers_open"]) == (8, 8, 2)
 
 
+@pytest.mark.differs
 def test_each_event_reaches_listeners_of_another_process_once(root: Path):
     with HttpServer(root) as served, StdioServer(root, "--toolsets", "tracking") as wire:
         headers = served.bearer

@@ -349,6 +349,7 @@ def test_completing_a_task_again_with_different_arguments_is_refused(app: Applic
     assert expect_error(app, "complete_task", **said).code is Code.INVALID_STATE
 
 
+@pytest.mark.differs
 def test_only_one_of_many_concurrent_completions_takes_effect(app: Application):
     id = create_task(app, create_workflow_and_phase(app))
 
@@ -359,6 +360,7 @@ def test_only_one_of_many_concurrent_completions_takes_effect(app: Application):
     assert list_event_types(app).count("task:updated") == 1
 
 
+@pytest.mark.differs
 def test_one_of_two_different_concurrent_completions_is_refused(app: Application):
     id = create_task(app, create_workflow_and_phase(app))
 

@@ -141,6 +141,7 @@ def test_starting_a_completed_phase_returns_it_even_in_a_completed_workflow(app:
     assert (answer["phase_id"], answer["status"], answer["already_exists"]) == (one, "failed", True)
 
 
+@pytest.mark.differs
 def test_only_one_of_many_concurrent_callers_starts_the_phase(app: Application):
     id = create_workflow(app)
 
@@ -374,6 +375,7 @@ def test_events_contain_the_same_data_as_get_context(app: Application):
     assert by_type["phase:updated"].data == shown
 
 
+@pytest.mark.differs
 def test_several_processes_share_one_record(app: Application, tmp_path: Path, location: str, clock: Clock):
     id = create_workflow(app)
     other = make_app(tmp_path, location, clock)

@@ -30,6 +30,7 @@ def claim(app: Application, task_id: str, agent_id: str, **more: Any) -> dict[st
     return answer
 
 
+@pytest.mark.differs
 @pytest.mark.usefixtures("project")
 def test_every_concurrent_task_gets_a_worktree_and_a_branch(app: Application, tmp_path: Path):
     id, (one, two) = create_plan(app, "Write the form", "Test it", auto_create_workspaces=True)

@@ -11,8 +11,10 @@ from typing import Any
 from deepwork.access import audit_chain
 from deepwork.access.models import AuditEntry
 from deepwork.access.store import AuditStore
-from deepwork.call import CANCELLED, Call, use_call
-from deepwork.database.transaction import Database, Transaction
+from deepwork.approvals.decision_log import USE_TOOL
+from deepwork.approvals.models import ApprovalEvent
+from deepwork.call import CANCELLED, Call, current_call, use_call
+from deepwork.database.transaction import Database, PendingEvent, Transaction
 from deepwork.errors import Code, DeepworkError
 
 log = logging.getLogger("deepwork")
@@ -64,6 +66,26 @@ class AuditRecord:
                 arguments=self._arguments,
                 digest=self._digest,
                 outcome=self.outcome,
+            )
+        )
+
+
+def record_uses(tx: Transaction, events: Iterable[PendingEvent]) -> None:
+    """Write an entry for each approval that this transaction uses up, whatever call does it."""
+    for event in events:
+        if event.type != ApprovalEvent.USED:
+            continue
+        given, call = {"approval_id": event.data["id"]}, current_call()
+        AuditStore(tx).append(
+            AuditEntry(
+                at=tx.now,
+                account=call.account,
+                caller=call.caller,
+                host=_get_host(),
+                tool=USE_TOOL,
+                arguments=audit_chain.summarize_arguments(given, given),
+                digest=audit_chain.compute_digest(given),
+                outcome=f"used:{event.data['digest']}",
             )
         )
 

@@ -42,8 +42,3 @@ def find_acting_agent(tool: ToolDeclaration, arguments: Mapping[str, Any]) -> st
     """Return the id of the agent on whose behalf the call is made, if it names one."""
     agent_id = arguments.get(tool.acts_as) if tool.acts_as else None
     return agent_id if isinstance(agent_id, str) else None
-
-
-def may_act_for(registered_by: str, caller: str, scope: Scope) -> bool:
-    """Return whether a caller may act for an agent: its own, or any with the scope `admin`."""
-    return registered_by == caller or scope is Scope.ADMIN

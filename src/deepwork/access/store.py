@@ -10,7 +10,7 @@ from deepwork.access.audit_chain import DONE, serialize_entry
 from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey, Token
 from deepwork.access.rules import key_digest
 from deepwork.access.scopes import Scope
-from deepwork.access.sealed_rows import DECIDING_TOOLS, find_forged_row
+from deepwork.access.sealed_rows import LOGGED_TOOLS, find_forged_row
 from deepwork.approvals.credential_store import CredentialStore
 from deepwork.approvals.credentials import Credential
 from deepwork.database.engine import Row, UnreadableRow, row_parser
@@ -169,8 +169,8 @@ class AuditStore:
 
     def find_forged_row(self) -> str | None:
         """Return what is wrong with the first row that lets work pass and that deepwork did not write."""
-        decisions = self.list_of_tools(DECIDING_TOOLS, self.get_key().keyed_from)
-        return find_forged_row(self._tx, decisions)
+        entries = self.list_of_tools(LOGGED_TOOLS, self.get_key().keyed_from)
+        return find_forged_row(self._tx, entries)
 
     def list_credentials(self) -> list[Credential]:
         """Return what people enrolled as proofs, including what was removed."""

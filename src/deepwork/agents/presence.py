@@ -11,7 +11,7 @@ from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentEvent, AgentStatus
 from deepwork.agents.responses import AgentView, build_agent_payload
 from deepwork.agents.store import AgentStore
-from deepwork.call import ANONYMOUS, LOCAL, current_call, is_person
+from deepwork.call import ANONYMOUS, LOCAL, current_call, is_own_agent, is_person
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import StorageError
 from deepwork.records import copy_with
@@ -124,8 +124,11 @@ class Presence:
         """Return the agent that a call without `agent_id` acts as; None if there is none or more than one.
 
         That is the one agent registered by the caller: by its token or session, or by this process if the
-        caller is local, because all local processes are the same caller. A person acts as no agent.
+        caller is local, because all local processes are the same caller. A person acts as no agent, and an
+        agent under a run as itself.
         """
+        if bound := current_call().agent:
+            return AgentStore(tx).get(bound.agent_id)
         if tx.caller == LOCAL:
             return AgentStore(tx).find_only_registered(sorted(self._registered_here))
         if tx.caller == ANONYMOUS or is_person(tx.caller):
@@ -143,12 +146,12 @@ class Presence:
         A local caller may be any process, so it reads for the agents that this process registered. A
         restarted server knows none: the agent's next write lets its answer carry the notices.
         """
-        caller = current_call().caller
-        if not self.may_mark_notices or is_person(caller):
+        call = current_call()
+        if not self.may_mark_notices or is_person(call.caller):
             return False
-        if caller == LOCAL:
+        if call.caller == LOCAL:
             return agent.id in self._registered_here
-        return agent.registered_by == caller
+        return is_own_agent(call, agent.id, agent.registered_by)
 
     @property
     def may_mark_notices(self) -> bool:
@@ -162,7 +165,7 @@ class Presence:
         A read is a sign of life too, but writing each one would make reads as expensive as writes.
         """
         call = current_call()
-        is_own = agent.registered_by == call.caller or (
+        is_own = is_own_agent(call, agent.id, agent.registered_by) or (
             call.scope == "admin" and not rules.is_of_another_person(agent, call.caller)
         )
         if self._is_read_only or not is_own or not rules.needs_renewal(agent, now, self.lease_ms):

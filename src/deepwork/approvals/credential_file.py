@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deepwork.approvals.credentials import Credential
-from deepwork.environment import list_user_folders
+from deepwork.environment import choose_user_file
 from deepwork.errors import StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import hold_file_lock
@@ -27,23 +26,18 @@ class CredentialFile:
     """The credentials of this user; readers never see half a change, writers wait for each other."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        # The first is the one that is written; the other one counts too, whatever the environment says.
-        self._paths = [folder / "credentials.json" for folder in list_user_folders(environment)]
+        self._path = choose_user_file("credentials.json", environment)
 
     def load(self) -> list[Credential]:
-        """Load all credentials; raises StorageError if a file cannot be relied on."""
-        found = {each.id: each for path in self._paths[::-1] for each in self._load(path)}
-        return list(found.values())
-
-    def _load(self, path: Path) -> list[Credential]:
-        content = read_private_file(path)
+        """Load all credentials; raises StorageError if the file cannot be relied on."""
+        content = read_private_file(self._path)
         if content is None:
             return []
         try:
             return [_parse_credential(each) for each in json.loads(content)["credentials"]]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise StorageError(
-                f"{path} is damaged, so nobody can prove to be a person with it.",
+                f"{self._path} is damaged, so nobody can prove to be a person with it.",
                 suggestion="Restore it from a backup; or remove it, then enroll your proof in each project.",
             ) from None
 
@@ -51,19 +45,12 @@ class CredentialFile:
         """Add and remove credentials, by their ids."""
         added, gone = list(add), set(remove)
         gone |= {each.id for each in added}
-        own, *others = self._paths
-        self._change(own, added, gone)
-        for path in others:
-            if any(each.id in gone for each in self._load(path)):
-                self._change(path, [], gone)
-
-    def _change(self, path: Path, added: list[Credential], gone: Collection[str]) -> None:
-        make_private_folder(path.parent)
-        with hold_file_lock(path.with_name("credentials.lock")):
-            kept = [each for each in self._load(path) if each.id not in gone]
+        make_private_folder(self._path.parent)
+        with hold_file_lock(self._path.with_name("credentials.lock")):
+            kept = [each for each in self.load() if each.id not in gone]
             rows = [_serialize_credential(each) for each in (*kept, *added)]
             data = {"version": _VERSION, "credentials": rows}
-            write_atomically(path, json.dumps(data, indent=2).encode() + b"\n")
+            write_atomically(self._path, json.dumps(data, indent=2).encode() + b"\n")
 
 
 def _serialize_credential(credential: Credential) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from deepwork.approvals.credentials import Credential, compute_lock
 from deepwork.database.engine import Row, row_parser
-from deepwork.database.seals import list_broken, save_seal
+from deepwork.database.seals import LIST_ID, list_broken, save_seal, seal_list
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
 from deepwork.trust.models import Proof
@@ -33,6 +33,7 @@ class CredentialStore:
             },
         )
         save_seal(self._tx, "person_credentials", credential.id)
+        seal_list(self._tx, "person_credentials")
 
     def list_active(self) -> list[Credential]:
         """Return the credentials that count, oldest first."""
@@ -41,7 +42,7 @@ class CredentialStore:
     def list_all(self) -> list[Credential]:
         """Return all credentials, including removed ones, oldest first; raises if one was forged."""
         for id, problem in list_broken(self._tx, "person_credentials"):
-            raise _build_forged_error(f"{id} is {problem}")
+            raise _build_forged_error("the list was changed" if id == LIST_ID else f"{id} is {problem}")
         return self.list_unverified()
 
     def list_unverified(self) -> list[Credential]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from deepwork.approvals.decision_log import is_confirmed
 from deepwork.approvals.digests import compute_digest
 from deepwork.approvals.models import (
     Approval,
@@ -99,7 +100,7 @@ def use(tx: Transaction, request: ApprovalRequest) -> Approval:
     known = _list_locked(tx, request)
     for approval in known:
         if may_pass(approval, request.digest, tx.now):
-            if not ApprovalStore(tx).is_sealed(approval.id):
+            if not _is_genuine(tx, approval):
                 raise _build_forged_error(approval)
             return _mark_used(tx, approval)
     found = find_current(known, request.digest, tx.now)
@@ -118,7 +119,7 @@ def decide(
     approval = ApprovalStore(tx).get_for_update(id)
     method = require_person_proof(tx, _build_challenge(approval, verdict), proof)
     check_decision(approval, verdict, tx.now)
-    _require_intact(approval)
+    _require_intact(tx, approval)
     decided = copy_with(
         approval,
         status=verdict.status,
@@ -190,16 +191,24 @@ def _list_locked(tx: Transaction, request: ApprovalRequest) -> list[Approval]:
 
 
 def _void_if_forged(tx: Transaction, approval: Approval) -> Approval:
-    """Return the approval; one that nobody gave becomes stale, so that a person is asked."""
-    if approval.status is not ApprovalStatus.GIVEN or ApprovalStore(tx).is_sealed(approval.id):
+    """Return the approval; one that nobody gave, or asked for, becomes stale, so that a person is asked."""
+    is_open = approval.status in (ApprovalStatus.PENDING, ApprovalStatus.GIVEN)
+    if not is_open or _is_genuine(tx, approval):
         return approval
     log.warning("Approval %s was changed in the store: it does not count, and is asked again.", approval.id)
     return save_status(tx, approval, ApprovalStatus.STALE)
 
 
-def _require_intact(approval: Approval) -> None:
-    """Raise if a person would approve something else than they see: somebody changed the row."""
-    if compute_digest(approval.shown) != approval.digest:
+def _is_genuine(tx: Transaction, approval: Approval) -> bool:
+    """Return whether it was asked for as it is; and if it is given, whether the audit log says so too."""
+    is_logged = approval.status is not ApprovalStatus.GIVEN or is_confirmed(tx, approval)
+    return is_logged and ApprovalStore(tx).is_sealed(approval.id)
+
+
+def _require_intact(tx: Transaction, approval: Approval) -> None:
+    """Raise if a person would decide about something else than was asked: somebody changed the row."""
+    is_as_asked = ApprovalStore(tx).is_sealed(approval.id)
+    if not is_as_asked or compute_digest(approval.shown) != approval.digest:
         raise NotAllowed(
             f"Approval {approval.id} shows something else than it was asked for: its row was changed.",
             suggestion="Look at the log with `deepwork audit verify`; nothing was decided.",

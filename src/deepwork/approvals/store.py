@@ -48,7 +48,10 @@ class ApprovalStore:
             waiting=tuple(waiting),
         )
         row = self._tx.fetch_one(sql, **_to_row(approval))
-        return None if row is None else _from_row(row)
+        if row is None:
+            return None
+        save_seal(self._tx, "approvals", approval.id)  # what a person decides about is what was asked
+        return _from_row(row)
 
     def get(self, id: str) -> Approval:
         """Return the approval."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from deepwork.checks.hidden_files import HiddenRules, read_all_rules, read_hidden_rules
+from deepwork.git.exact_files import to_versions
 from deepwork.git.snapshot import SnapshotStore
 
 
@@ -24,7 +25,7 @@ class BaseFiles:
         known, versions = self._versions
         if known != base:
             self.forget()
-            versions = {each.path: f"{each.mode} {each.blob}" for each in store.list_commit(base)}
+            versions = to_versions(store.list_exactly(base))
             self._versions = base, versions
         return versions
 

@@ -65,7 +65,19 @@ def list_hidden(store: SnapshotStore, rules: HiddenRules, known: Container[str])
     guards, skipped = Globs(rules.guarded), len(rules.prefix)
     found.update(f"{rules.prefix}{path}" for path in guards.plain_paths)
     if guards.starts:
-        paths = [f"{rules.prefix}{start.rpartition('/')[0]}" or "." for start in guards.starts]
-        left_out = store.list_left_out(rules.excludes, paths)
+        left_out = store.list_left_out(rules.excludes, _list_starts(rules, guards))
         found.update(path for path in left_out if guards.matches(path[skipped:]))
     return sorted(path for path in found if path not in known)
+
+
+def list_open_folders(store: SnapshotStore, rules: HiddenRules) -> set[str]:
+    """List the folders that have no file of the last snapshot, and that no rule of the tree hides."""
+    found = set(store.list_untracked_folders(CACHES, by_tree=True))
+    if (guards := Globs(rules.guarded)).starts:
+        found.update(store.list_untracked_folders(rules.excludes, _list_starts(rules, guards)))
+    return found
+
+
+def _list_starts(rules: HiddenRules, guards: Globs) -> list[str]:
+    """List the folders that have all files which patterns with wildcards guard."""
+    return [f"{rules.prefix}{start.rpartition('/')[0]}" or "." for start in guards.starts]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from hashlib import new as new_hash
@@ -24,10 +24,8 @@ from deepwork.checks.rules import InputFile, compute_inputs_digest, select_guard
 from deepwork.errors import NotAllowed
 from deepwork.files.locked_files import is_locked
 from deepwork.git.snapshot import SnapshotStore
-from deepwork.git.snapshot_types import Snapshot, TreeFile
+from deepwork.git.snapshot_types import LINK_MODE, SUBMODULE_MODE, Snapshot, TreeFile
 
-_SUBMODULE_MODE = "160000"
-LINK_MODE = "120000"
 _SHA1_LENGTH = 40
 _CHUNK_BYTES = 2**20
 _SETTLING_NS = 10**9
@@ -122,14 +120,14 @@ class TreeState:
         if path in self.unstored:
             return f"content {hash_content(self.top / path)}"
         file = self.files[path]
-        if file.mode == _SUBMODULE_MODE:  # git compares only its commit
+        if file.mode == SUBMODULE_MODE:  # git compares only its commit
             return f"{file.mode} {file.blob} {hash_content(self.top / path)}"
         content = self.contents.get(path)
         return f"{file.mode} {file.blob}" if content is None else f"{file.mode} {file.blob} {content}"
 
     def _is_unstored(self, paths: Iterable[str]) -> bool:
         return any(
-            path in self.unstored or (path in self.files and self.files[path].mode == _SUBMODULE_MODE)
+            path in self.unstored or (path in self.files and self.files[path].mode == SUBMODULE_MODE)
             for path in paths
         )
 
@@ -191,14 +189,15 @@ class TreeReader:
         return self._read_files(store, top, snapshot, began)
 
     def _read_files(self, store: SnapshotStore, top: Path, snapshot: Snapshot, began: int) -> TreeState:
-        files = {file.path: file for file in store.list_files(snapshot.tree)}
+        files = {file.path: file for file in store.list_exactly(snapshot.tree)}
         stamps = read_stamps(top, files)
         contents = self._hash(store, stamps, self._hashes.setdefault(top, {}))
         contents = {path: content for path, content in contents.items() if content != files[path].blob}
         if wrong := _find_wrong(store, top, files, stamps, contents):
             snapshot = store.read_again(snapshot, wrong)
-            files = {file.path: file for file in store.list_files(snapshot.tree)}
+            files = {file.path: file for file in store.list_exactly(snapshot.tree)}
         odd = {path: content for path, content in contents.items() if _get_blob(files, path) != content}
+        _require_own_rules(store, [files[path] for path in odd if path in files], files.values())
         files = {path: _correct_mode(file, stamps.get(path)) for path, file in files.items()}
         state = TreeState(top, snapshot, files, odd, _list_unstored(top, snapshot, files))
         self._known[top] = _Known(state, stamps, began)
@@ -247,7 +246,7 @@ def is_own_store(path: Path) -> bool:
 
 def _list_unstored(top: Path, snapshot: Snapshot, files: Mapping[str, TreeFile]) -> frozenset[str]:
     """List the files that the snapshot lists only, or of which it has only the folder."""
-    submodules = [path for path, file in files.items() if file.mode == _SUBMODULE_MODE]
+    submodules = [path for path, file in files.items() if file.mode == SUBMODULE_MODE]
     places = [*submodules, *(each.path for each in snapshot.listed)]
     return frozenset(os.path.relpath(place, top) for path in places for place in _list_below(top / path))
 
@@ -264,13 +263,25 @@ def _find_wrong(
     stored = dict(zip(converted, store.hash_files(converted, raw=False), strict=True))
     wrong = [path for path in contents if stored.get(path) != files[path].blob]
     for path, file in files.items():
-        if file.mode == _SUBMODULE_MODE or path in stored:
+        if file.mode == SUBMODULE_MODE or path in stored:
             continue
         stamp = stamps.get(path)
         is_link = stamp is not None and stat.S_ISLNK(stamp.mode)
         if stamp is None or is_link != (file.mode == LINK_MODE) or (is_link and _has_moved(top, file)):
             wrong.append(path)
     return wrong
+
+
+def _require_own_rules(store: SnapshotStore, files: Sequence[TreeFile], tree: Iterable[TreeFile]) -> None:
+    """Raise NotAllowed for a file whose content no commit of the tree gives back."""
+    regular = [file for file in files if file.mode not in (SUBMODULE_MODE, LINK_MODE)]
+    if wrong := store.find_misconverted(regular, tree) if regular else []:
+        raise NotAllowed(
+            f"Git would store {min(wrong)[:200]!a} otherwise than it is, by attributes that are not part of"
+            " the tree, so checks would prove nothing.",
+            suggestion="Remove the rule from .git/info/attributes and core.attributesFile, or commit it in a"
+            " .gitattributes, then call again.",
+        )
 
 
 def _has_moved(top: Path, link: TreeFile) -> bool:
@@ -296,13 +307,9 @@ def _find_mode(stamp: Stamp) -> str:
     return "100755" if stamp.mode & stat.S_IXUSR else "100644"
 
 
-def read_committed_inputs(store: SnapshotStore, commit: str, check: Check, prefix: str) -> Inputs:
-    """Return the inputs that a check has in a commit."""
-    files = {file.path: file for file in store.list_files(commit)}
-    chosen = tuple(
-        InputFile(path, f"{files[path].mode} {files[path].blob}")
-        for path in select_inputs(check, prefix, files)
-    )
+def select_committed_inputs(versions: Mapping[str, str], check: Check, prefix: str) -> Inputs:
+    """Return the inputs that a check has among the files of a commit or tree."""
+    chosen = tuple(InputFile(path, versions[path]) for path in select_inputs(check, prefix, versions))
     return Inputs(chosen, compute_inputs_digest(chosen))
 
 

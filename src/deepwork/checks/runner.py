@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
@@ -14,15 +14,15 @@ from pathlib import Path
 from deepwork.checks.bases import BaseFiles
 from deepwork.checks.clean_folders import open_clean_folder
 from deepwork.checks.command import Attempt, run_command
-from deepwork.checks.hidden_files import CACHES
+from deepwork.checks.hidden_files import CACHES, list_open_folders
 from deepwork.checks.input_files import (
     Inputs,
     TreeReader,
     TreeState,
     hash_content,
     is_own_store,
-    read_committed_inputs,
     read_stamps,
+    select_committed_inputs,
 )
 from deepwork.checks.junit import MAX_REPORT_BYTES, TestCounts, UnreadableReport, count_tests
 from deepwork.checks.models import LANDING, PROVING_VERDICTS, Check, CheckEvent, Proof, ProofKey, Verdict
@@ -34,6 +34,7 @@ from deepwork.checks.rules import (
     find_count_problem,
     find_unexpected,
     name_paths,
+    select_guarded,
 )
 from deepwork.checks.run_locks import hold_run_lock
 from deepwork.checks.store import ProofStore
@@ -41,7 +42,9 @@ from deepwork.database.transaction import Database
 from deepwork.errors import DeepworkError
 from deepwork.files.folder_watch import CannotWatch, FolderEvents, FolderWatch
 from deepwork.files.locked_files import is_locked
+from deepwork.files.open_writers import find_open_for_writing
 from deepwork.files.paths import confine, read_confined
+from deepwork.files.pipes import list_pipes
 from deepwork.files.private import make_private_folder
 from deepwork.git.snapshot import SnapshotStore
 from deepwork.git.snapshot_types import Snapshot, SnapshotKind
@@ -137,18 +140,22 @@ class CheckRunner:
         compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
         return Task(place, base, check, pins, inputs, state, compared_with)
 
-    def build_commit_task(self, place: Place, base: str, check: Check, pins: Pins, commit: str) -> Task:
-        """Build the task to prove a check for a commit, which no working tree needs to have."""
-        inputs = read_committed_inputs(place.store, commit, check, place.prefix)
+    def build_commit_task(
+        self, place: Place, base: str, check: Check, pins: Pins, commit: str, versions: Mapping[str, str]
+    ) -> Task:
+        """Build the task to prove a check for a commit with these files; no working tree needs to have it."""
+        inputs = select_committed_inputs(versions, check, place.prefix)
         compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
         snapshot = Snapshot(SnapshotKind.GIT, commit, commit)
         state = TreeState(place.top, snapshot, {}, {}, frozenset())
         return Task(place, base, check, pins, inputs, state, compared_with)
 
-    def read_state(self, place: Place, base: str, guarded: tuple[str, ...]) -> TreeState:
+    def read_state(
+        self, place: Place, base: str, guarded: tuple[str, ...], reader: TreeReader | None = None
+    ) -> TreeState:
         """Read the files of a tree now, with those that rules of the base do not hide."""
         rules = self._bases.read_hidden_rules(place.store, base, place.prefix, guarded)
-        return self._reader.read(place.store, place.top, rules)
+        return (reader or self._reader).read(place.store, place.top, rules)
 
     def find_proof(self, task: Task) -> Proof | None:
         """Return a proof that makes a run unnecessary."""
@@ -162,8 +169,11 @@ class CheckRunner:
     def _digest_base(self, place: Place, base: str, check: Check) -> str:
         key = (place.top, base, check)
         if key not in self._base_digests:
-            self._base_digests[key] = read_committed_inputs(place.store, base, check, place.prefix).digest
+            self._base_digests[key] = self._read_base_inputs(place, base, check).digest
         return self._base_digests[key]
+
+    def _read_base_inputs(self, place: Place, base: str, check: Check) -> Inputs:
+        return select_committed_inputs(self._bases.map_versions(place.store, base), check, place.prefix)
 
     def run(self, task: Task) -> Proof:
         """Run the check, or wait for another process that does; return the proof."""
@@ -188,21 +198,33 @@ class CheckRunner:
 
     def _run_in_tree(self, task: Task, held: tuple[int, ...]) -> _Outcome:
         place, check = task.place, task.check
-        folders = {"", *_list_parents(task.state.files), *place.store.list_untracked_folders()}
+        folders = self._list_folders(task)
         with _watch(place.top, folders) as watched:
-            # Only now: what was added before and still is there would be an input, the rest is watched.
-            if not task.has_inputs_of(self.read_state(place, task.base, check.guarded)):
-                raise InputsChanged
+            # In this order: who opens a file later than that changes its time.
             stamps = read_stamps(place.top, task.inputs.paths)
+            open_files = find_open_for_writing(place.top, task.inputs.paths)
+            # Only now: what was added before and still is there would be an input, the rest is watched. And
+            # every file is read again: one that was open may have changed without another time.
+            reader = TreeReader()
+            if not task.has_inputs_of(self.read_state(place, task.base, check.guarded, reader)):
+                raise InputsChanged
+            pipes = _find_pipes(task, folders)
             outcome = self._run_attempts(task, place.folder, held)
-            after = self.read_state(place, task.base, check.guarded).read_inputs(check, place.prefix)
+            after = self.read_state(place, task.base, check.guarded, reader).read_inputs(check, place.prefix)
         changed = find_changed_paths(
             {file.path: file.version for file in task.inputs.files},
             {file.path: file.version for file in after.files},
         ) or find_changed_paths(stamps, read_stamps(place.top, task.inputs.paths))
         found = _find_unexpected(task, watched.events, place.top)
         ignored = place.store.filter_ignored(found.unknown, CACHES, by_tree=True)
-        return _refuse(outcome, [*changed, *found.list_without(ignored)], watched)
+        return _refuse(outcome, [*changed, *found.list_without(ignored)], watched, open_files, pipes)
+
+    def _list_folders(self, task: Task) -> set[str]:
+        """List the folders of a tree in which a check could find a new file."""
+        place, state, check = task.place, task.state, task.check
+        rules = self._bases.read_hidden_rules(place.store, task.base, place.prefix, check.guarded)
+        with_files = _list_parents((*state.files, *state.hidden))
+        return {"", *with_files, *list_open_folders(place.store, rules)}
 
     def _run_in_clean_tree(self, task: Task, tree: str, held: tuple[int, ...]) -> _Outcome:
         store = task.place.store
@@ -211,9 +233,11 @@ class CheckRunner:
             _copy_unstored(task.state, folder, task.inputs.paths)
             folders, expected = _list_all(folder)
             with _watch(folder, folders) as watched:
+                # In this order: who opens a file later than that changes its time.
+                stamps = read_stamps(folder, task.inputs.paths)
+                open_files = find_open_for_writing(folder, expected)
                 # Somebody may have changed what was written before all of it was there.
                 wrong = self._find_wrong_files(task, tree, folder, expected)
-                stamps = read_stamps(folder, task.inputs.paths)
                 outcome = self._run_attempts(task, folder / task.place.prefix, (*held, lock))
                 after = read_stamps(folder, task.inputs.paths)
                 watched.events.added_files |= _list_all(folder)[1] - expected
@@ -222,15 +246,16 @@ class CheckRunner:
         rules = self._bases.read_all_rules(store, task.base) if found.unknown else ()
         ignored = store.filter_ignored(found.unknown, rules)
         changed = [*wrong, *find_changed_paths(stamps, after), *found.list_without(ignored)]
-        return _refuse(outcome, changed, watched)
+        return _refuse(outcome, changed, watched, open_files)
 
     def _find_wrong_files(self, task: Task, tree: str, folder: Path, found: set[str]) -> list[str]:
         """List the files of a clean tree that are not as they were written."""
         store, versions = task.place.store, {file.path: file.version for file in task.inputs.files}
         copied = task.state.unstored & versions.keys()
-        stored = {file.path for file in store.list_files(tree)}
+        files = store.list_exactly(tree)
         wrong = [path for path in copied if versions[path] != f"content {hash_content(folder / path)}"]
-        return [*store.find_wrong_checkout(tree, folder), *wrong, *(found - stored - copied)]
+        stored = {file.path for file in files}
+        return [*store.find_wrong_checkout(files, folder), *wrong, *(found - stored - copied)]
 
     def _run_attempts(self, task: Task, folder: Path, held: tuple[int, ...]) -> _Outcome:
         check = task.check
@@ -260,7 +285,7 @@ class CheckRunner:
         """Return the tests at the base: of a proof, or else of one run in a clean tree."""
         check = replace(task.check, clean=True, not_fewer=False)
         place = task.place
-        inputs = read_committed_inputs(place.store, task.base, check, place.prefix)
+        inputs = self._read_base_inputs(place, task.base, check)
         state = replace(
             task.state, snapshot=replace(task.state.snapshot, tree=task.base), unstored=frozenset()
         )
@@ -343,19 +368,33 @@ def _hold_back(verdict: Verdict) -> Verdict:
     return Verdict.GUARDED if verdict in PROVING_VERDICTS else verdict
 
 
-def _refuse(outcome: _Outcome, changed: Iterable[str], watched: _Watched) -> _Outcome:
+def _refuse(
+    outcome: _Outcome,
+    changed: Iterable[str],
+    watched: _Watched,
+    open_files: Sequence[str],
+    pipes: Collection[str] = (),
+) -> _Outcome:
     """Let a run prove nothing if its inputs changed meanwhile: nobody knows what it has read."""
     if paths := sorted(set(changed)):
         problem = (
             f"Files that it depends on changed while it ran, so it proves nothing: {name_paths(paths)}. "
             "If it makes one of them itself, the committed .gitignore of the project has to ignore that one."
         )
+    elif open_files:
+        problem = (
+            "Another program had files open for writing that it depends on, so it proves nothing: "
+            f"{name_paths(sorted(open_files))}. Close them there."
+        )
+    elif pipes:
+        named = name_paths(sorted(pipes))
+        problem = f"No commit has what it reads from a named pipe, so it proves nothing: {named}."
     elif watched.problem:
         problem = f"Nobody knows whether files appeared while it ran, so it proves nothing: {watched.problem}"
     else:
         return outcome
     verdict = outcome.verdict if outcome.verdict is Verdict.TIMED_OUT else Verdict.FAILED
-    return replace(outcome, verdict=verdict, problem=problem)
+    return replace(outcome, verdict=verdict, counts=None, problem=problem)
 
 
 @dataclass
@@ -403,6 +442,14 @@ def _find_unexpected(task: Task, events: FolderEvents, top: Path) -> _Unexpected
     # Git does not know any more that these were folders, so it is asked about a file in them.
     asked = {path: path for path in files} | {f"{path}/any": path for path in folders}
     return _Unexpected(happened & ours, asked)
+
+
+def _find_pipes(task: Task, folders: Iterable[str]) -> set[str]:
+    """Find the named pipes that a check could read; an ignore rule hides none that is guarded."""
+    check, place = task.check, task.place
+    found = find_unexpected(check, place.prefix, list_pipes(place.top, folders))
+    guarded = set(select_guarded(check.guarded, place.prefix, found))
+    return found - place.store.filter_ignored(found - guarded, CACHES, by_tree=True)
 
 
 def _list_parents(paths: Iterable[str]) -> set[str]:

@@ -25,7 +25,7 @@ from deepwork.checks.guarded_changes import (
     remove_approved,
     use_approval,
 )
-from deepwork.checks.input_files import LINK_MODE, TreeReader, TreeState
+from deepwork.checks.input_files import TreeReader, TreeState
 from deepwork.checks.models import (
     Check,
     CheckFile,
@@ -48,8 +48,9 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, GateClosed, NotAllowed, NotARepository
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
+from deepwork.git.exact_files import to_versions
 from deepwork.git.snapshot import SnapshotStore
-from deepwork.git.snapshot_types import FileChange
+from deepwork.git.snapshot_types import LINK_MODE, FileChange
 from deepwork.trust.models import Pins
 from deepwork.trust.policy import build_git_environment
 from deepwork.trust.rules import compute_digest
@@ -137,11 +138,13 @@ class CheckService:
         pins = self._require_pins(request.base, file, checks)
         checks = [replace(check, clean=True) for check in checks]
         deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds
-        committed = {each.path: f"{each.mode} {each.blob}" for each in place.store.list_files(request.commit)}
+        committed = to_versions(place.store.list_exactly(request.commit))
         guarded = {path: committed[path] for path in select_guarded(file.guarded, place.prefix, committed)}
         about = _digest_differences(self._compare_guarded(place, request.base, file, guarded))
         tasks = [
-            self._runner.build_commit_task(place, request.base, check, pins[check.name], request.commit)
+            self._runner.build_commit_task(
+                place, request.base, check, pins[check.name], request.commit, committed
+            )
             for check in checks
         ]
         tasks = [replace(task, asked_by=str(request.subject), guarded_digest=about) for task in tasks]

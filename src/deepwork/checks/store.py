@@ -10,6 +10,7 @@ from deepwork.database.engine import Row, row_parser
 from deepwork.database.seals import is_sealed, save_seal
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
+from deepwork.errors import NotAllowed
 
 
 class ProofStore:
@@ -62,8 +63,10 @@ class ProofStore:
         return [_from_row(row) for row in rows]
 
     def pass_guarded(self, ids: Iterable[str]) -> None:
-        """Record that a person approved what decided about these proofs."""
+        """Record that a person approved what decided about these proofs; a forged one stays forged."""
         for id in ids:
+            if not is_sealed(self._tx, "proofs", id):
+                continue
             self._tx.update("proofs", id, {"verdict": Verdict.PASSED})
             save_seal(self._tx, "proofs", id)
 
@@ -146,7 +149,12 @@ class ProofStore:
         self._tx.execute_many(sql, rows)
 
     def waive(self, id: str, by: str, reason: str) -> None:
-        """Record that a person lets this proof count as passed."""
+        """Record that a person lets this proof count as passed; raises NotAllowed if it was forged."""
+        if not is_sealed(self._tx, "proofs", id):
+            raise NotAllowed(
+                f"Proof {id} was changed in the store, or is older than its seal: it cannot be waived.",
+                suggestion="Let the check run again, then waive the new proof.",
+            )
         self._tx.update("proofs", id, {"waived_by": by, "waived_at": self._tx.now, "waive_reason": reason})
         save_seal(self._tx, "proofs", id)
 

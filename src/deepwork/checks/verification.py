@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from deepwork.checks.input_files import read_committed_inputs
+from deepwork.checks.input_files import select_committed_inputs
 from deepwork.checks.models import Check, CheckFile, Proof
 from deepwork.checks.rules import InputFile, compute_definition_digest
 from deepwork.errors import DeepworkError
+from deepwork.git.exact_files import to_versions
 from deepwork.git.snapshot import SnapshotStore
 
 
@@ -67,7 +68,7 @@ def _match(check: Check, proof: Proof) -> Check | None:
 
 def _compare_inputs(proof: Proof, check: Check, store: SnapshotStore, prefix: str, found: Comparison) -> None:
     try:
-        stored = read_committed_inputs(store, proof.tree, check, prefix)
+        stored = select_committed_inputs(to_versions(store.list_exactly(proof.tree)), check, prefix)
     except DeepworkError:
         found.unknown.append("Its tree is not stored here any more.")
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
@@ -17,12 +17,16 @@ from deepwork.access.anchors import Anchor, create_anchor, find_anchor_problem, 
 from deepwork.access.audit_chain import ChainVerdict, verify_chain
 from deepwork.access.models import ChainedEntry
 from deepwork.access.store import AuditStore
+from deepwork.call import AGENT_PREFIX
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.options import json_option, place_options, refuse_misplaced
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.framework.progress import ProgressBar
+from deepwork.cli.run_amounts import name_agent
+from deepwork.database.transaction import Transaction
 from deepwork.errors import StorageError
+from deepwork.runner.store import AttemptStore
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -77,9 +81,12 @@ def audit(
     if context.invoked_subcommand is not None:
         refuse_misplaced(context)
         return
-    with _open_store(place, as_json=as_json) as store:
-        links = store.list_newest(account=account, tool=tool, since=since, limit=limit)
-    rows = [_to_dict(link) for link in links]
+    with _open_transaction(place, as_json=as_json) as tx:
+        links = AuditStore(tx).list_newest(account=account, tool=tool, since=since, limit=limit)
+        agents = {link.entry.account for link in links if link.entry.caller.startswith(AGENT_PREFIX)}
+        work = AttemptStore(tx).list_work(agents) if agents else {}
+    names = {id: f"{name_agent(profile)} · {task}" for id, (profile, task) in work.items()}
+    rows = [_to_dict(link, names) for link in links]
     if as_json:
         print_answer({"calls": rows}, as_json=True)
     else:
@@ -159,11 +166,17 @@ def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
 
 @contextmanager
 def _open_store(place: dict[str, Any], *, as_json: bool) -> Iterator[AuditStore]:
+    with _open_transaction(place, as_json=as_json) as tx:
+        yield AuditStore(tx)
+
+
+@contextmanager
+def _open_transaction(place: dict[str, Any], *, as_json: bool) -> Iterator[Transaction]:
     with (
         open_application(place.pop("path"), place, reads=True, quiet=as_json) as app,
         app.database.reading() as tx,
     ):
-        yield AuditStore(tx)
+        yield tx
 
 
 def _find_proof_problem(store: AuditStore) -> str | None:
@@ -185,13 +198,17 @@ def _report_progress(
         yield link
 
 
-def _to_dict(link: ChainedEntry) -> dict[str, Any]:
+def _to_dict(link: ChainedEntry, names: Mapping[str, str]) -> dict[str, Any]:
+    """Build a row; of an agent under a run it also has the name by which people know it."""
     entry = asdict(link.entry)
-    return {"seq": link.seq, **entry, "arguments": json.loads(entry["arguments"]), "chain": link.chain}
+    is_agent = link.entry.caller.startswith(AGENT_PREFIX) and link.entry.account in names
+    actor = {"actor": names[link.entry.account]} if is_agent else {}
+    arguments = json.loads(entry["arguments"])
+    return {"seq": link.seq, **entry, **actor, "arguments": arguments, "chain": link.chain}
 
 
 def _shorten_row(row: dict[str, Any]) -> dict[str, Any]:
     """Shorten a row for people: the ids that it was about, without the digests."""
     about = [f"{name}={value}" if value else name for name, value in row["arguments"].items()]
     kept = {key: row[key] for key in ("seq", "at", "account", "caller", "tool", "outcome")}
-    return {**kept, "arguments": ", ".join(about)}
+    return {**kept, "caller": row.get("actor", row["caller"]), "arguments": ", ".join(about)}

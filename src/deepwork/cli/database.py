@@ -135,7 +135,7 @@ def adopt(
     tasks that passed checks or approvals meanwhile pass them again. If a passphrase is enrolled in it, that
     is needed, whoever's mark the store has.
     """
-    from deepwork.access.adoption import adopt_store
+    from deepwork.store_adoption import adopt_store
 
     settings = load_command_settings(path, database=database, global_store=global_store)
     store = _require_adoptable(open_engine(settings.database_location))
@@ -241,10 +241,10 @@ def restore(
     Replacing needs the proof that your decisions need: the backup may be older than what you enrolled. So
     does --adopt, if a passphrase is enrolled in the backup.
     """
-    from deepwork.access.adoption import RESTORE_TOOL, Changes, record_act, take_over_copy
     from deepwork.database.sqlite import SQLite
     from deepwork.store_admin.backup import require_backup
     from deepwork.store_admin.backup import restore as put_back
+    from deepwork.store_adoption import RESTORE_TOOL, Changes, record_act, take_over_copy
 
     settings = load_command_settings(path, **where)
     store, place = open_engine(settings.database_location), _to_path(file)

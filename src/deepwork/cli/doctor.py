@@ -74,9 +74,9 @@ def _collect_facts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _describe_origin(settings: Settings) -> Iterator[tuple[str, str]]:
     """Describe when the store was adopted or restored last, and which gates that reopened."""
-    from deepwork.access.adoption import RESTORE_TOOL, TOOL
     from deepwork.access.store import AuditStore
     from deepwork.database.existing_store import open_existing_store
+    from deepwork.store_adoption import RESTORE_TOOL, TOOL
     from deepwork.timestamps import format_timestamp
 
     try:

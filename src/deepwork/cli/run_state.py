@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from deepwork.events.log import EventStore
 from deepwork.landing.store import LandingStore
 from deepwork.overview.run_store import RunStore as SessionStore
-from deepwork.overview.session_rows import parse_session_row
+from deepwork.overview.run_store import parse_session_row
 from deepwork.overview.states.models import Standing
 from deepwork.overview.states.view import StateView
 from deepwork.plans.stores.plan_store import PlanStore

@@ -25,6 +25,8 @@ RUNS_SHOWN = 20
 ROWS_SHOWN = 20
 EVENTS_SHOWN = 5
 _MAX_CLIENTS = 3
+_EXPLAINED_KINDS = ("agent_run", "landing")
+"""What needs a person for reasons that only its detail says."""
 _OTHER_NAMES = ("check", "review", "step_id", "current_step_id")
 """Keys of events that name what an event is about, if it has no name of its own."""
 
@@ -144,6 +146,7 @@ def _build_need(need: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "kind": need["kind"],
         "what": need["title"],
+        "why": need["detail"] if need["kind"] in _EXPLAINED_KINDS else None,
         "run": run,
         "id": need["id"],
         "since": need["since"],

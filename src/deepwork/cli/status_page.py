@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from deepwork.trust.rules import render_untrusted_line
 _RUN_KINDS = {"sessions": "job", "plans": "plan", "tracked": "track"}
 _ALL = "deepwork status --all"
 _MIN_FIRST_COLUMN = 12
+_MAX_WHY_LINES = 4
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,10 @@ def _format_need(need: Mapping[str, Any], columns: int) -> list[str]:
     about = f"  ({need['run']}, {_format_time(need['since'], 'since')})"
     what = shorten(to_printable(need["what"]), max(20, columns - 2 - measure_width(about)))
     first = shorten(f"  {what}{to_printable(about)}", columns)
-    return [first, f"    {terminal.paint(need['command'], 'cyan')}"]
+    why = textwrap.wrap(
+        to_printable(need["why"] or ""), max(20, columns - 4), max_lines=_MAX_WHY_LINES, placeholder=" …"
+    )
+    return [first, *(f"    {line}" for line in why), f"    {terminal.paint(need['command'], 'cyan')}"]
 
 
 def _format_counts(states: Mapping[str, int], ended: int = 0) -> str:

@@ -16,8 +16,8 @@ from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.overview.phase_statuses import derive_entry_status, derive_phase_status
 from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
-from deepwork.overview.run_store import JOB, PLAN, TRACK, RunStore, get_run_kind
-from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, RUNNING_STATUSES, parse_session_row
+from deepwork.overview.run_store import JOB, PLAN, TRACK, RunStore, get_run_kind, parse_session_row
+from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, RUNNING_STATUSES
 from deepwork.plans.models import StatusCount as PlanTally
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore

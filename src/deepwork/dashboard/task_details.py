@@ -24,8 +24,7 @@ from deepwork.errors import NotFound
 from deepwork.overview.changed_file_store import ChangedFileStore
 from deepwork.overview.related_task_store import RelatedTaskStore
 from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
-from deepwork.overview.run_store import JOB, RunStore
-from deepwork.overview.session_rows import parse_session_row
+from deepwork.overview.run_store import JOB, RunStore, parse_session_row
 from deepwork.plans.responses import CheckpointView, PlanTaskView
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.task_store import TaskStore

@@ -20,8 +20,8 @@ from deepwork.dashboard.endpoints import (
 )
 from deepwork.dashboard.run_details import get_run_row
 from deepwork.database.engine import Row
-from deepwork.overview.run_store import PLAN, TRACK
-from deepwork.overview.session_rows import SessionRow, parse_session_row
+from deepwork.overview.run_store import PLAN, TRACK, parse_session_row
+from deepwork.overview.session_rows import SessionRow
 from deepwork.overview.states.facts import SessionFacts
 from deepwork.overview.states.models import Cause, Standing, State
 from deepwork.overview.states.rules import judge_step

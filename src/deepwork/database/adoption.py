@@ -11,13 +11,14 @@ from deepwork.database.store_key import (
     TABLE,
     StoreIdentity,
     StoreKey,
+    is_marked_sealed,
     parse_identity,
     seal_key,
     unseal_key,
 )
 from deepwork.database.user_key import find_user_key, format_key_place, get_or_create_user_key
 from deepwork.environment import build_child_environment
-from deepwork.errors import DeepworkError, StoreNotAdopted
+from deepwork.errors import DeepworkError, StorageError, StoreNotAdopted
 from deepwork.files.git_index import is_tracked
 
 SUFFIXES = ("", "-wal", "-shm", "-journal")
@@ -84,6 +85,19 @@ def require_own_mark(identity: StoreIdentity | None, name: str) -> StoreKey:
     if key is None:
         raise StoreNotAdopted(f"{name} is marked with a key that is not this user's ({format_key_place()}).")
     return key
+
+
+def require_never_sealed(identity: StoreIdentity | None, name: str) -> None:
+    """Raise StorageError if the mark says that this store had seals: a migration would seal forged rows.
+
+    Call it for a store whose version is older than its seals, after `require_own_mark`.
+    """
+    user_key = find_user_key()
+    if identity is not None and user_key is not None and is_marked_sealed(identity, user_key):
+        raise StorageError(
+            f"The version of {name} was set back past deepwork, so it is not used.",
+            suggestion="Move it away, then restore a backup with `deepwork db restore`.",
+        )
 
 
 def write_key(connection: Any, key: StoreKey) -> None:

@@ -18,6 +18,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from deepwork.database import fulltext, json_texts, schema
 from deepwork.database.engine import Connection, Cursor
 from deepwork.database.postgres_parameters import build_parameters, is_from_file, parse_url
+from deepwork.database.seals import seal_lists
 from deepwork.database.statements import format_percent_placeholder
 from deepwork.database.store_key import (
     COLUMNS,
@@ -29,6 +30,7 @@ from deepwork.database.store_key import (
     read_exposed_key,
 )
 from deepwork.database.table_store import PostgreSQLTableStore
+from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, StorageError
 
 CONNECT_SECONDS = 5
@@ -179,7 +181,9 @@ class PostgreSQL:
             with psycopg.connect(self._build_unlimited_conninfo()) as migrating:
                 if version is None:
                     migrating.execute(schema.read_snapshot("postgresql"))
+                    migrating.row_factory = dict_row  # type: ignore[assignment]
                     self.write_store_key(migrating, create_store_key())  # type: ignore[arg-type]
+                    seal_lists(Transaction(migrating, self))  # type: ignore[arg-type]
                 else:
                     schema.migrate("postgresql+psycopg://", migrating, psycopg)
 

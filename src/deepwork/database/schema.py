@@ -7,8 +7,10 @@ from typing import Any
 
 from deepwork.errors import StorageError
 
-HEAD = "0019"
+HEAD = "0021"
 """The newest migration; a test compares it with the folder `migrations/versions`."""
+SEALED_SINCE = "0020"
+"""From this version on, all rows that let work pass have seals, and the mark of a SQLite store says so."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 

@@ -1,14 +1,15 @@
 """Seals: keyed digests of the rows that let work pass or say who may, so that none counts that was forged.
 
 Whoever can write the store, but does not use its key, can change a row and not its seal. A seal that is left
-without its row shows that the row was deleted. Only what `deepwork audit verify` compares with the audit log
-shows that both were put back to what they were before.
+without its row shows that the row was deleted; where a missing row would let work pass, the list of all rows
+has a seal too (`sealed_lists`), which is there from the beginning. That both were put back to what they were
+before is shown by the audit log only (`approvals/decision_log.py`, `access/sealed_rows.py`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from deepwork.database.engine import Row
@@ -29,6 +30,10 @@ SEALED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "tokens": ("name", "digest", "scope", "is_person", "created_at", "expires_at", "revoked_at"),
 }
 """What a seal covers, by table, beside the id."""
+LISTED_TABLES = ("person_credentials",)
+"""Tables whose rows may not be missing: without an enrolled proof, a decision would need none."""
+LIST_ID = "*"
+"""What `list_broken` calls the list itself."""
 _SAVE_SQL = """
     INSERT INTO seals (kind, id, seal) SELECT :kind, :id, :seal
      WHERE EXISTS (SELECT 1 FROM store_identity WHERE id = :store_id)
@@ -49,6 +54,27 @@ def save_seal(tx: Transaction, table: str, id: str) -> None:
     # If not, another process restored a backup, which has another key.
     if row is not None and not _save_with(tx, tx.store_key, table, row):
         _save_with(tx, tx.read_store_key(), table, row)
+
+
+def seal_list(tx: Transaction, table: str) -> None:
+    """Seal which rows the table has; in the transaction that added one."""
+    # Writing comes first: of two processes that add a row, the second one waits here, then sees both rows.
+    if tx.execute("UPDATE sealed_lists SET seal = '' WHERE kind = :kind", kind=table) == 0:
+        tx.insert("sealed_lists", {"kind": table, "seal": ""})
+    ids = [row["id"] for row in tx.fetch_all(f"SELECT id FROM {table}")]
+    seal = compute_list_seal(tx.read_store_key(), table, ids)
+    tx.execute("UPDATE sealed_lists SET seal = :seal WHERE kind = :kind", kind=table, seal=seal)
+
+
+def seal_lists(tx: Transaction) -> None:
+    """Seal the lists of a store that has a new key."""
+    for table in LISTED_TABLES:
+        seal_list(tx, table)
+
+
+def compute_list_seal(key: StoreKey, table: str, ids: Iterable[str]) -> str:
+    """Compute the seal of the rows that a table has."""
+    return key.compute_digest(f"list:{table}:{json.dumps(sorted(ids), separators=(',', ':'))}")
 
 
 def is_sealed(tx: Transaction, table: str, id: str) -> bool:
@@ -72,13 +98,19 @@ def list_broken(tx: Transaction, table: str) -> Iterator[tuple[str, str]]:
     """Yield the ids of rows that are not as deepwork wrote them, and what is wrong: also of deleted ones."""
     key = tx.read_store_key()
     seals = {row["id"]: row["seal"] for row in tx.fetch_all(_SEALS_SQL, kind=table)}
+    ids = []
     for row in tx.fetch_all(f"SELECT id, {', '.join(SEALED_COLUMNS[table])} FROM {table}"):
+        ids.append(row["id"])
         seal = seals.pop(row["id"], None)
         if seal is None:
             yield row["id"], UNSEALED
         elif seal != compute_seal(key, table, row):
             yield row["id"], "changed"
     yield from ((id, "deleted") for id in seals)
+    if table in LISTED_TABLES:
+        list_seal = tx.fetch_value("SELECT seal FROM sealed_lists WHERE kind = :kind", kind=table)
+        if list_seal != compute_list_seal(key, table, ids):
+            yield LIST_ID, "changed"
 
 
 UNSEALED = "unsealed"

@@ -20,6 +20,7 @@ from deepwork.database.adoption import (
     find_tracking_problem,
     has_plain_table,
     read_identity,
+    require_never_sealed,
     require_own_mark,
     write_key,
 )
@@ -156,6 +157,8 @@ class SQLite:
             if version is None:
                 self._create_schema(connection)
             elif schema.is_behind(version, self.name):
+                if version < schema.SEALED_SINCE:
+                    require_never_sealed(read_identity(connection), self.name)
                 self._back_up(connection, version)
                 self._migrate()
             keep_log(connection)
@@ -163,6 +166,11 @@ class SQLite:
     def _create_schema(self, connection: Any) -> None:
         connection.executescript(f"BEGIN IMMEDIATE; {schema.read_snapshot('sqlite')}")
         self.write_store_key(connection, create_store_key())
+        # Hooks import this module, and hardly ever create a store.
+        from deepwork.database.seals import seal_lists  # noqa: PLC0415
+        from deepwork.database.transaction import Transaction  # noqa: PLC0415
+
+        seal_lists(Transaction(connection, self))
         connection.execute("COMMIT")
 
     def take_over(self) -> None:

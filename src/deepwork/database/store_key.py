@@ -28,6 +28,9 @@ else:
 
 TABLE = "store_identity"
 COLUMNS = ("id", "secret", "keyed_from", "mark")
+SEALED_MARK = "sealed mark"
+_FIRST_MARK = "mark"
+"""The mark of stores that may have no seals yet: deepwork 0.2 made them."""
 _BLOCK = 64
 _KEY_BYTES = 32
 
@@ -78,17 +81,22 @@ def seal_key(key: StoreKey, user_key: bytes) -> StoreIdentity:
     """Build the row of a SQLite store."""
     secret = _apply_pad(key.key, key.store_id, user_key).hex()
     return StoreIdentity(
-        key.store_id, secret, key.keyed_from, _compute_mark(key.store_id, secret, key.keyed_from, user_key)
+        *(key.store_id, secret, key.keyed_from),
+        _compute_mark(SEALED_MARK, key.store_id, secret, key.keyed_from, user_key),
     )
 
 
 def unseal_key(identity: StoreIdentity, user_key: bytes) -> StoreKey | None:
     """Return the key of a SQLite store; None if the user with this key did not mark it."""
-    expected = _compute_mark(identity.id, identity.secret, identity.keyed_from, user_key)
-    if not _equals_securely(expected, identity.mark):
+    if not any(_has_mark(identity, kind, user_key) for kind in (SEALED_MARK, _FIRST_MARK)):
         return None
     key = _apply_pad(bytes.fromhex(identity.secret), identity.id, user_key)
     return StoreKey(identity.id, key, identity.keyed_from)
+
+
+def is_marked_sealed(identity: StoreIdentity, user_key: bytes) -> bool:
+    """Return whether the store had seals when it was marked: then no migration may make them again."""
+    return _has_mark(identity, SEALED_MARK, user_key)
 
 
 def expose_key(key: StoreKey) -> StoreIdentity:
@@ -123,8 +131,13 @@ def _build_pads(key: bytes) -> tuple[bytes, bytes]:
     return bytes(byte ^ 0x36 for byte in block), bytes(byte ^ 0x5C for byte in block)
 
 
-def _compute_mark(id: str, secret: str, keyed_from: int, user_key: bytes) -> str:
-    return hmac_hex(user_key, f"mark:{id}:{secret}:{keyed_from}")
+def _has_mark(identity: StoreIdentity, kind: str, user_key: bytes) -> bool:
+    expected = _compute_mark(kind, identity.id, identity.secret, identity.keyed_from, user_key)
+    return _equals_securely(expected, identity.mark)
+
+
+def _compute_mark(kind: str, id: str, secret: str, keyed_from: int, user_key: bytes) -> str:
+    return hmac_hex(user_key, f"{kind}:{id}:{secret}:{keyed_from}")
 
 
 def _apply_pad(key: bytes, id: str, user_key: bytes) -> bytes:

@@ -321,6 +321,16 @@ class _WriteBlock(_ReadBlock):
 
     __slots__ = ()
 
+    def __enter__(self) -> Transaction:
+        tx = super().__enter__()
+        if agent := current_call().agent:
+            try:
+                agent.require_valid(tx)  # in the transaction itself: the attempt may have ended just now
+            except BaseException as refusal:
+                self.__exit__(type(refusal), refusal, refusal.__traceback__)
+                raise
+        return tx
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -59,6 +59,11 @@ def find_git_folder(tree: Path) -> Path:
         return tree / ".git"
 
 
+def is_shallow(tree: Path) -> bool:
+    """Return whether the repository of a working tree lacks the beginning of its history."""
+    return (_get_git_folder(tree) / "shallow").exists()
+
+
 def _get_git_folder(root: Path) -> Path:
     """Return the git folder of a tree; linked worktrees share that of their repository."""
     return _find_shared_git_folder(root) or (root / ".git").resolve()

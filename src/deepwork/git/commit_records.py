@@ -37,6 +37,13 @@ def read_commits(git: Git, names: Iterable[str]) -> dict[str, CommitRecord]:
     return found
 
 
+def list_newer_commits(git: Git, start: str, end: str) -> list[CommitRecord]:
+    """List the commits that one commit contains and an older one does not; `--all` is what any ref has."""
+    listed = git.run("log", "--format=%H %T %P", end, f"^{start}", "--").decode().splitlines()
+    lines = (line.split() for line in listed)
+    return [CommitRecord(check_hash(hash), check_hash(tree), tuple(more)) for hash, tree, *more in lines]
+
+
 def read_branch_tips(git: Git, branches: Iterable[str]) -> dict[str, CommitRecord]:
     """Map the local branches that exist to their tips."""
     found = read_commits(git, [_BRANCH_REF_PREFIX + branch for branch in branches])

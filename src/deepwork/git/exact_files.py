@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from deepwork.errors import GitError
 from deepwork.files.locked_files import open_unlocked
@@ -112,6 +113,26 @@ def hash_exactly(path: Path, like: str) -> str | None:
     return digest.hexdigest()
 
 
+class GitRun(Protocol):
+    """Runs git in a working tree."""
+
+    def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes: ...
+
+
+def hash_files(
+    git: GitRun, paths: Sequence[str], *, flags: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Map files to the hashes that git gives them."""
+    plain = [path for path in paths if "\n" not in path]  # git separates names by line breaks here
+    listed = b"".join(os.fsencode(path) + b"\n" for path in plain)
+    output = git.run("hash-object", *flags, "--stdin-paths", input=listed, env=env) if plain else b""
+    hashes = dict(zip(plain, output.decode().split(), strict=True))
+    for path in paths:
+        if path not in hashes:
+            hashes[path] = git.run("hash-object", *flags, "--", path, env=env).decode().strip()
+    return hashes
+
+
 def _read_link(path: Path) -> bytes:
     return os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would normalize the target
 
@@ -154,6 +175,6 @@ def _write_file(path: Path, mode: str, content: bytes) -> None:
             os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) | 0o111)
 
 
-def to_versions(files: Mapping[str, TreeFile]) -> dict[str, str]:
+def to_versions(files: Iterable[TreeFile]) -> dict[str, str]:
     """Return the mode and the blob of each file, as changes between snapshots have them."""
-    return {path: f"{file.mode} {file.blob}" for path, file in files.items()}
+    return {file.path: f"{file.mode} {file.blob}" for file in files}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+from deepwork.git.empty_repository import open_empty_repository
 
 if TYPE_CHECKING:
     from deepwork.git.command import Git
@@ -39,21 +40,11 @@ def filter_ignored(
     """
     if not paths:
         return set()
-    with TemporaryDirectory(prefix="deepwork-ignore-") as folder:
-        place = Path(folder)
-        for name in ("git/objects", "git/refs", "tree"):
-            (place / name).mkdir(parents=True)
-        (place / "git/HEAD").write_text("ref: refs/heads/none\n")
-        (place / "excludes").write_bytes(b"".join(os.fsencode(rule) + b"\n" for rule in excludes))
-        env = {
-            "GIT_DIR": f"{place}/git",
-            "GIT_WORK_TREE": str(work_tree or place / "tree"),
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "core.excludesFile",
-            "GIT_CONFIG_VALUE_0": f"{place}/excludes",
-        }
+    rules = b"".join(os.fsencode(rule) + b"\n" for rule in excludes)
+    with open_empty_repository(work_tree=work_tree, excludes=rules) as empty:
         listed = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        found = git.at(work_tree or place / "tree").run(
-            "check-ignore", "-z", "--stdin", "--no-index", input=listed, env=env, ok_codes=(0, 1)
-        )
+        found = git.at(empty.tree).run(
+            "check-ignore", "-z", "--stdin", "--no-index",
+            input=listed, env=empty.environment, ok_codes=(0, 1),
+        )  # fmt: skip
     return set(os.fsdecode(found).split("\0")[:-1])

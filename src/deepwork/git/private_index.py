@@ -19,6 +19,7 @@ _SETTINGS = {
     # Otherwise a file of the same size with its old timestamp would count as unchanged.
     "core.trustctime": "true",
     "core.checkStat": "default",
+    "core.ignorecase": "false",  # would take a new file for another one of nearly the same name
     "core.safecrlf": "false",  # would reject files because of their line endings
     # Makes git detect files that exist although they are marked as not checked out.
     "core.sparseCheckout": "true",

@@ -5,7 +5,7 @@ In a repository a snapshot is a git tree that includes untracked files; elsewher
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from deepwork.errors import NotAllowed
@@ -23,7 +23,6 @@ from deepwork.git.snapshot_types import (
     TreeFile,
 )
 from deepwork.git.tree_snapshots import IsUnchanged, TreeSnapshotStore
-from deepwork.git.untracked_folders import list_untracked_folders
 
 
 class SnapshotStore:
@@ -76,9 +75,9 @@ class SnapshotStore:
         """Run git with the objects of the snapshots beside those of the repository."""
         return self._require_trees().run(*args, input=input)
 
-    def list_commit(self, commit: str) -> list[TreeFile]:
-        """List the files of a commit; raises GitError if they are not those that its hash stands for."""
-        return self._require_trees().list_commit(commit)
+    def list_exactly(self, name: str) -> list[TreeFile]:
+        """List the files of a tree or commit; raises GitError if its hash does not stand for them."""
+        return self._require_trees().list_exactly(name)
 
     def list_files(self, tree: str) -> list[TreeFile]:
         """List the files of a stored tree, or of a commit of the repository."""
@@ -119,13 +118,22 @@ class SnapshotStore:
         """Write the files of a stored tree, or of a commit of the repository, to an empty folder."""
         self._require_trees().check_out(tree, folder)
 
-    def find_wrong_checkout(self, tree: str, folder: Path) -> list[str]:
-        """List the files of a tree that a folder does not have as `check_out` wrote them."""
-        return self._require_trees().find_wrong_checkout(tree, folder)
+    def find_wrong_checkout(self, files: Sequence[TreeFile], folder: Path) -> list[str]:
+        """List those of these files that a folder does not have as `check_out` writes them."""
+        return self._require_trees().find_wrong_checkout(files, folder)
 
-    def list_untracked_folders(self) -> list[str]:
-        """List the folders without tracked files, relative to the root of the tree."""
-        return list_untracked_folders(self._git.at(self._require_trees().top))
+    def find_misconverted(self, files: Sequence[TreeFile], tree: Iterable[TreeFile]) -> list[str]:
+        """List those of these files that git stores otherwise than the attributes of their tree say."""
+        return self._require_trees().find_misconverted(files, tree)
+
+    def list_untracked_folders(
+        self, excludes: Sequence[str], paths: Sequence[str] = (), *, by_tree: bool = False
+    ) -> list[str]:
+        """List the folders without files of the last snapshot, except those that these rules hide.
+
+        `by_tree`: the `.gitignore` files of the tree hide folders, too.
+        """
+        return self._require_trees().list_untracked_folders(excludes, paths, by_tree=by_tree)
 
     def check_out_files(self, tree: str, paths: Sequence[str], folder: Path) -> None:
         """Write some files of a stored tree to an empty folder."""

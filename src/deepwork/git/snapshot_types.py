@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 LARGEST_UNTRACKED = 5 * 2**20
 """Untracked files above this size are listed without their content."""
+SUBMODULE_MODE, LINK_MODE = "160000", "120000"
+"""Git's modes of what is not a regular file."""
 
 
 class SnapshotKind(StrEnum):

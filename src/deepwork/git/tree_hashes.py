@@ -14,17 +14,30 @@ _SHA1_LENGTH = 40
 
 def compute_tree_hash(files: Iterable[TreeFile], algorithm: str) -> str:
     """Return the hash of the tree that has exactly these files."""
-    folders: dict[str, list[TreeFile]] = {}
-    entries: list[tuple[bytes, bytes]] = []
+    folders: dict[str, list[tuple[bytes, bytes]]] = {"": []}
     for file in files:
-        first, separator, rest = file.path.partition("/")
-        if separator:
-            folders.setdefault(first, []).append(file._replace(path=rest))
-        else:
-            entries.append(_build_entry(file.mode, first, file.blob))
-    for name, below in folders.items():
-        entries.append(_build_entry(_FOLDER_MODE, name, compute_tree_hash(below, algorithm)))
-    return _hash("tree", b"".join(entry for _, entry in sorted(entries)), algorithm)
+        folder, _, name = file.path.rpartition("/")
+        _open_folder(folders, folder).append(_build_entry(file.mode, name, file.blob))
+    # The deepest first: a folder needs the hashes of those in it.
+    for path in sorted(folders, key=_count_levels, reverse=True):
+        hash = _hash("tree", b"".join(entry for _, entry in sorted(folders[path])), algorithm)
+        if not path:
+            break
+        folder, _, name = path.rpartition("/")
+        folders[folder].append(_build_entry(_FOLDER_MODE, name, hash))
+    return hash
+
+
+def _open_folder(folders: dict[str, list[tuple[bytes, bytes]]], path: str) -> list[tuple[bytes, bytes]]:
+    """Return the entries of a folder; it and those above are added if they are new."""
+    if path not in folders:
+        folders[path] = []
+        _open_folder(folders, path.rpartition("/")[0])
+    return folders[path]
+
+
+def _count_levels(path: str) -> int:
+    return path.count("/") + 1 if path else 0
 
 
 def compute_commit_hash(content: bytes, algorithm: str) -> str:

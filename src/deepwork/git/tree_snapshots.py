@@ -18,12 +18,17 @@ from deepwork.files.lock import hold_file_lock
 from deepwork.files.locked_files import is_locked
 from deepwork.files.stamps import find_stamp
 from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
+from deepwork.git.conversions import find_misconverted
+from deepwork.git.empty_repository import open_empty_repository
+from deepwork.git.exact_files import find_mode, hash_exactly, hash_files
 from deepwork.git.object_store import build_object_environment, remove_unneeded_objects
 from deepwork.git.private_index import DIFF_ENVIRONMENT, PrivateIndex
 from deepwork.git.raw_diff import parse_raw_diff
 from deepwork.git.refs import find_current_branch, is_ancestor, resolve_commit
 from deepwork.git.snapshot_types import (
     LARGEST_UNTRACKED,
+    LINK_MODE,
+    SUBMODULE_MODE,
     Commit,
     FileChange,
     HeadProgress,
@@ -36,6 +41,7 @@ from deepwork.git.snapshot_types import (
     add_listed_changes,
 )
 from deepwork.git.tree_hashes import compute_blob_hash, compute_commit_hash, compute_tree_hash, find_algorithm
+from deepwork.git.untracked_folders import walk_untracked
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
 _PATCH_COMMAND = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")
@@ -133,19 +139,24 @@ class TreeSnapshotStore:
     def run(self, *args: str, input: bytes | None = None) -> bytes:
         return self._index.run(*args, input=input)
 
-    def list_commit(self, commit: str) -> list[TreeFile]:
-        _create_folder(self._folder)  # a commit can be read before the first snapshot is taken
-        content = self._index.run("cat-file", "commit", check_hash(commit))
-        algorithm = find_algorithm(commit)
-        files = self.list_files(commit)
-        tree = content.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
-        real = compute_commit_hash(content, algorithm), compute_tree_hash(files, algorithm)
-        if real != (commit, tree):
+    def list_exactly(self, name: str) -> list[TreeFile]:
+        files = self.list_files(name)
+        algorithm = find_algorithm(name)
+        tree = compute_tree_hash(files, algorithm)
+        if tree != name and not self._is_commit_of(name, tree):
             raise GitError(
-                f"The repository is damaged: commit {commit[:12]} has other files than its hash says.",
+                f"The repository is damaged: {name[:12]} has other files than its hash says.",
                 suggestion="Look at it with `git fsck`.",
             )
         return files
+
+    def _is_commit_of(self, commit: str, tree: str) -> bool:
+        try:
+            content = self._index.run("cat-file", "commit", check_hash(commit))
+        except GitError:  # a tree, or nothing
+            return False
+        is_exact = compute_commit_hash(content, find_algorithm(commit)) == commit
+        return is_exact and content.startswith(f"tree {tree}\n".encode())
 
     def list_files(self, tree: str) -> list[TreeFile]:
         _create_folder(self._folder)  # a commit can be listed before the first snapshot is taken
@@ -164,14 +175,7 @@ class TreeSnapshotStore:
         return content if compute_blob_hash(content, find_algorithm(blob)) == blob else None
 
     def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
-        flags = ("--no-filters",) if raw else ()
-        plain = [path for path in paths if "\n" not in path]  # git separates names by line breaks here
-        listed = b"".join(os.fsencode(path) + b"\n" for path in plain)
-        output = self._index.run("hash-object", *flags, "--stdin-paths", input=listed) if plain else b""
-        hashes = dict(zip(plain, output.decode().split(), strict=True))
-        for path in paths:
-            if path not in hashes:
-                hashes[path] = self._index.run("hash-object", *flags, "--", path).decode().strip()
+        hashes = hash_files(self._index, paths, flags=("--no-filters",) if raw else ())
         return [hashes[path] for path in paths]
 
     def has_own_excludes(self) -> bool:
@@ -180,12 +184,22 @@ class TreeSnapshotStore:
         return any(map(_has_rules, files))
 
     def list_left_out(self, excludes: Sequence[str], paths: Sequence[str], *, by_tree: bool) -> list[str]:
-        flags = [flag for rule in excludes for flag in ("--exclude", rule)]
-        if by_tree:
-            flags.append("--exclude-per-directory=.gitignore")
-        env = {"GIT_LITERAL_PATHSPECS": "1"}
-        listed = os.fsdecode(self._index.run("ls-files", "-z", "--others", *flags, "--", *paths, env=env))
+        listed = os.fsdecode(self._list_others((), excludes, paths, by_tree=by_tree))
         return [path for path in listed.split("\0")[:-1] if not path.endswith("/")]
+
+    def list_untracked_folders(
+        self, excludes: Sequence[str], paths: Sequence[str], *, by_tree: bool
+    ) -> list[str]:
+        return walk_untracked(self.top, self._list_others(("--directory",), excludes, paths, by_tree=by_tree))
+
+    def _list_others(
+        self, flags: Sequence[str], excludes: Sequence[str], paths: Sequence[str], *, by_tree: bool
+    ) -> bytes:
+        rules = [flag for rule in excludes for flag in ("--exclude", rule)]
+        if by_tree:
+            rules.append("--exclude-per-directory=.gitignore")
+        env = {"GIT_LITERAL_PATHSPECS": "1"}
+        return self._index.run("ls-files", "-z", "--others", *flags, *rules, "--", *paths, env=env)
 
     def read_again(self, snapshot: Snapshot, paths: Sequence[str]) -> Snapshot:
         with hold_file_lock(self._lock):
@@ -196,18 +210,23 @@ class TreeSnapshotStore:
             return replace(snapshot, tree=self._save_state(state).tree, unreadable=unreadable)
 
     def check_out(self, tree: str, folder: Path) -> None:
-        with TemporaryDirectory(prefix="deepwork-index-") as temporary:
-            own_index = {"GIT_INDEX_FILE": f"{temporary}/index"}
-            self._index.run("read-tree", check_hash(tree), env=own_index)
-            self._index.run("checkout-index", "--all", f"--prefix={folder}/", env=own_index)
+        with open_empty_repository(algorithm=find_algorithm(tree)) as empty:
+            self._index.run("read-tree", check_hash(tree), env=empty.environment)
+            self._index.run("checkout-index", "--all", f"--prefix={folder}/", env=empty.environment)
 
-    def find_wrong_checkout(self, tree: str, folder: Path) -> list[str]:
-        with TemporaryDirectory(prefix="deepwork-index-") as temporary:
-            own_index = {"GIT_INDEX_FILE": f"{temporary}/index"}
-            self._index.run("read-tree", check_hash(tree), env=own_index)
-            there = {"GIT_DIR": f"{self.top}/.git", "GIT_WORK_TREE": str(folder)}
-            listed = self._index.run("diff", "-z", "--name-only", "--no-renames", env={**own_index, **there})
-        return os.fsdecode(listed).split("\0")[:-1]
+    def find_wrong_checkout(self, files: Sequence[TreeFile], folder: Path) -> list[str]:
+        modes = {file.path: find_mode(folder / file.path) for file in files}
+        there = [file for file in files if file.mode == modes[file.path]]
+        wrong = [file.path for file in files if file.mode not in (modes[file.path], SUBMODULE_MODE)]
+        regular = [file for file in there if file.mode != LINK_MODE]
+        hashes = self.hash_files([f"{folder}/{file.path}" for file in regular], raw=True)
+        other = [file for file, hash in zip(regular, hashes, strict=True) if hash != file.blob]
+        links = [file for file in there if file.mode == LINK_MODE]
+        wrong += [file.path for file in links if hash_exactly(folder / file.path, file.blob) != file.blob]
+        return [*wrong, *find_misconverted(self._git, folder, other, files)]
+
+    def find_misconverted(self, files: Sequence[TreeFile], tree: Iterable[TreeFile]) -> list[str]:
+        return find_misconverted(self._git, self.top, files, tree)
 
     def check_out_files(self, tree: str, paths: Sequence[str], folder: Path) -> None:
         listed = b"".join(os.fsencode(path) + b"\0" for path in paths)

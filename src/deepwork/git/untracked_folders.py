@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from deepwork.git.command import Git
 
@@ -15,11 +16,17 @@ _MAX_FOLDERS = 10_000
 
 def list_untracked_folders(git: Git) -> list[str]:
     """List untracked folders, with empty and nested ones, relative to the project."""
-    listed = os.fsdecode(git.run("ls-files", "-z", "--others", "--directory", "--exclude-standard"))
-    new = [entry.rstrip("/") for entry in listed.split("\0") if entry.endswith("/")]
+    return walk_untracked(
+        git.root, git.run("ls-files", "-z", "--others", "--directory", "--exclude-standard")
+    )
+
+
+def walk_untracked(root: Path, listed: bytes) -> list[str]:
+    """List the folders that `git ls-files --directory` names, and all folders in them."""
+    new = [entry.rstrip("/") for entry in os.fsdecode(listed).split("\0") if entry.endswith("/")]
     found: list[str] = []
     for folder in new:
-        for inner in _walk_folders(os.fspath(git.root), folder):
+        for inner in _walk_folders(os.fspath(root), folder):
             found.append(inner)
             if len(found) == _MAX_FOLDERS:  # a large tree that is not ignored: its files are listed anyway
                 return found

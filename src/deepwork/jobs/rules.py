@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from deepwork.approvals.acts import require_asked
 from deepwork.call import is_person
 from deepwork.errors import Code, GateClosed, InvalidInput, NotAllowed
 from deepwork.jobs.definitions.models import Job, JobWorkflow
@@ -127,13 +126,10 @@ def require_current_step(session: Session, step_id: str | None) -> None:
 
 def require_override_allowed(allowed: str, caller: str) -> None:
     """Raise if an agent wants to let a step pass without its review, and only a person may."""
-    if allowed != "person":
-        return
-    if not is_person(caller):
+    if allowed == "person" and not is_person(caller):
         raise NotAllowed(
             "The settings of this project (quality_gate.override) let only a person skip a review.",
             suggestion="Call again without `quality_review_override_reason`. A person can pass the step with "
             "`deepwork sessions pass`.",
             recoverable=True,
         )
-    require_asked(caller)

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from deepwork.call import current_call, is_person
+from deepwork.approvals.acts import require_asked
+from deepwork.call import current_call, is_own_session, is_person
 from deepwork.database.transaction import Database
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
@@ -180,7 +181,7 @@ class WorkflowTools:
             require_current_step(session, step_id)
             require_open_budget(session)
             if quality_review_override_reason:
-                require_override_allowed(self._settings.override, _get_caller())
+                self._require_override_allowed()
             job = self._catalog.get(session.job_name)
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
             session = count_time(state.mark_decisions_seen(session), format_now())
@@ -316,7 +317,7 @@ class WorkflowTools:
     def _record_shown(self, session: Session) -> None:
         """Remember the decisions that `get_session` showed, and settle their notices, if its agent called."""
         call = current_call()
-        if session.caller != call.caller:
+        if not is_own_session(call, session.session_id, session.caller):
             return
         may_settle = call.carries_notices and call.scope != "read" and not self._settings.is_read_only
         if may_settle and self._list_news(session) and self._state.has_no_other_owner(session):
@@ -342,6 +343,13 @@ class WorkflowTools:
         seen = start_clock(state.mark_decisions_seen(session), format_now())
         answer = self._answers.build_needs_work(seen, SentBack(format_send_back(sent_back)), news, taken_over)
         return SessionChange(seen, answer, SessionEvent.UPDATED)
+
+    def _require_override_allowed(self) -> None:
+        """Raise unless the caller may let a step pass without its review; a person proves to be one."""
+        allowed, caller = self._settings.override, _get_caller()
+        require_override_allowed(allowed, caller)
+        if allowed == "person":
+            require_asked(caller)
 
     def _pass_gates(
         self, session: Session, submitted: Submitted, news: list[PersonDecision], taken_over: bool

@@ -90,8 +90,11 @@ class MergeChecker:
         if not guarded or workflow_id is None:
             return guarded
         with self._leases.database.reading() as tx:
-            approved = ApprovalStore(tx).list_used(ApprovalKind.GUARDED, workflow_id)
-        known = {(each["path"], each["after"]) for approval in approved for each in approval.shown["paths"]}
+            store = ApprovalStore(tx)
+            shown = [each.shown["paths"] for each in store.list_used(ApprovalKind.GUARDED, workflow_id)]
+            landed = store.list_used(ApprovalKind.LANDING, workflow_id)
+        shown += [each.shown.get("guarded", ()) for each in landed]
+        known = {(each["path"], each["after"]) for some in shown for each in some}
         return [each for each in guarded if (each["path"], each["after"]) not in known]
 
     def record_uses(

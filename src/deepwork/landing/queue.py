@@ -197,20 +197,34 @@ class LandingQueue:
     def _settle_unmerged(self, lease: BranchLease, git: Git, place: Place, merge: BatchMerge) -> None:
         """End the landings that bring nothing new, and send those back that conflict."""
         for item in merge.contained:
-            found = find_merge_commit(git, item.landing.source_branch or "", place.branch)
-            why = f"{place.branch} contains its changes already."
-            self._recorder.move(
-                lease,
-                [item.landing],
-                LandingStatus.LANDED,
-                branch=place.branch,
-                merge_commit=found,
-                problem=None,
-                reason=why,
-            )
+            self._settle_contained(lease, git, place, item)
         for item, conflict in merge.conflicting:
             text = describe_conflict(place.branch, item.landing, conflict.files, conflict.messages)
             self._return(lease, item.landing, place, Problem.CONFLICT, text)
+
+    def _settle_contained(self, lease: BranchLease, git: Git, place: Place, item: LandingItem) -> None:
+        """End a landing that brings nothing new if its checks pass: anybody may have moved the branch."""
+        verdict = self._check(lease, [item], place.start, place.target_tip)
+        why = f"{place.branch} contains its changes already"
+        if isinstance(verdict, Red):
+            text = f"{why}, but does not pass: {verdict.failure}"
+            self._stop(lease, [item], Problem.TARGET_RED, text)
+            return
+        if isinstance(verdict, Unchecked):
+            self._stop(lease, [item], Problem.CHECKS, verdict.reason)
+            return
+        found = find_merge_commit(git, item.landing.source_branch or "", place.branch)
+        ended = {
+            "branch": place.branch,
+            "merge_commit": found,
+            "branch_commit": place.tip or place.start,  # by which other machines know that they have it
+            "problem": None,
+            "reason": f"{why}.",
+        }
+        with self._database.transaction() as tx:
+            self._leases.require(tx, lease)
+            self._recorder.move_one(tx, item.landing, LandingStatus.LANDED, **ended)
+            self._checker.record_uses(tx, item.project, [item.landing.id], verdict.proofs)
 
     def _store_merged(self, lease: BranchLease, place: Place, merged: list[MergedItem]) -> list[MergedItem]:
         last = merged[-1].facts.commit
@@ -245,7 +259,7 @@ class LandingQueue:
         verdict = (
             guarded
             if isinstance(guarded, Unchecked)
-            else self._check(lease, merged, merged[-1].facts.commit, place.target_tip)
+            else self._check(lease, [each.item for each in merged], merged[-1].facts.commit, place.target_tip)
         )
         if isinstance(verdict, Red) and len(merged) > 1:
             self._recorder.move(lease, landings, LandingStatus.QUEUED)
@@ -263,21 +277,24 @@ class LandingQueue:
     def _list_guarded(
         self, git: Git, place: Place, merged: Sequence[MergedItem]
     ) -> list[dict[str, Any]] | Unchecked:
-        """List what a batch changes of the files that the target guards."""
+        """List how a batch differs from the target in files that the target guards.
+
+        Not only what the batch itself changes: anybody can commit to an integration branch.
+        """
         first = merged[0].item
-        changes = list_file_changes(git, merged[0].facts.parents[0], merged[-1].facts.commit)
+        changes = list_file_changes(git, place.target_tip, merged[-1].facts.commit)
         return self._checker.list_guarded(first.project, place.target_tip, first.landing.workflow_id, changes)
 
     def _check(
-        self, lease: BranchLease, merged: Sequence[MergedItem], commit: str, base: str
+        self, lease: BranchLease, items: Sequence[LandingItem], commit: str, base: str
     ) -> Green | Red | Unchecked:
-        names = tuple(dict.fromkeys(name for each in merged for name in each.item.checks))
-        first = merged[0].item
+        names = tuple(dict.fromkeys(name for each in items for name in each.checks))
+        first = items[0]
         return self._checker.check(lease, first.project, first.landing.id, commit, base, names)
 
     def _handle_red(self, lease: BranchLease, place: Place, merged: MergedItem, red: Red) -> None:
         """Send red work back, unless the branch is red without it: that is nobody's work to correct."""
-        before = self._check(lease, [merged], place.start, place.target_tip)
+        before = self._check(lease, [merged.item], place.start, place.target_tip)
         landing = merged.item.landing
         if isinstance(before, Green):
             self._return(lease, landing, place, Problem.RED, describe_red(place.branch, red.failure))

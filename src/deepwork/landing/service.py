@@ -10,6 +10,7 @@ from pathlib import Path
 from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
+from deepwork.files.repositories import is_shallow
 from deepwork.git.command import Git
 from deepwork.git.merge_commits import find_own_branch_tip
 from deepwork.landing.approval_gate import has_pending_approval
@@ -20,10 +21,12 @@ from deepwork.landing.queue import LandingQueue
 from deepwork.landing.recorder import add_landing, move_landing
 from deepwork.landing.responses import LandResult, describe_landing, describe_skipped
 from deepwork.landing.rules import choose_exit_code, describe_landed_elsewhere, describe_move
-from deepwork.landing.store import LandingStore
+from deepwork.landing.store import LandingStore, is_branch_held
 from deepwork.landing.work_finder import PlanWork, WorkFinder, choose_target
 from deepwork.names import new_id
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.timestamps import format_timestamp
+from deepwork.workspaces.models import LOCAL_HOST
 
 _POLL_SECONDS = 0.2
 
@@ -37,6 +40,10 @@ class LandRequest:
     onto: str | None = None
     commits: bool = False
     """Whether uncommitted work in the trees is committed first; else it is refused."""
+
+
+class _LandsElsewhere(Exception):
+    """Another machine has queued a landing of the same work."""
 
 
 class LandingService:
@@ -59,10 +66,17 @@ class LandingService:
         work = self._finder.find(request.workflow_id, request.task_id, commits=request.commits)
         target = choose_target(work.workflow, request.onto)
         require_target(self._open_git(work.repository), target)
-        if elsewhere := [each for each in work.skipped if each.host] or self._find_elsewhere(work, target):
+        self._require_whole_history(work)
+        lacking = [each for each in work.skipped if each.host]
+        if elsewhere := lacking or self._finder.find_outside_work(work, target):
+            return build_result([], elsewhere)
+        if elsewhere := self._find_elsewhere(work, target):
             return build_result([], elsewhere)
         self._require_possible(request, work)
-        landings, known = self.queue(work, target)
+        try:
+            landings, known = self.queue(work, target)
+        except _LandsElsewhere:  # since we looked
+            return build_result([], self._find_elsewhere(work, target))
         ended = [*known, *self.advance([each.id for each in landings], wait_seconds)]
         return build_result(ended, [each for each in work.skipped if _is_of_interest(each, request)])
 
@@ -84,6 +98,16 @@ class LandingService:
             if (problem := _explain_elsewhere(git, last))
         ]
 
+    def _require_whole_history(self, work: PlanWork) -> None:
+        """Raise NotAllowed in a shallow clone of a shared store: other machines would not know it again."""
+        if self._host != LOCAL_HOST and is_shallow(work.repository):
+            raise NotAllowed(
+                f"{work.repository} is a shallow clone: it lacks the first commit, by which all machines know"
+                " that they land on the same branch.",
+                suggestion="Fetch the rest of the history with `git fetch --unshallow`, and land again.",
+                recoverable=True,
+            )
+
     def _require_possible(self, request: LandRequest, work: PlanWork) -> None:
         """Raise NotAllowed if the one task that was asked for cannot land."""
         for each in work.skipped:
@@ -91,7 +115,10 @@ class LandingService:
                 raise NotAllowed(f"Task {each.name!r} was not landed. {each.reason}", recoverable=True)
 
     def queue(self, work: PlanWork, target: str) -> tuple[list[Landing], list[Landing]]:
-        """Store what is to land; return it, and what has landed before, which is left alone."""
+        """Store what is to land; return it, and what has landed before, which is left alone.
+
+        Stores nothing, and raises _LandsElsewhere, if another machine lands any of it.
+        """
         queued, known = [], []
         with self._database.transaction() as tx:
             newest = LandingStore(tx).find_newest([each.task_id for each in work.ready])
@@ -118,6 +145,8 @@ class LandingService:
         self, tx: Transaction, landing: Landing, ready: TaskWork, target: str, repository: str
     ) -> Landing:
         """Put an open landing into the queue again, with the work as it is now."""
+        if landing.status.is_pending and landing.host != self._host:
+            raise _LandsElsewhere
         if landing.status.is_pending:
             return landing
         if landing.status is LandingStatus.WAITING and has_pending_approval(tx, landing):
@@ -213,10 +242,11 @@ class LandingService:
             landing = LandingStore(tx).get_for_update(id)
             if landing.status.is_final:
                 raise NotAllowed(f"Landing {id} has ended: {landing.status}.")
-            if landing.status in (LandingStatus.CHECKING, LandingStatus.MOVING):
+            is_worked_on = landing.status in (LandingStatus.CHECKING, LandingStatus.MOVING)
+            if is_worked_on and is_branch_held(tx, landing.target):
                 raise NotAllowed(
-                    f"Landing {id} is {landing.status}: a process works on it.",
-                    suggestion="Wait until it has ended.",
+                    f"Landing {id} is {landing.status}: a process works on it on {landing.host}.",
+                    suggestion="Wait until it has ended; if it was killed, for half a minute.",
                     recoverable=True,
                 )
             ended = move_landing(tx, landing, LandingStatus.CANCELLED, reason=f"Given up by {tx.caller}.")
@@ -238,7 +268,11 @@ def _is_landed_as(last: Landing, ready: TaskWork, target: str) -> bool:
 def _explain_elsewhere(git: Git, landing: Landing) -> str | None:
     """Say why a task cannot land here because of its landing on another machine; None if it can."""
     if landing.status.is_pending:
-        return f"{landing.host} lands it: {landing.id} is {landing.status}. Wait until it has ended."
+        return (
+            f"{landing.host} lands it since {format_timestamp(landing.updated_at)}: {landing.id} is"
+            f" {landing.status}. Wait until it has ended; if {landing.host} is gone, give it up with"
+            f" `deepwork landings cancel {landing.id}`, and land again."
+        )
     tip = find_own_branch_tip(git, landing.branch or "") if landing.branch else None
     if landing.status is not LandingStatus.LANDED or (tip and contains(git, tip, landing)):
         return None

@@ -201,6 +201,14 @@ class BranchLeaseStore:
         self._tx.execute(f"UPDATE branch_leases SET holder = NULL WHERE {_IS_HELD}", **vars(lease))
 
 
+def is_branch_held(tx: Transaction, branch: str) -> bool:
+    """Return whether a process holds the lease of a branch of this name, in any repository."""
+    sql = (
+        "SELECT 1 FROM branch_leases WHERE branch = :branch AND holder IS NOT NULL AND until >= :now LIMIT 1"
+    )
+    return tx.fetch_value(sql, branch=branch, now=tx.now) is not None
+
+
 _IS_HELD = "repository = :repository AND branch = :branch AND holder = :holder AND epoch = :epoch"
 _COLUMNS = ", ".join(Landing.__dataclass_fields__)
 

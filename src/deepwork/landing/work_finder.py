@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.repositories import find_repository, is_tree_of
 from deepwork.git.command import Git
 from deepwork.git.commit_records import CommitRecord, read_commits
+from deepwork.git.refs import resolve_commit
 from deepwork.git.uncommitted import FilesChanged, commit_uncommitted, list_uncommitted
 from deepwork.landing.models import Skipped, TaskWork
 from deepwork.plans.models import Node, Task, TaskStatus, Workflow
@@ -25,11 +26,11 @@ from deepwork.workspaces.completed_work import (
     get_expected_files,
     is_completed_work,
 )
-from deepwork.workspaces.dependency_branches import walk_dependencies
-from deepwork.workspaces.models import FinishedTask, Workspace, WorkspaceStatus
+from deepwork.workspaces.dependency_branches import WorkElsewhere, locate_work, walk_dependencies
+from deepwork.workspaces.models import LOCAL_HOST, CheckoutWork, FinishedTask, Workspace, WorkspaceStatus
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.store import WorkspaceStore
-from deepwork.workspaces.worktrees import find_fetched_work
+from deepwork.workspaces.worktrees import contains_checkout_work, find_fetched_work
 
 _ALL_TASKS = 1_000_000
 _MAX_NAMED_FILES = 5
@@ -95,6 +96,28 @@ class WorkFinder:
                 suggestion="Land it where its repository is.",
             )
         return main
+
+    def find_outside_work(self, work: PlanWork, target: str) -> list[Skipped]:
+        """List the tasks without a branch to land whose work is on another machine, and not on the target."""
+        ids, here = [each.task_id for each in work.skipped], self.repositories.host
+        if here == LOCAL_HOST or not ids:
+            return []
+        with self._database.reading() as tx:
+            store = WorkspaceStore(tx)
+            checkouts = store.map_checkout_work(work.workflow.id, here)
+            finished = store.map_finished_tasks(work.workflow.id)
+        git = self._open_git(work.repository)
+        tip = f"{_BRANCH_REF_PREFIX}{target}"
+        outside = [
+            (each, place)
+            for each in work.skipped
+            if (place := checkouts.get(each.task_id) or _find_merged_elsewhere(finished, each.task_id, here))
+        ]
+        return [
+            _skip_elsewhere(locate_work(each.task_id, each.name, place))
+            for each, place in outside
+            if not _has_outside_work(git, tip, place)
+        ]
 
     def map_dependencies(self, tx: Transaction, task_ids: Iterable[str | None]) -> dict[str, set[str]]:
         """Map tasks to all tasks that they wait for, directly or not."""
@@ -179,16 +202,34 @@ class _Branches:
         return self._records.get(task.completed_head or "")
 
 
+def _find_merged_elsewhere(
+    finished: Mapping[str, FinishedTask], task_id: str, here: str
+) -> FinishedTask | None:
+    """Return a task whose branch was merged by hand on another machine."""
+    found = finished.get(task_id)
+    is_merged = found is not None and found.workspace.status is WorkspaceStatus.MERGED
+    return found if found and is_merged and found.workspace.host != here else None
+
+
+def _has_outside_work(git: Git, tip: str, work: FinishedTask | CheckoutWork) -> bool:
+    if isinstance(work, CheckoutWork):
+        return contains_checkout_work(git, tip, work)
+    return resolve_commit(git, work.workspace.merge_commit or "") is not None
+
+
+def _skip_elsewhere(missing: WorkElsewhere) -> Skipped:
+    reason = f"{missing} {missing.describe_remedy()} Or land where all of it is."
+    at = {"branch": missing.branch, "host": missing.host}
+    return Skipped(missing.task_id, missing.name, reason, is_refused=True, **at)
+
+
 def _find_fetched(git: Git, task: Task, workspace: Workspace) -> TaskWork | Skipped:
     """Return the work of a task that was done on another machine, if somebody fetched it."""
-    work = find_fetched_work(git, FinishedTask(workspace, task.completed_tree, task.completed_head))
+    finished = FinishedTask(workspace, task.completed_tree, task.completed_head)
+    work = find_fetched_work(git, finished)
     if work is not None:
         return _build_work(task, workspace, work)
-    reason = (
-        f"Its work is on {workspace.host}, on the branch {workspace.branch}. Fetch that branch into this"
-        " repository, or land where all branches are."
-    )
-    return Skipped(task.id, task.name, reason, is_refused=True, branch=workspace.branch, host=workspace.host)
+    return _skip_elsewhere(locate_work(task.id, task.name, finished))
 
 
 def _build_work(task: Task, workspace: Workspace, work: CommitRecord) -> TaskWork:

@@ -54,13 +54,13 @@ class MessageStore:
         sql = "SELECT count(*) FROM messages WHERE id IN :ids AND recipient_id = :agent"
         return int(self._tx.fetch_value(sql, ids=list(ids), agent=agent_id)) == len(set(ids))
 
-    def find_not_owned_by(self, ids: Sequence[str], caller: str) -> str | None:
-        """Return the id of one of these messages whose recipient another caller registered, or None."""
+    def find_not_owned_by(self, ids: Sequence[str], caller: str, agent_id: str | None) -> str | None:
+        """Return the id of one of these messages whose recipient is not the agent, nor one of the caller."""
         sql = (
             "SELECT messages.id FROM messages JOIN agents ON agents.id = recipient_id"
-            " WHERE messages.id IN :ids AND registered_by <> :caller LIMIT 1"
+            " WHERE messages.id IN :ids AND registered_by <> :caller AND recipient_id <> :agent_id LIMIT 1"
         )
-        found: str | None = self._tx.fetch_value(sql, ids=list(ids), caller=caller)
+        found: str | None = self._tx.fetch_value(sql, ids=list(ids), caller=caller, agent_id=agent_id or "")
         return found
 
     def list_matching(self, agent_id: str, filters: Mapping[str, Any], limit: int) -> list[Message]:

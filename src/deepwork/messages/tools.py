@@ -310,7 +310,8 @@ def _notify_recipient(tx: Transaction, message: Message) -> None:
 def _require_recipient(store: MessageStore, ids: Sequence[str]) -> None:
     """Raise NotAllowed if one of the messages is for an agent of another token."""
     call = current_call()
-    if call.scope != "admin" and (stranger := store.find_not_owned_by(ids, call.caller)):
+    own = call.agent.agent_id if call.agent else None
+    if call.scope != "admin" and (stranger := store.find_not_owned_by(ids, call.caller, own)):
         raise NotAllowed(
             f"Message {stranger!r} is for an agent registered with another token.",
             code=Code.UNAUTHORIZED,

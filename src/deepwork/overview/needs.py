@@ -18,8 +18,8 @@ from deepwork.overview.agent_needs import list_agent_needs
 from deepwork.overview.attention_store import AttentionStore
 from deepwork.overview.gates import list_gates
 from deepwork.overview.landing_needs import list_landing_needs
-from deepwork.overview.run_store import ACTIVE_STATUSES, KINDS, RunStore
-from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, SessionRow, parse_session_row
+from deepwork.overview.run_store import ACTIVE_STATUSES, KINDS, RunStore, parse_session_row
+from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, SessionRow
 from deepwork.overview.states.models import Command, State
 from deepwork.overview.states.totals import count_by_kind
 from deepwork.overview.states.view import StateView

@@ -13,8 +13,8 @@ from deepwork.overview.phase_statuses import (
     list_level_statuses,
     list_tracked_statuses,
 )
-from deepwork.overview.run_store import JOB, PLAN, TRACK, RunFilter, RunOrder, RunStore
-from deepwork.overview.session_rows import RUNNING_STATUSES, parse_session_row
+from deepwork.overview.run_store import JOB, PLAN, TRACK, RunFilter, RunOrder, RunStore, parse_session_row
+from deepwork.overview.session_rows import RUNNING_STATUSES
 from deepwork.overview.states.models import State
 from deepwork.overview.states.view import StateView
 from deepwork.text_budget.lines import truncate_to_line

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.database.engine import Row
+from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
+from deepwork.overview.session_rows import SessionRow
 
 TRACK, PLAN, JOB = "track", "plan", "job"
 KINDS = (TRACK, PLAN, JOB)
@@ -358,3 +360,18 @@ _KIND_QUERIES: Mapping[str, _KindQuery] = {
         started="started_at",
     ),
 }
+
+
+@row_parser
+def parse_session_row(row: Row) -> SessionRow:
+    """Parse a row into a session."""
+    return SessionRow(
+        row["id"],
+        row["name"],
+        row["goal"],
+        row["status"],
+        row["step_id"],
+        json.loads(row["data"]),
+        row["updated_at"],
+        row.get("created_seq", 0),
+    )

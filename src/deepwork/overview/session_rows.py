@@ -1,13 +1,10 @@
-"""Job sessions as rows of the store: their steps, and how far each is."""
+"""Job sessions as the store has them: their steps, and how far each is."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from deepwork.database.engine import Row, row_parser
 
 MAX_ACTIVE_SESSIONS = 200
 RUNNING_STATUSES = ("in_progress", "needs_work")
@@ -90,18 +87,3 @@ class SessionRow:
         if self.status != "active":
             return self.status
         return "needs_work" if progress.get("quality_attempts") else "in_progress"
-
-
-@row_parser
-def parse_session_row(row: Row) -> SessionRow:
-    """Parse a row into a session."""
-    return SessionRow(
-        row["id"],
-        row["name"],
-        row["goal"],
-        row["status"],
-        row["step_id"],
-        json.loads(row["data"]),
-        row["updated_at"],
-        row.get("created_seq", 0),
-    )

@@ -11,7 +11,7 @@ from deepwork.budgets.models import MICROS_PER_USD
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.overview.provenance_store import ProvenanceStore
-from deepwork.overview.session_rows import parse_session_row
+from deepwork.overview.run_store import parse_session_row
 from deepwork.overview.why_answers import (
     AgentLine,
     ApprovalLine,

@@ -12,9 +12,9 @@ from deepwork.git.patch_lines import find_line_before, reverse_patch
 from deepwork.git.snapshot import SnapshotStore
 from deepwork.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.provenance.store import LinkStore
-from deepwork.tracking.models import AttributedChange, Attribution
+from deepwork.tracking.models import AttributedChange, Attribution, Watch
 from deepwork.tracking.snapshots import SnapshotService
-from deepwork.tracking.watch_store import Watch, WatchStore
+from deepwork.tracking.watch_store import WatchStore
 
 _MAX_PATCH_BYTES = 2**20
 _MAX_COMMITS = 10

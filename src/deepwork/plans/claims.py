@@ -16,7 +16,7 @@ from deepwork.agents.presence import Presence
 from deepwork.agents.rules import require_own_kind
 from deepwork.agents.store import AgentStore
 from deepwork.approvals.acts import allow_person
-from deepwork.call import current_call, is_person, may_change_of_others
+from deepwork.call import current_call, is_own_agent, is_person, may_change_of_others
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
 from deepwork.plans.approval_gate import use_start_approval
@@ -225,6 +225,8 @@ class ClaimService:
         others = self._refusals.find_active_tasks(work.workflow, task)
         if refusal := self._refusals.find_refusal(work.workflow, task, others, agent.id, has_begun=True):
             raise _build_start_error(task, refusal)
+        if missing := self._refuse_without_work(work.workflow, task):
+            raise _build_start_error(task, missing)
         return self._assign(task, agent, self._leases.take(task.id, agent.id))
 
     def end_claim(self, task: Task) -> None:
@@ -242,7 +244,7 @@ class ClaimService:
         actor_id = actor.id if actor else None
         if holder in (None, actor_id) or may_change_of_others(current_call()):
             return
-        if self._agents.get(str(holder)).registered_by != self._tx.caller:
+        if not is_own_agent(current_call(), str(holder), self._agents.get(str(holder)).registered_by):
             raise build_held_error(task, holder, actor_id)
 
     # The acting agent
@@ -301,7 +303,7 @@ class ClaimService:
 
     def _refuse_without_work(self, workflow: Workflow, task: Task) -> Claimed | None:
         """Refuse a task whose tree would not have the work of its dependencies."""
-        if self._workspaces is None or not workflow.auto_create_workspaces:
+        if self._workspaces is None or workflow.repository_path is None:
             return None
         message = self._workspaces.explain_elsewhere(self._tx, task)
         return build_refusal("work_elsewhere", message) if message else None

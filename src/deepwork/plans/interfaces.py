@@ -27,7 +27,7 @@ class TaskWorkspace(ActionOutcome):
     builds_on: tuple[str, ...] = ()
     """The branches of dependencies that the branch contains."""
     unmerged: tuple[str, ...] = ()
-    """Those that it does not contain, because they conflicted; `problem` says how."""
+    """Those that it does not contain, because they conflicted or are not here; `problem` says how."""
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class TaskTools:
                 more["proofs"] = list_used_proofs(tx, task) or None
             return PlanTaskView.from_task(task, load_task_relations(tx, [task]), **more)
 
-    @tool("work", acts_as="agent_id")
+    @tool("work", acts_as="agent_id", prepared_by="_prepare_start")
     def task_set_plan(
         self,
         id: Id,
@@ -127,7 +127,7 @@ class TaskTools:
         claim_epoch: ClaimEpoch = None,
     ) -> Done:
         """Set a task's plan; a pending task moves to planning."""
-        with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
+        with self._database.transaction() as tx, ClaimService(tx, self._presence, self._workspaces) as claims:
             work = self._lock_for_change(claims, id, agent_id, claim_epoch)
             if not (work.task.status.can_start or work.task.status is TaskStatus.PLANNING):
                 raise NotAllowed(
@@ -152,7 +152,7 @@ class TaskTools:
         idempotent=True,
         for_people=True,
         may_become_task=True,
-        prepared_by="_prepare_completion",
+        prepared_by="_prepare_status",
         prepared_when=("status", "completed"),
     )
     def task_update_status(
@@ -166,7 +166,7 @@ class TaskTools:
         claim_epoch: ClaimEpoch = None,
     ) -> TaskUpdated:
         """Set a task's status; completed, failed and skipped end its claim."""
-        with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
+        with self._database.transaction() as tx, ClaimService(tx, self._presence, self._workspaces) as claims:
             check_object("outcome_detail", outcome_detail or {})
             if status is TaskStatus.PENDING and reopen_by_person(tx, id, outcome):
                 return TaskUpdated()
@@ -201,6 +201,14 @@ class TaskTools:
             verdicts = proofs.verdicts if proofs else None
             answer = build_status_answer(tx, workflow, moved.status, _carry_notices(tx, work), verdicts)
             return answer.model_copy({"warning": warning}) if warning else answer
+
+    def _prepare_start(self, id: str, **_: Any) -> object:
+        """Look for the work of other machines, as a claim does: a task that starts is claimed."""
+        return self._prepare_claim(id)
+
+    def _prepare_status(self, id: str, status: TaskStatus, **given: Any) -> object:
+        is_over = status is TaskStatus.COMPLETED
+        return self._prepare_completion(id, **given) if is_over else self._prepare_claim(id)
 
     def _prepare_completion(
         self,

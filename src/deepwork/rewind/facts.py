@@ -18,7 +18,8 @@ from deepwork.plans.stores.task_store import TaskStore
 from deepwork.rewind.models import RewindTask, Segment
 from deepwork.rewind.rules import has_begun, list_dependents, list_segments
 from deepwork.rewind.store import RewindStore
-from deepwork.tracking.watch_store import CheckpointTree, WatchStore
+from deepwork.tracking.models import CheckpointTree
+from deepwork.tracking.watch_store import WatchStore
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.store import WorkspaceStore

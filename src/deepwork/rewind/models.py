@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.git.snapshot_types import Snapshot
 from deepwork.git.tree_restores import TreeRestore
 from deepwork.names import CaseInsensitiveEnum
-from deepwork.tracking.watch_store import Watch
+from deepwork.tracking.models import Watch
 
 
 class Stage(CaseInsensitiveEnum):

@@ -13,8 +13,7 @@ from deepwork.git.tree_restores import FileMove
 from deepwork.plans.models import Node, Task, TaskStatus
 from deepwork.plans.rules.graph import Graph
 from deepwork.rewind.models import RewindTask, Segment, Target, TargetKind, TargetMoment
-from deepwork.tracking.models import AttributedChange, Attribution
-from deepwork.tracking.watch_store import CheckpointTree, Watch
+from deepwork.tracking.models import AttributedChange, Attribution, CheckpointTree, Watch
 
 _TARGET_PATTERN = re.compile(r"(attempt|checkpoint):([1-9][0-9]{0,8})")
 _SUBMODULE_MODE, _LISTED = "160000 ", "listed "

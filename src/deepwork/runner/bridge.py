@@ -30,6 +30,8 @@ _CHUNK = 64 * 1024
 _OWN_ID = "deepwork-bridge"
 """The id of an `initialize` that is repeated after a reconnection, and whose answer is ours."""
 _MAX_ANSWER = 64 * 1024
+MAX_PENDING = 500
+"""How many requests may wait for their answers; a server hangs up on a client that has twice as many."""
 
 
 class Refused(Exception):
@@ -96,6 +98,9 @@ class Bridge:
     def _forward(self, line: bytes) -> None:
         message = parse(line)
         if is_request(message):
+            if len(self._pending) >= MAX_PENDING:
+                self._write(build_error(message, _TOO_MANY))
+                return
             line = self._prepare(message, line)
         elif message.get("method") == "notifications/initialized":
             self._beginning = [*self._beginning[:1], line]
@@ -181,8 +186,10 @@ class Bridge:
                 for line in self._list_lines(is_new):
                     self._socket.sendall(line + b"\n")
             except Refused as refusal:
-                self._give_up(refusal.args[0])
-                return
+                if not is_worth_repeating(refusal.args[0]) or time.monotonic() > deadline:
+                    self._give_up(refusal.args[0])
+                    return
+                time.sleep(_PAUSE_SECONDS)
             except (OSError, ValueError, KeyError):
                 self._disconnect()
                 if time.monotonic() > deadline:
@@ -214,6 +221,14 @@ _NOBODY = {
 }
 
 
+_TOO_MANY = {
+    "code": "INVALID_STATE",
+    "message": f"{MAX_PENDING} requests have no answer yet.",
+    "recoverable": True,
+    "suggestion": "Wait for answers, then call again.",
+}
+
+
 def connect(file: str) -> socket.socket:
     """Connect to whoever looks after the attempt, and present the token."""
     with open(file, "rb") as content:  # noqa: PTH123 (fast start)
@@ -229,6 +244,11 @@ def connect(file: str) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def is_worth_repeating(error: object) -> bool:
+    """Whether the server may accept the token in a moment, or has put another one into the file."""
+    return isinstance(error, dict) and error.get("recoverable") is True
 
 
 def _require_accepted(answer: dict[str, Any]) -> None:

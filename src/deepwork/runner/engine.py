@@ -34,6 +34,7 @@ from deepwork.runner.service import AttemptService, has_room
 from deepwork.runner.store import AttemptStore, RunStore
 from deepwork.runner.watching import AgentWatcher, Looked, has_lost_claim
 from deepwork.runner.work_kinds import Finisher, WorkItem, WorkSources
+from deepwork.workspaces.models import LOCAL_HOST
 
 log = logging.getLogger("deepwork")
 
@@ -95,6 +96,7 @@ class AttemptEngine:
         self._view = _View()
         self._looked_at: dict[str, int] = {}
         self._renewed_at: dict[str, int] = {}
+        self._shown_at = 0
         self._refused_since: dict[str, float] = {}
         """Since when files of an attempt cannot be read or written, although the store works."""
         self._has_ended_strays = False
@@ -141,6 +143,7 @@ class AttemptEngine:
             now = tx.now
             if is_changed or has_news or now - self._view.read_at > _REFRESH_MS:
                 self._view = read(tx)
+        self._show_presence(now)
         # Another process may have moved an attempt just before its lock was taken here.
         if self._renew_leases(self._view.attempts, now) or self._locks.has_new():
             with self._database.reading() as tx:
@@ -150,6 +153,14 @@ class AttemptEngine:
             run = view.runs[attempt.run_id][0]
             has_news |= self._look_after(run, attempt, view.tasks.get(attempt.task_id), now)
         return self._save_progress(view, now) or has_news
+
+    def _show_presence(self, now: int) -> None:
+        """Let the other machines of the runs see that this one is there, more often than leases end."""
+        if self._host == LOCAL_HOST or now - self._shown_at < self._lease_ms / 3:
+            return
+        with self._database.transaction() as tx:
+            RunStore(tx).record_seen(self._host)
+        self._shown_at = now
 
     def _read(self, tx: Transaction) -> _View:
         runs = {run.id: (run, agents) for run, agents in RunStore(tx).list_of_host(self._host)}

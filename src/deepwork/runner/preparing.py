@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.budgets.models import MICROS_PER_USD
+from deepwork.database.store_key import StoreKey
 from deepwork.database.transaction import Database
 from deepwork.environment import BRIDGE_VARIABLE
 from deepwork.errors import DeepworkError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.private import make_private_folder
 from deepwork.runner.adapters import LaunchRequest, McpServer, get_adapter
-from deepwork.runner.agent_access import build_bridge_file, move_bridge
+from deepwork.runner.agent_access import build_bridge_file, update_bridge_file
 from deepwork.runner.attempt_files import AttemptFiles
 from deepwork.runner.interfaces import AgentDoor
 from deepwork.runner.models import Attempt, ProcessState, Run, Stage
@@ -60,7 +61,8 @@ class AttemptPreparer:
         self._database, self._sources, self._places, self._door = database, sources, places, door
         self._load_workspace_settings = load_workspace_settings
         self._attempts = AttemptService(database)
-        self._answered: set[AttemptFiles] = set()
+        self._answered: dict[AttemptFiles, int] = {}
+        """The epochs of the claims whose tokens running agents have."""
 
     def prepare(self, run: Run, attempt: Attempt, profile: Profile) -> Attempt | None:
         """Start the agent, or adopt the one that was started; None if another runner was faster."""
@@ -93,13 +95,14 @@ class AttemptPreparer:
         }
 
     def answer(self, attempt: Attempt) -> None:
-        """Answer the calls of a running agent, also of one that a runner before this one started."""
+        """Answer the calls of a running agent, also in a new claim, or if another runner started it."""
         files = self.locate_files(attempt)
-        if files in self._answered:
+        if self._answered.get(files) == attempt.claim_epoch:
             return
-        self._answered.add(files)
+        key = self._read_key()
+        self._answered[files] = attempt.claim_epoch
         try:
-            move_bridge(attempt, files, self._door.open())
+            update_bridge_file(key, attempt, files, self._door.open())
         except DeepworkError as error:  # such as a file that it replaced; it can work without our tools
             log.warning("The agent of %s cannot call deepwork: %s", attempt.id, error.message)
 
@@ -186,12 +189,16 @@ class AttemptPreparer:
             return None
         make_private_folder(files.folder)
         prompt = attempt.next_prompt or self._sources.find(attempt).build_prompt(attempt)
-        bridge = build_bridge_file(attempt, self._door.open())
+        bridge = build_bridge_file(self._read_key(), attempt, self._door.open())
         written = {files.prompt: prompt, files.bridge: bridge, **launch.files}
         for path, content in written.items():  # an agent that a killed runner started may be reading them
             write_atomically(path, content.encode(), is_durable=False)
         seconds = run.options.minutes * SECONDS_PER_MINUTE
         return stored, start_process(files, launch.argv, variables, tree, seconds)
+
+    def _read_key(self) -> StoreKey:
+        with self._database.reading() as tx:
+            return tx.read_store_key()
 
     def _build_variables(self, run: Run, attempt: Attempt) -> dict[str, str]:
         variables = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from deepwork.budgets.models import MICROS_PER_USD
@@ -21,11 +21,32 @@ from deepwork.runner.profiles import Profile
 from deepwork.runner.rules import is_limit_sure, is_working
 from deepwork.runner.service import RunService
 from deepwork.runner.store import AttemptStore, RunStore
+from deepwork.timestamps import format_timestamp
 
 _LOOK_EVERY_MS = 2_000
 _NAMED_TASKS = 5
 _MAX_OFFERED = 200
 _MAX_DEPENDENCIES = 10_000
+
+
+@dataclass(frozen=True)
+class RunHosts:
+    """The machines of a run: how many agents each may start, and when its runner was last seen."""
+
+    agents: Mapping[str, int]
+    seen: Mapping[str, int]
+    gone_since: int
+    """Runners that were last seen before this have lost their leases."""
+
+    def is_there(self, host: str) -> bool:
+        """Return whether a runner of the machine looks after the run."""
+        return self.seen.get(host, 0) >= self.gone_since
+
+    def describe(self, host: str, run: Run) -> str:
+        """Say since when a machine does nothing for the run, and what a person can do about it."""
+        last = self.seen.get(host)
+        since = f"was last seen at {format_timestamp(last)}" if last else "does not take part in this run"
+        return f"{host} {since}: `deepwork run {run.workflow_id}` there goes on."
 
 
 class RunScheduler:
@@ -39,9 +60,10 @@ class RunScheduler:
         jobs: JobScheduler,
         get_profile: Callable[[str], Profile],
         host: str,
+        lease_ms: int,
     ) -> None:
         self._database, self._call, self._claimer, self._jobs = database, call, claimer, jobs
-        self._get_profile, self._host = get_profile, host
+        self._get_profile, self._host, self._lease_ms = get_profile, host, lease_ms
         self._runs = RunService(database)
         self._looked_at: dict[str, int] = {}
 
@@ -72,6 +94,8 @@ class RunScheduler:
         limit = _find_limit(run, attempts, spent)
         if run.workflow_id is None:
             return not any(map(is_working, attempts)) and self._jobs.advance(run, attempts, limit)
+        hosts = self._find_hosts(run)
+        attempts, lost = _split_lost(attempts, hosts, self._host)
         free = agents - sum(attempt.host == self._host and is_working(attempt) for attempt in attempts)
         if (free <= 0 or limit) and any(map(is_working, attempts)):
             return False
@@ -83,17 +107,25 @@ class RunScheduler:
             tasks = [task for task in offered["tasks"] if task["id"] not in own]
             started, refused = self._start_tasks(run, tasks, attempts, free, is_limited=True)
             if started:
+                if run.reason:
+                    self._runs.set_reason(run.id, None)
                 return True
-        if any(map(is_working, attempts)) or (refused and self._waits_for_host(run, refused)):
+        if any(map(is_working, attempts)) or (refused and self._waits_for_host(run, refused, hosts)):
             return False
-        return self._end_if_over(run, offered, attempts, limit or (refused.reason if refused else None))
+        problem = _explain_refusal(run, refused, hosts) if refused else None
+        return self._end_if_over(run, offered, attempts, limit or problem, _explain_lost(run, lost, hosts))
 
-    def _waits_for_host(self, run: Run, refused: Refused) -> bool:
-        """Return whether another machine of the run can start what this one cannot; say so in the run."""
+    def _find_hosts(self, run: Run) -> RunHosts:
         with self._database.reading() as tx:
-            can_start = bool(refused.host and RunStore(tx).list_hosts(run.id).get(refused.host))
-        if can_start and run.reason != refused.reason:
-            self._runs.set_reason(run.id, refused.reason)
+            agents, seen = RunStore(tx).list_hosts(run.id), RunStore(tx).map_last_seen(run.id)
+            return RunHosts(agents, seen, tx.now - self._lease_ms)
+
+    def _waits_for_host(self, run: Run, refused: Refused, hosts: RunHosts) -> bool:
+        """Return whether another machine of the run can start what this one cannot; say so in the run."""
+        can_start = bool(refused.host and hosts.agents.get(refused.host) and hosts.is_there(refused.host))
+        reason = f"{refused.reason} It waits for {refused.host}, which has all of it."
+        if can_start and run.reason != reason:
+            self._runs.set_reason(run.id, reason)
         return can_start
 
     def settle(self, run_id: str) -> None:
@@ -119,7 +151,8 @@ class RunScheduler:
         if limit := _find_limit(run, attempts, spent):
             return Refused(limit, is_for_person=True)
         own = replace(run, chain=tuple(chain))
-        started, refused = self._start_tasks(own, self._list_tasks(run, labels), attempts, 1)
+        kept, _ = _split_lost(attempts, self._find_hosts(run), self._host)
+        started, refused = self._start_tasks(own, self._list_tasks(run, labels), kept, 1)
         return started[0] if started else refused
 
     def _list_tasks(self, run: Run, labels: Collection[str] | None) -> Sequence[Mapping[str, Any]]:
@@ -187,14 +220,22 @@ class RunScheduler:
             self._runs.set_status(run.id, RunStatus.DONE)
 
     def _end_if_over(
-        self, run: Run, offered: Mapping[str, Any], attempts: Sequence[Attempt], problem: str | None
+        self,
+        run: Run,
+        offered: Mapping[str, Any],
+        attempts: Sequence[Attempt],
+        problem: str | None,
+        lost: str | None,
     ) -> bool:
-        """End the run if nothing of it can go on without a person."""
+        """End the run if nothing of it can go on without a person; `lost`: why attempts cannot end."""
         status = offered["workflow_status"]
         if offered["all_complete"] or status == "completed":
             if attempts:
                 return False
-            self._end_complete(run)
+            if lost:
+                self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, lost)
+            else:
+                self._end_complete(run)
             return True
         if status == "abandoned":
             self._runs.set_status(run.id, RunStatus.STOPPED, "The plan was abandoned.")
@@ -203,8 +244,29 @@ class RunScheduler:
             return False  # others work on it
         if offered["tasks"] and problem is None:
             return False  # a limit ends by itself
-        self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, problem or _describe_need(offered, attempts))
+        self._runs.set_status(
+            run.id, RunStatus.NEEDS_PERSON, problem or lost or _describe_need(offered, attempts)
+        )
         return True
+
+
+def _split_lost(
+    attempts: Sequence[Attempt], hosts: RunHosts, here: str
+) -> tuple[list[Attempt], list[Attempt]]:
+    """Separate the attempts of machines that are gone: nothing happens there, whatever their rows say."""
+    kept = [each for each in attempts if each.host == here or hosts.is_there(each.host)]
+    return kept, [each for each in attempts if each not in kept]
+
+
+def _explain_refusal(run: Run, refused: Refused, hosts: RunHosts) -> str:
+    """Say why a task cannot start, and about the machine that could start it, why that does not."""
+    return f"{refused.reason} {hosts.describe(refused.host, run)}" if refused.host else refused.reason
+
+
+def _explain_lost(run: Run, lost: Sequence[Attempt], hosts: RunHosts) -> str | None:
+    gone = dict.fromkeys(each.host for each in lost)
+    said = " ".join(hosts.describe(host, run) for host in gone)
+    return f"Work on {', '.join(gone)} has not ended. {said}" if gone else None
 
 
 def _describe_unlanded(unlanded: Sequence[Landing]) -> str:

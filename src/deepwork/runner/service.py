@@ -106,8 +106,8 @@ class RunService:
                 )
             return self._save(tx, run, status=status, reason=reason)
 
-    def set_reason(self, id: str, reason: str) -> None:
-        """Say what an open run waits for."""
+    def set_reason(self, id: str, reason: str | None) -> None:
+        """Say what an open run waits for; None if for nothing any more."""
         with self._database.transaction() as tx:
             run = RunStore(tx).get_for_update(id)
             if not run.status.is_final:

@@ -118,7 +118,8 @@ class RunStore:
         """Let a host start this many agents for the run."""
         sql = """
             INSERT INTO runner_hosts (run_id, host, agents, joined_at) VALUES (:run, :host, :agents, :now)
-                ON CONFLICT (run_id, host) DO UPDATE SET agents = excluded.agents
+                ON CONFLICT (run_id, host) DO UPDATE
+               SET agents = excluded.agents, seen_at = excluded.joined_at
         """
         self._tx.execute(sql, run=run_id, host=host, agents=agents, now=self._tx.now)
 
@@ -126,7 +127,7 @@ class RunStore:
         """Let a host look after attempts of the run; unless it has joined already, it starts no tasks."""
         sql = """
             INSERT INTO runner_hosts (run_id, host, agents, joined_at) VALUES (:run, :host, 0, :now)
-                ON CONFLICT (run_id, host) DO NOTHING
+                ON CONFLICT (run_id, host) DO UPDATE SET seen_at = excluded.joined_at
         """
         self._tx.execute(sql, run=run_id, host=host, now=self._tx.now)
 
@@ -145,6 +146,19 @@ class RunStore:
             "SELECT host, agents FROM runner_hosts WHERE run_id = :id ORDER BY host", id=run_id
         )
         return {row["host"]: row["agents"] for row in rows}
+
+    def record_seen(self, host: str) -> None:
+        """Store that a runner of this host looks after its open runs now."""
+        sql = """
+            UPDATE runner_hosts SET seen_at = :now
+             WHERE host = :host AND run_id IN (SELECT id FROM runner_runs WHERE ended_at IS NULL)
+        """
+        self._tx.execute(sql, host=host, now=self._tx.now)
+
+    def map_last_seen(self, run_id: str) -> dict[str, int]:
+        """Map the hosts of a run to when a runner there was last seen."""
+        sql = "SELECT host, coalesce(seen_at, joined_at) AS seen FROM runner_hosts WHERE run_id = :id"
+        return {row["host"]: row["seen"] for row in self._tx.fetch_all(sql, id=run_id)}
 
 
 class AttemptStore:
@@ -193,6 +207,15 @@ class AttemptStore:
         """Return the attempts with these ids, by id; those that do not exist are left out."""
         rows = self._tx.fetch_all("SELECT * FROM attempts WHERE id IN :ids ORDER BY id", ids=list(ids))
         return {row["id"]: _read_attempt(row) for row in rows}
+
+    def list_work(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Return the profile and the task's name, or the step of a job, of these attempts, by id."""
+        sql = """
+            SELECT attempts.id, profile, COALESCE(plan_tasks.name, attempts.task_id) AS task FROM attempts
+              LEFT JOIN plan_tasks ON plan_tasks.id = attempts.task_id WHERE attempts.id IN :ids
+        """
+        rows = self._tx.fetch_all(sql, ids=list(ids))
+        return {row["id"]: (row["profile"], row["task"]) for row in rows}
 
     def get(self, id: str) -> Attempt:
         """Return the attempt with this id; raises NotFound."""

@@ -103,6 +103,13 @@ def list_allowed(grant: Grant) -> dict[str, Parameters]:
     return _FOR_ALL | (_FOR_TASKS if grant.workflow_id is not None else _FOR_STEPS)
 
 
+def list_filled(tool: str) -> set[str]:
+    """Return the parameters of a tool that are filled in where the agent leaves them out."""
+    parameters = (_FOR_ALL | _FOR_TASKS | _FOR_STEPS)[tool]
+    filled = {*_OWN, About.CLAIM, About.TASK_OF_PLAN}
+    return {name for name, about in parameters.items() if about in filled}
+
+
 def bind_arguments(
     database: Database, grant: Grant, tool: str, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:

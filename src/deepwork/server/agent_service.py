@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from deepwork.errors import DeepworkError
+from deepwork.call import AGENT_PREFIX, BoundAgent
+from deepwork.errors import DeepworkError, NotAllowed
 from deepwork.protocol.messages import Request, RequestError
 from deepwork.protocol.revisions import INVALID_PARAMS
-from deepwork.server.agent_rules import bind_arguments, build_tool_refusal, list_allowed
+from deepwork.server.agent_rules import bind_arguments, build_tool_refusal, list_allowed, list_filled
 from deepwork.server.mcp_service import McpService
 
 if TYPE_CHECKING:
     from deepwork.call import Call
-    from deepwork.runner.agent_access import Grant
+    from deepwork.runner.agent_access import AgentToken, Grant
     from deepwork.server.application import Application
     from deepwork.server.registry import ToolSpec
 
@@ -34,10 +35,9 @@ _STEP_WAY = "Report the step with finished_step, or in your last message. Lost? 
 class AgentService(McpService):
     """The service of one agent. What it may do is asked again before each request: a token can end."""
 
-    def __init__(self, app: Application, grant: Grant, renew: Callable[[], Grant]) -> None:
-        """`renew` returns what the agent may do now; it raises NotAllowed if its token has ended."""
+    def __init__(self, app: Application, grant: Grant, token: AgentToken) -> None:
         super().__init__(app)
-        self._renew = renew
+        self._token = token
         self._all_tools = self.tools
         allowed = list_allowed(grant)
         self.tools = {name: spec for name, spec in self.tools.items() if name in allowed}
@@ -50,15 +50,29 @@ class AgentService(McpService):
         return request.method == "tools/list"
 
     def _find_tool(self, name: str) -> ToolSpec:
-        if name in self._all_tools and name not in self.tools:
-            raise build_tool_refusal(self._renew(), name)
-        return super()._find_tool(name)
+        return self._all_tools.get(name) or super()._find_tool(name)
 
     def _invoke(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
-        grant = self._renew()
-        bound = bind_arguments(self.app.database, grant, spec.name, arguments)
-        call = replace(call, scope="work", account=grant.attempt_id)
+        grant = self._token.find_grant()
+        agent = BoundAgent(grant.agent_id, grant.session_id, self._token.require_valid)
+        caller = f"{AGENT_PREFIX}{grant.agent_id}"
+        call = replace(call, caller=caller, scope="work", account=grant.attempt_id, agent=agent)
+        try:
+            if spec.name not in self.tools:
+                raise build_tool_refusal(grant, spec.name)
+            bound = bind_arguments(self.app.database, grant, spec.name, arguments)
+        except NotAllowed as refusal:
+            self._invocation.record_refusal(self.app.database, spec, arguments, call, refusal)
+            raise
         return super()._invoke(request, spec, bound, call)
+
+    def describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
+        """Describe a tool; what is filled in is not required, as some clients would refuse to call it."""
+        described = super().describe_tool(spec)
+        schema = described["inputSchema"]
+        required = [name for name in schema.get("required", ()) if name not in list_filled(spec.name)]
+        kept = {name: value for name, value in schema.items() if name != "required"}
+        return {**described, "inputSchema": kept | ({"required": required} if required else {})}
 
     # Prompts and resources reach beyond the plan, so an agent under a run has none.
 
@@ -82,7 +96,7 @@ class AgentService(McpService):
 
     def _refuse(self, what: str) -> RequestError:
         try:
-            refusal: DeepworkError = build_tool_refusal(self._renew(), what[:200])
+            refusal: DeepworkError = build_tool_refusal(self._token.find_grant(), what[:200])
         except DeepworkError as ended:
             refusal = ended
         return RequestError(INVALID_PARAMS, refusal.message, refusal.to_dict())

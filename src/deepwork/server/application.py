@@ -5,7 +5,7 @@ Imports a package when one of its services is first used: a server must start fa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deepwork.approvals.interfaces import DecisionHandler
     from deepwork.approvals.models import ApprovalKind
     from deepwork.checks.service import CheckService
-    from deepwork.database.transaction import Clock, Database
+    from deepwork.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.events.feed import EventFeed
     from deepwork.jobs.quality_gate import QualityGate
     from deepwork.jobs.sessions.state_manager import StateManager
@@ -78,13 +78,12 @@ class Application:
             return self.shared_database
         from deepwork.database.opening import open_engine
         from deepwork.database.transaction import Database
-        from deepwork.events.log import append_events
         from deepwork.files.state import make_state_folder
 
         is_in_project = not self.settings.database and not self.settings.global_store
         database = Database(
             open_engine(self.settings.database_location),
-            append_events,
+            _record_events,
             self.clock,
             partial(make_state_folder, self.settings.store_folder) if is_in_project else None,
         )
@@ -479,6 +478,17 @@ class Application:
     def close(self) -> None:
         if "database" in self.__dict__ and self.shared_database is None:
             self.database.close()
+
+
+def _record_events(tx: Transaction, events: Sequence[PendingEvent]) -> None:
+    """Store the events of a transaction; whatever call uses an approval, that is in the audit log too."""
+    from deepwork.events.log import append_events
+
+    append_events(tx, events)
+    if any(event.type == "approval:used" for event in events):  # as text: most commands need no approvals
+        from deepwork.access.audit import record_uses
+
+        record_uses(tx, events)
 
 
 _BUILDERS: dict[str, Callable[[Application], Tools]] = {

@@ -13,7 +13,7 @@ from deepwork.access.audit_chain import REPEATED, classify_outcome
 from deepwork.access.scopes import Scope
 from deepwork.agents.store import AgentStore
 from deepwork.answers import Answer, read_answer, to_json_value
-from deepwork.call import ActionOutcome, AlreadyAnswered, Call, NotProven, is_person, use_call
+from deepwork.call import ActionOutcome, AlreadyAnswered, Call, NotProven, is_own_agent, is_person, use_call
 from deepwork.database.idempotency import KeyStore, compute_digest, find_answer, run_once
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
@@ -56,6 +56,14 @@ def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any
         return answer
 
 
+def record_refusal(
+    database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call, refusal: DeepworkError
+) -> None:
+    """Record a call that was refused before it was made, as one is that exceeds its scope."""
+    if not spec.read_only:
+        _record_failure(database, spec, AuditRecord(call, spec.parameter_names, given), refusal)
+
+
 def require_scope(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> None:
     """Raise if the caller's token does not cover the tool; the error names only the missing scope."""
     needed = scopes.get_required_scope(spec.declaration, given)
@@ -89,7 +97,7 @@ def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str
         return
     with database.reading() as tx:
         registered_by = _find_registrar(tx, agent_id)
-    if registered_by is not None and not scopes.may_act_for(registered_by, call.caller, Scope(call.scope)):
+    if registered_by is not None and not is_own_agent(call, agent_id, registered_by):
         raise NotAllowed(
             f"Agent {agent_id[:MAX_ECHOED]!r} was registered with another token.",
             code=Code.UNAUTHORIZED,

@@ -104,7 +104,7 @@ def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> A
     return AttemptEngine(
         database,
         call,
-        RunScheduler(database, call, claimer, jobs, get_profile, host),
+        RunScheduler(database, call, claimer, jobs, get_profile, host, parts.lease_ms),
         AttemptPreparer(
             database, sources, places, partial(build_workspace_settings, settings), parts.open_door()
         ),

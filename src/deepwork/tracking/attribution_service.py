@@ -28,9 +28,9 @@ from deepwork.text_budget.list_cutting import ListCutter
 from deepwork.tracking.areas import evaluate_scope
 from deepwork.tracking.attribution import CandidateTask, Interval, attribute_changes
 from deepwork.tracking.interfaces import CommitRecorder, PreparedLinks, WatchedWork
-from deepwork.tracking.models import AttributedChange, Attribution
+from deepwork.tracking.models import AttributedChange, Attribution, Watch
 from deepwork.tracking.snapshots import NO_START, SnapshotResult, SnapshotService
-from deepwork.tracking.watch_store import Watch, WatchStore
+from deepwork.tracking.watch_store import WatchStore
 
 _MAX_COMMITS = 100
 _MAX_SUBJECT = 200

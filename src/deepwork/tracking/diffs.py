@@ -10,10 +10,10 @@ from deepwork.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.text_budget.list_cutting import cut_list, measure_json
 from deepwork.tracking.diff_responses import FileDiff, TaskDiff
-from deepwork.tracking.models import AttributedChange
+from deepwork.tracking.models import AttributedChange, Watch
 from deepwork.tracking.snapshots import NO_START, SnapshotService
 from deepwork.tracking.store import TrackStore
-from deepwork.tracking.watch_store import Watch, WatchStore
+from deepwork.tracking.watch_store import WatchStore
 
 _MAX_FILES = 1000
 _MAX_BYTES = 256 * 1024

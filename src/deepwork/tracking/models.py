@@ -296,6 +296,40 @@ class TaskCounts:
     task_ms: int = 0
 
 
+@dataclass(frozen=True)
+class Watch:
+    """The time of a task's attempt in a working tree; `began` and `ended` are snapshots at both ends."""
+
+    task_id: str
+    attempt: int
+    workflow_id: str
+    parent_task_id: str | None
+    areas: tuple[str, ...]
+    host: str
+    tree_path: str
+    began_at: int
+    """Nanoseconds on the clock of that host, so that times of one host can be compared."""
+    began: Mapping[str, Any]
+    ended_at: int | None = None
+    ended: Mapping[str, Any] | None = None
+    agent_id: str | None = None
+    """The agent that held a planned task when the watch began."""
+
+
+@dataclass(frozen=True)
+class CheckpointTree:
+    """The snapshot of the working tree at a checkpoint of a task."""
+
+    checkpoint_id: str
+    task_id: str
+    sequence: int
+    attempt: int
+    host: str
+    tree_path: str
+    snapshot: Mapping[str, Any]
+    taken_at: int
+
+
 class Attribution(StrEnum):
     """How a change was attributed, the most certain first."""
 

@@ -23,8 +23,9 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_proofs import CompletedWork
 from deepwork.tracking.attribution_service import AttributionService
+from deepwork.tracking.models import CheckpointTree, Watch
 from deepwork.tracking.snapshots import SnapshotResult
-from deepwork.tracking.watch_store import CheckpointTree, Watch, WatchStore
+from deepwork.tracking.watch_store import WatchStore
 from deepwork.trust.policy import build_git_environment
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
 from deepwork.workspaces.repositories import RepositoryLocator

@@ -15,9 +15,9 @@ from deepwork.git.command import Git
 from deepwork.git.refs import find_head
 from deepwork.plans.requirements import TaskRequirements
 from deepwork.tracking.attribution_service import AttributionService
-from deepwork.tracking.models import TrackedTask, TrackedTaskStatus, TrackedWorkflow
+from deepwork.tracking.models import TrackedTask, TrackedTaskStatus, TrackedWorkflow, Watch
 from deepwork.tracking.store import TrackStore
-from deepwork.tracking.watch_store import Watch, WatchStore
+from deepwork.tracking.watch_store import WatchStore
 from deepwork.trust.policy import build_git_environment
 
 if TYPE_CHECKING:  # imported by the first workflow that names a check

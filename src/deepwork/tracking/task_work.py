@@ -11,7 +11,8 @@ from deepwork.database.transaction import Database
 from deepwork.errors import DeepworkError
 from deepwork.git.snapshot_types import Snapshot
 from deepwork.tracking.attribution_service import AttributionService
-from deepwork.tracking.watch_store import Watch, WatchStore
+from deepwork.tracking.models import Watch
+from deepwork.tracking.watch_store import WatchStore
 
 _MAX_LISTED = 500
 _MAX_FILES = 1_000_000

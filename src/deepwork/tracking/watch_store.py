@@ -5,48 +5,12 @@ A watch is the time that one attempt of a task spent in one working tree."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
 from deepwork.git.snapshot_types import ChangeStatus
-from deepwork.tracking.models import AttributedChange, Attribution
-
-
-@dataclass(frozen=True)
-class Watch:
-    """The time of a task's attempt in a working tree; `began` and `ended` are snapshots at both ends."""
-
-    task_id: str
-    attempt: int
-    workflow_id: str
-    parent_task_id: str | None
-    areas: tuple[str, ...]
-    host: str
-    tree_path: str
-    began_at: int
-    """Nanoseconds on the clock of that host, so that times of one host can be compared."""
-    began: Mapping[str, Any]
-    ended_at: int | None = None
-    ended: Mapping[str, Any] | None = None
-    agent_id: str | None = None
-    """The agent that held a planned task when the watch began."""
-
-
-@dataclass(frozen=True)
-class CheckpointTree:
-    """The snapshot of the working tree at a checkpoint of a task."""
-
-    checkpoint_id: str
-    task_id: str
-    sequence: int
-    attempt: int
-    host: str
-    tree_path: str
-    snapshot: Mapping[str, Any]
-    taken_at: int
+from deepwork.tracking.models import AttributedChange, Attribution, CheckpointTree, Watch
 
 
 class WatchStore:

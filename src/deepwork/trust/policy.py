@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deepwork.environment import build_child_environment, get_user_folder
+from deepwork.environment import build_child_environment, choose_user_file
 from deepwork.errors import StorageError
 from deepwork.files.repositories import find_repository
 from deepwork.trust.models import Kind
 from deepwork.trust.rules import find_untrusted
-from deepwork.trust.store import TrustStore
+from deepwork.trust.store import FILE_NAME, TrustStore
 
 
 def open_trust_store(environment: Mapping[str, str] = os.environ) -> TrustStore:
     """Open the store of this user."""
-    return TrustStore(get_user_folder(environment))
+    return TrustStore(choose_user_file(FILE_NAME, environment).parent)
 
 
 def list_untrusted(

@@ -15,6 +15,7 @@ from deepwork.files.private import make_private_folder, read_private_file
 from deepwork.trust.models import Kind, Pins, TrustedProject
 from deepwork.trust.rules import compute_digest
 
+FILE_NAME = "trust.json"
 _VERSION = 1
 
 
@@ -22,7 +23,7 @@ class TrustStore:
     """The trusted projects by their path; readers never see half a change, writers wait for each other."""
 
     def __init__(self, user_folder: Path) -> None:
-        self._path = user_folder / "trust.json"
+        self._path = user_folder / FILE_NAME
 
     def load(self) -> dict[str, TrustedProject]:
         """Load all trusted projects; raises StorageError if the file cannot be relied on."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deepwork.plans.models import Node, TaskStatus
 from deepwork.plans.rules.graph import Graph
-from deepwork.workspaces.models import FinishedTask, WorkspaceStatus
+from deepwork.workspaces.models import CheckoutWork, FinishedTask, Workspace, WorkspaceStatus
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,38 @@ class WorkElsewhere:
 
     task_id: str
     name: str
-    branch: str
+    branch: str | None
     host: str
+    workspace: Workspace | None = None
+    """Its worktree there; None if it was done in the checkout itself."""
+    checkout: str | None = None
+    is_known: bool = True
+    """Whether it is known which commit has the work: not of what an older version completed."""
 
     def __str__(self) -> str:
-        return f"The work of task {self.name!r} is on {self.host}, on the branch {self.branch}."
+        branch = f", on the branch {self.branch}" if self.branch else ""
+        where = f"in the checkout {self.checkout} on {self.host}" if self.checkout else f"on {self.host}"
+        return f"The work of task {self.name!r} is {where}{branch}."
+
+    def describe_remedy(self) -> str:
+        """Say how the work comes into this repository."""
+        branch, found = self.branch or "HEAD", self.workspace
+        if found and found.status is WorkspaceStatus.MERGED and not self.is_known:
+            return (
+                "It is not known which commit merged it: say so with `deepwork workspaces update"
+                f" {found.id} --status merged --merge-commit COMMIT`."
+            )
+        if not self.is_known:
+            return (
+                "It is not known which files are its work: open it again with `deepwork tasks retry"
+                f" {self.task_id}`, and complete it on {self.host}."
+            )
+        if found and found.status is WorkspaceStatus.ACTIVE:
+            take = f"`git fetch origin {branch}:{branch}`"
+        else:
+            take = f"`git pull origin {branch}`"
+        begin = "commit all of it there, then " if self.checkout else ""
+        return f"To bring it here, {begin}`git push origin {branch}` on {self.host}, and {take} here."
 
 
 @dataclass(frozen=True)
@@ -51,13 +78,18 @@ class DependencyBranches:
 
 
 def select_dependency_branches(
-    plan: Graph, task_id: str, finished: Mapping[str, FinishedTask], is_here: Callable[[str], bool]
+    plan: Graph,
+    task_id: str,
+    finished: Mapping[str, FinishedTask],
+    is_here: Callable[[str], bool],
+    checkouts: Mapping[str, CheckoutWork] | None = None,
 ) -> DependencyBranches:
     """Select the branches that the task builds on.
 
-    `finished` are the completed tasks that had a workspace; `is_here` tells of which of them this repository
-    has the work.
+    `finished` are the completed tasks that had a workspace, `checkouts` those that were done in the checkout
+    of another machine; `is_here` tells of which of them this repository has the work.
     """
+    outside = checkouts or {}
 
     def find_branch(node: Node) -> str | None:
         found = finished.get(node.id)
@@ -67,7 +99,7 @@ def select_dependency_branches(
     def is_elsewhere(node: Node) -> bool:
         found = finished.get(node.id)
         is_lost = found is None or found.workspace.status is WorkspaceStatus.ABANDONED
-        return not is_lost and not is_here(node.id)
+        return (not is_lost or node.id in outside) and not is_here(node.id)
 
     def goes_on(node: Node) -> bool:
         return find_branch(node) is None and not is_elsewhere(node)
@@ -85,18 +117,24 @@ def select_dependency_branches(
         tuple(branch for branch in further if branch not in nearest),
         needs_base=any(_is_in_base(finished.get(node.id)) for node in done),
         remarks=tuple(remark for node in done if (remark := _explain(node, finished.get(node.id)))),
-        elsewhere=tuple(_locate(node, finished[node.id]) for node in done if is_elsewhere(node)),
-        hosts=frozenset(finished[node.id].workspace.host for node in near if node.id in finished),
+        elsewhere=tuple(
+            locate_work(node.id, node.name, finished.get(node.id) or outside[node.id])
+            for node in done
+            if is_elsewhere(node)
+        ),
+        hosts=frozenset(
+            finished[node.id].workspace.host if node.id in finished else outside[node.id].host
+            for node in near
+            if node.id in finished or node.id in outside
+        ),
         finished=_index_by_branch(finished.values()),
     )
 
 
-def describe_elsewhere(missing: Iterable[WorkElsewhere]) -> str:
+def describe_elsewhere(missing: Sequence[WorkElsewhere]) -> str:
     """Say what a task waits for, and what a person can do about it."""
-    return (
-        f"{' '.join(map(str, missing))} Fetch what is missing into this repository, or begin where all of it"
-        " is. `deepwork run --without-dependencies` begins without it."
-    )
+    said = " ".join(f"{each} {each.describe_remedy()}" for each in missing)
+    return f"{said} Or begin where all of it is; `deepwork run --without-dependencies` begins without it."
 
 
 def walk_dependencies(
@@ -133,8 +171,17 @@ def _explain(node: Node, finished: FinishedTask | None) -> str | None:
     )
 
 
-def _locate(node: Node, finished: FinishedTask) -> WorkElsewhere:
-    return WorkElsewhere(node.id, node.name, finished.workspace.branch, finished.workspace.host)
+def locate_work(task_id: str, name: str, work: FinishedTask | CheckoutWork) -> WorkElsewhere:
+    """Say where the work of a task is that this repository does not have."""
+    if isinstance(work, CheckoutWork):
+        is_known = work.head is not None
+        return WorkElsewhere(task_id, name, work.branch, work.host, None, work.path, is_known)
+    found = work.workspace
+    is_merged = found.status is WorkspaceStatus.MERGED
+    branch, proof = (
+        (found.base_branch, found.merge_commit) if is_merged else (found.branch, work.completed_head)
+    )
+    return WorkElsewhere(task_id, name, branch, found.host, found, is_known=proof is not None)
 
 
 def _index_by_branch(finished: Iterable[FinishedTask]) -> dict[str, FinishedTask]:

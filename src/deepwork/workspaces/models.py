@@ -69,7 +69,7 @@ class Workspace:
     builds_on: tuple[str, ...] = ()
     """The branches of dependencies that the branch began with, beside its base."""
     unmerged: tuple[str, ...] = ()
-    """The branches of dependencies that it began without, because they conflicted."""
+    """The branches of dependencies that it began without, because they conflicted or were not here."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,20 @@ class TreeRemoval(ActionOutcome):
 
     rescue_branch: str | None = None
     warning: str | None = None
+
+
+@dataclass(frozen=True)
+class CheckoutWork:
+    """What a completed task did in the checkout of another machine itself, not in a worktree."""
+
+    host: str
+    path: str
+    branch: str | None
+    head: str | None
+    """The commit that was checked out when the task ended; None if its end was not seen."""
+    trees: frozenset[str]
+    """The files of that checkout when the task ended, and when each later task there did: they have its work,
+    too. Empty if it changed nothing."""
 
 
 @dataclass(frozen=True)

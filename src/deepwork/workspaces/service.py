@@ -31,6 +31,7 @@ from deepwork.workspaces.dependency_branches import (
 from deepwork.workspaces.finished_work import FinishedWork, build_finished_work
 from deepwork.workspaces.models import (
     LOCAL_HOST,
+    CheckoutWork,
     FinishedTask,
     TreeRemoval,
     Workspace,
@@ -56,7 +57,7 @@ class WorkspaceService:
         self.worktrees = worktrees
         self.repositories = repositories
         self.host = repositories.host
-        self._fetched: set[FinishedTask] = set()
+        self._fetched: set[FinishedTask | CheckoutWork] = set()
         """Work of other machines that was found in the repository of this one."""
         self._accepted: set[str] = set()
 
@@ -76,11 +77,14 @@ class WorkspaceService:
         self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, task_ids)
 
     def create_tree(
-        self, workspace: Workspace, dependencies: DependencyBranches | None = None
+        self,
+        workspace: Workspace,
+        dependencies: DependencyBranches | None = None,
+        base_commit: str | None = None,
     ) -> CreatedTree:
         """Create the tree of a stored workspace; if git fails, remove the workspace and raise."""
         try:
-            created = self.worktrees.create(workspace, dependencies)
+            created = self.worktrees.create(workspace, dependencies, base_commit)
         except DeepworkError:
             with self._database.transaction() as tx:
                 WorkspaceStore(tx).remove(workspace.id)
@@ -133,7 +137,7 @@ class WorkspaceService:
         store.assign(workspace.id, [task.id])
         self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, [task.id])
         before = self._list_finished_work(tx, workflow, dependencies.nearest)
-        return self._create_tree_after_commit(tx, workspace, dependencies, before)
+        return self._create_tree_after_commit(tx, workflow, workspace, dependencies, before)
 
     # Work of other machines
 
@@ -144,11 +148,16 @@ class WorkspaceService:
             if not self._may_be_elsewhere(tx, task):
                 return DependencyBranches()
             workflow = self.repositories.localize(tx, PlanStore(tx).get(task.workflow_id))
-            finished = WorkspaceStore(tx).map_finished_tasks(task.workflow_id)
+            store = WorkspaceStore(tx)
+            done: dict[str, FinishedTask | CheckoutWork] = {
+                **store.map_finished_tasks(task.workflow_id),
+                **store.map_checkout_work(task.workflow_id, self.host),
+            }
             missing = self._find_dependencies(tx, task).elsewhere
         main = find_repository(Path(workflow.repository_path)) if workflow.repository_path else None
-        found = [finished[each.task_id] for each in missing]
-        self._fetched.update(each for each in found if main and self.worktrees.has_work(main, each))
+        found = [done[each.task_id] for each in missing]
+        base = workflow.base_commit
+        self._fetched.update(each for each in found if main and self.worktrees.has_work(main, each, base))
         with self._database.reading() as tx:
             return self._find_dependencies(tx, task)
 
@@ -240,15 +249,20 @@ class WorkspaceService:
         return [build_finished_work(workflow, tasks[id], each) for id, each in wanted.items()]
 
     def _find_dependencies(self, tx: Transaction, task: Task) -> DependencyBranches:
-        finished = WorkspaceStore(tx).map_finished_tasks(task.workflow_id)
-        if not finished:  # the plan need not be read
+        store = WorkspaceStore(tx)
+        finished = store.map_finished_tasks(task.workflow_id)
+        is_shared = self.host != LOCAL_HOST
+        checkouts = store.map_checkout_work(task.workflow_id, self.host) if is_shared else {}
+        if not finished and not checkouts:  # the plan need not be read
             return DependencyBranches()
         plan = Graph(TaskStore(tx).list_nodes(task.workflow_id))
 
         def is_here(id: str) -> bool:
+            if id in checkouts:
+                return checkouts[id] in self._fetched
             return self.is_local(finished[id].workspace) or finished[id] in self._fetched
 
-        return select_dependency_branches(plan, task.id, finished, is_here)
+        return select_dependency_branches(plan, task.id, finished, is_here, checkouts)
 
     def _build_workspace(self, tx: Transaction, main: Path, task: Task) -> Workspace:
         name = rules.build_slug(task.name, task.id)
@@ -273,7 +287,8 @@ class WorkspaceService:
     def _reuse(self, tx: Transaction, task: Task, workspace: Workspace) -> TaskWorkspace:
         if workspace.is_made and self.is_local(workspace) and not Path(workspace.path).exists():
             dependencies = self._find_dependencies(tx, task)
-            return self._create_tree_after_commit(tx, workspace, dependencies)
+            workflow = PlanStore(tx).get(task.workflow_id)
+            return self._create_tree_after_commit(tx, workflow, workspace, dependencies)
         if workspace.unmerged and self.is_local(workspace):
             tx.after_commit(lambda: self._describe_current(workspace))
         return describe_workspace(workspace)
@@ -297,15 +312,18 @@ class WorkspaceService:
     def _create_tree_after_commit(
         self,
         tx: Transaction,
+        workflow: Workflow,
         workspace: Workspace,
         dependencies: DependencyBranches,
         before: Sequence[FinishedWork] = (),
     ) -> TaskWorkspace:
+        base = workflow.base_commit if self.host != LOCAL_HOST else None
+
         def create() -> TaskWorkspace:
             for work in before:
                 self.worktrees.save_missed_work(work)
             try:
-                created = self.create_tree(workspace, dependencies)
+                created = self.create_tree(workspace, dependencies, base)
             except DeepworkError as error:
                 return TaskWorkspace(
                     problem=f"{_NOT_CREATED_PREFIX} {error.message} Work in the project itself."

@@ -10,7 +10,7 @@ from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.names import new_id
-from deepwork.workspaces.models import FinishedTask, Repository, Workspace, WorkspaceStatus
+from deepwork.workspaces.models import CheckoutWork, FinishedTask, Repository, Workspace, WorkspaceStatus
 
 
 class RepositoryStore:
@@ -167,11 +167,45 @@ class WorkspaceStore:
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id)
         return {row.pop("task_id"): _read_finished_task(row) for row in rows}
 
+    def map_checkout_work(self, workflow_id: str, host: str) -> dict[str, CheckoutWork]:
+        """Map completed tasks of the workflow to what they did in the checkout of another machine."""
+        sql = """
+            SELECT task_id, host, tree_path, began, ended, ended_at FROM watches
+             WHERE host <> :host AND task_id IN (
+                   SELECT id FROM plan_tasks
+                    WHERE workflow_id = :workflow_id AND status = 'completed' AND workspace_id IS NULL)
+             ORDER BY attempt
+        """
+        found: dict[str, list[Row]] = {}
+        for row in self._tx.fetch_all(sql, workflow_id=workflow_id, host=host):
+            found.setdefault(row["task_id"], []).append(row)
+        works = {id: self._read_checkout_work(rows) for id, rows in found.items()}
+        return {id: work for id, work in works.items() if work is not None}
+
+    def _read_checkout_work(self, watches: Sequence[Row]) -> CheckoutWork | None:
+        """Return what one task did in a checkout; None if it changed nothing, or git does not track it."""
+        last, began = watches[-1], json.loads(watches[0]["began"])
+        ended = json.loads(last["ended"]) if last["ended"] else None
+        if began.get("kind") != "git" or (ended and ended.get("tree") == began.get("tree")):
+            return None
+        place = last["host"], last["tree_path"]
+        if ended is None:
+            return CheckoutWork(*place, began.get("branch"), None, frozenset())
+        sql = """
+            SELECT ended FROM watches WHERE host = :host AND tree_path = :path AND ended_at >= :ended_at
+        """
+        later = self._tx.fetch_all(sql, host=place[0], path=place[1], ended_at=last["ended_at"])
+        trees = frozenset(json.loads(row["ended"])["tree"] for row in later if row["ended"])
+        return CheckoutWork(*place, ended.get("branch"), ended.get("head"), trees)
+
     def has_finished_elsewhere(self, workflow_id: str, host: str) -> bool:
         """Return whether a completed task of the workflow was done in a tree of another machine."""
         sql = """
-            SELECT 1 FROM plan_tasks AS task JOIN workspaces ON workspaces.id = task.workspace_id
-             WHERE task.workflow_id = :workflow_id AND task.status = 'completed' AND host <> :host LIMIT 1
+            SELECT 1 FROM plan_tasks AS task
+              LEFT JOIN workspaces ON workspaces.id = task.workspace_id
+              LEFT JOIN watches ON watches.task_id = task.id AND task.workspace_id IS NULL
+             WHERE task.workflow_id = :workflow_id AND task.status = 'completed'
+               AND (workspaces.host <> :host OR watches.host <> :host) LIMIT 1
         """
         return self._tx.fetch_value(sql, workflow_id=workflow_id, host=host) is not None
 

@@ -53,7 +53,7 @@ def explain_unmerged(
             f"{'; then the same for the others' if len(names) > 1 else ''}."
         )
     for branch in missing:
-        yield f"The branch {branch} of a dependency no longer exists: check that its work is in the tree."
+        yield f"The branch {branch} of a dependency is not here: check that its work is in the tree."
 
 
 def _find_conflicts(git: Git, ours: str, theirs: str) -> tuple[str, ...]:

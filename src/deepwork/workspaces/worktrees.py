@@ -13,7 +13,7 @@ from deepwork.files.repositories import is_tree_of
 from deepwork.files.state import make_state_folder
 from deepwork.git.branch_merges import BranchMerge, merge_branches
 from deepwork.git.command import Git
-from deepwork.git.commit_records import CommitRecord, read_commits
+from deepwork.git.commit_records import CommitRecord, list_newer_commits, read_commits
 from deepwork.git.merge_conflicts import find_merge_conflicts
 from deepwork.git.merged_branches import count_unmerged_commits
 from deepwork.git.refs import (
@@ -35,7 +35,7 @@ from deepwork.plans.interfaces import FinishedTree
 from deepwork.workspaces.completed_work import find_completed_work
 from deepwork.workspaces.dependency_branches import DependencyBranches
 from deepwork.workspaces.finished_work import FinishedWork, is_saved, save_finished_work
-from deepwork.workspaces.models import FinishedTask, Workspace, WorkspaceStatus
+from deepwork.workspaces.models import CheckoutWork, FinishedTask, Workspace, WorkspaceStatus
 from deepwork.workspaces.unmerged import explain_left_branches, explain_unmerged, move_merged_branches
 
 _MAX_PARALLEL_MERGES = 2
@@ -69,11 +69,16 @@ class WorktreeManager:
     def __init__(self, git_at: Callable[[Path], Git]) -> None:
         self._git_at = git_at
 
-    def create(self, workspace: Workspace, dependencies: DependencyBranches | None = None) -> CreatedTree:
+    def create(
+        self,
+        workspace: Workspace,
+        dependencies: DependencyBranches | None = None,
+        base_commit: str | None = None,
+    ) -> CreatedTree:
         """Create the tree and its branch, which begins with the branches of dependencies.
 
         An existing branch, or a tree that has it checked out, is reused; so is the branch of a task that was
-        pushed from another machine and fetched here.
+        pushed from another machine and fetched here. With `base_commit`, a new branch contains that.
         """
         git, path = self._git_at(Path(workspace.repository_path)), Path(workspace.path)
         state = Path(workspace.repository_path) / STATE_FOLDER
@@ -89,20 +94,22 @@ class WorktreeManager:
         if dependencies is None or has_branch(git, workspace.branch):
             begin = add_worktree(git, path, workspace.branch, workspace.base_branch, existing=True)
             return CreatedTree(base, workspace.base_commit or begin, workspace.builds_on, workspace.unmerged)
-        start = get_commit(git, workspace.base_branch)
+        start = find_start(git, workspace.base_branch, base_commit)
         base_name = (base or start) if dependencies.needs_base else None
         tips = _find_tips(git, dependencies)
         merge = merge_branches(git, dependencies.all, start, base_name=base_name, tips=tips)
         begin = add_worktree(git, path, workspace.branch, merge.commit, existing=True)
         return _describe_tree(workspace, base, begin, merge, dependencies)
 
-    def has_work(self, repository: Path, finished: FinishedTask) -> bool:
-        """Return whether this repository has the work of a task that was done on another machine."""
-        git, workspace = self._git_at(repository), finished.workspace
-        if workspace.status is WorkspaceStatus.MERGED:
-            merged = resolve_commit(git, workspace.merge_commit) if workspace.merge_commit else None
-            return merged is not None and is_ancestor(git, merged, get_commit(git, None))
-        return find_fetched_work(git, finished) is not None
+    def has_work(self, repository: Path, work: FinishedTask | CheckoutWork, base_commit: str | None) -> bool:
+        """Return whether a new tree here would have the work of a task that was done on another machine."""
+        git = self._git_at(repository)
+        if isinstance(work, CheckoutWork):
+            return contains_checkout_work(git, find_start(git, None, base_commit), work)
+        if work.workspace.status is WorkspaceStatus.MERGED:
+            merged = resolve_commit(git, work.workspace.merge_commit or "")
+            return merged is not None and is_ancestor(git, merged, find_start(git, None, base_commit))
+        return find_fetched_work(git, work) is not None
 
     def has_branch(self, repository: Path, branch: str) -> bool:
         """Return whether the repository has a local branch of this name."""
@@ -201,8 +208,29 @@ def find_fetched_work(git: Git, finished: FinishedTask) -> CommitRecord | None:
     """Return the commit with the work of a completed task, whatever way it came here."""
     branch, head = finished.workspace.branch, finished.completed_head or ""
     pushed = find_pushed_branch(git, branch) or ""
-    names = [name for name in (f"refs/heads/{branch}", head, pushed) if name]
-    return find_completed_work(finished, read_commits(git, names).values())
+    found = read_commits(git, [name for name in (f"refs/heads/{branch}", head, pushed) if name])
+    work = find_completed_work(finished, found.values())
+    if work is None and head in found:  # it was committed later, and more came after it
+        work = find_completed_work(finished, list_newer_commits(git, head, "--all"))
+    return work
+
+
+def contains_checkout_work(git: Git, tip: str, work: CheckoutWork) -> bool:
+    """Return whether a commit contains what was done in a checkout: a commit with exactly these files."""
+    head = read_commits(git, [work.head]).get(work.head) if work.head else None
+    if head is None or not is_ancestor(git, head.commit, tip):
+        return False
+    return any(each.tree in work.trees for each in (head, *list_newer_commits(git, head.commit, tip)))
+
+
+def find_start(git: Git, branch: str | None, base_commit: str | None) -> str:
+    """Return where a new branch starts: at the branch, by default HEAD, unless that is before the base.
+
+    A clone may have the commit at which a plan started, and another one checked out.
+    """
+    start = get_commit(git, branch)
+    base = resolve_commit(git, base_commit) if base_commit else None
+    return start if base is None or is_ancestor(git, base, start) else base
 
 
 def _find_tips(git: Git, dependencies: DependencyBranches) -> dict[str, str]:
@@ -219,7 +247,9 @@ def _find_tips(git: Git, dependencies: DependencyBranches) -> dict[str, str]:
     for name in dependencies.all:
         tip, head = records.get(f"refs/heads/{name}"), records.get(heads.get(name) or "")
         work = find_completed_work(finished[name], (tip, head)) if name in finished else None
-        if tip is None and name in finished and (work := work or find_fetched_work(git, finished[name])):
+        if work is None and heads.get(name):  # it was fetched, or more came after it
+            work = find_fetched_work(git, finished[name])
+        if tip is None and work is not None:
             create_branch(git, name, work.commit)
         if chosen := work or tip:
             tips[name] = chosen.commit
@@ -248,7 +278,8 @@ def _describe_tree(
     ]
     named = {*dependencies.nearest, *merge.merged}
     builds_on = tuple(branch for branch in merge.contained if branch in named)
-    unmerged = tuple(each.branch for each in merge.unmerged)
+    absent = [each.workspace.branch for each in dependencies.elsewhere if each.workspace]
+    unmerged = (*(each.branch for each in merge.unmerged), *absent)
     return CreatedTree(base, begin, builds_on, unmerged, " ".join(remarks) or None)
 
 

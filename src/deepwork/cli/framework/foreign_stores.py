@@ -64,9 +64,9 @@ def _find_refusal(path: Path) -> StorageError | None:
 
 
 def _copy_store(path: Path, to: Path) -> None:
-    from deepwork.access.adoption import take_over_copy
     from deepwork.database.sqlite import SQLite
     from deepwork.store_admin.backup import save_pages
+    from deepwork.store_adoption import take_over_copy
 
     store, pages, copy = SQLite(path), SQLite(to.with_name("pages.db")), SQLite(to)
     try:

@@ -970,3 +970,11 @@ CREATE TABLE seals (
     PRIMARY KEY (kind, id)
 );
 UPDATE alembic_version SET version_num='0019' WHERE alembic_version.version_num = '0018';
+CREATE TABLE sealed_lists (
+    kind TEXT NOT NULL,
+    seal TEXT NOT NULL
+);
+CREATE INDEX ix_audit_approvals ON audit (substr(arguments, 1, 32)) WHERE tool IN ('give_approval', 'refuse_approval', 'use_approval');
+UPDATE alembic_version SET version_num='0020' WHERE alembic_version.version_num = '0019';
+ALTER TABLE runner_hosts ADD COLUMN seen_at BIGINT;
+UPDATE alembic_version SET version_num='0021' WHERE alembic_version.version_num = '0020';

@@ -637,7 +637,7 @@ CREATE TABLE runner_hosts (
 	run_id TEXT NOT NULL, 
 	host TEXT NOT NULL, 
 	agents BIGINT NOT NULL, 
-	joined_at BIGINT NOT NULL, 
+	joined_at BIGINT NOT NULL, seen_at BIGINT, 
 	PRIMARY KEY (run_id, host), 
 	FOREIGN KEY(run_id) REFERENCES runner_runs (id)
 );
@@ -826,6 +826,11 @@ CREATE TABLE seals (
 	seal TEXT NOT NULL, 
 	PRIMARY KEY (kind, id)
 );
-INSERT INTO "alembic_version" VALUES('0019');
+CREATE TABLE sealed_lists (
+	kind TEXT NOT NULL, 
+	seal TEXT NOT NULL
+);
+CREATE INDEX ix_audit_approvals ON audit (substr(arguments, 1, 32)) WHERE tool IN ('give_approval', 'refuse_approval', 'use_approval');
+INSERT INTO "alembic_version" VALUES('0021');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from deepwork.call import AlreadyAnswered, current_call, may_change_of_others
+from deepwork.call import AlreadyAnswered, current_call, is_own_session, may_change_of_others
 from deepwork.database.idempotency import build_key_reused_error
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, DeepworkError, NotAllowed, NotFound, StateError
@@ -387,7 +387,7 @@ def _format_abort_reason(session: Session) -> str:
 
 def _may_change(session: Session) -> bool:
     call = current_call()
-    return session.caller == call.caller or may_change_of_others(call)
+    return is_own_session(call, session.session_id, session.caller) or may_change_of_others(call)
 
 
 def _require_own(session: Session) -> None:

@@ -17,7 +17,8 @@ from deepwork.landing.models import Landing, LandingStatus
 from deepwork.landing.store import LandingStore
 from deepwork.overview.gates import list_gates
 from deepwork.overview.run_store import RunStore as SessionStore
-from deepwork.overview.session_rows import SessionRow, parse_session_row
+from deepwork.overview.run_store import parse_session_row
+from deepwork.overview.session_rows import SessionRow
 from deepwork.overview.states import rules
 from deepwork.overview.states.facts import (
     AttemptFacts,

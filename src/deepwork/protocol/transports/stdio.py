@@ -13,12 +13,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import FrameType
 
 from deepwork.protocol.framing import MAX_FRAME, InvalidFrame, parse_frame
 from deepwork.protocol.handler import MessageHandler
 from deepwork.protocol.messages import Peer, Request
-from deepwork.protocol.transports.workers import Workers
+from deepwork.protocol.transports.workers import LONG_WORKERS, Workers
 
 GRACE_SECONDS = 4.5
 NOTIFY_SECONDS = 1.0
@@ -54,27 +55,61 @@ def reserve_stdio() -> tuple[int, int]:
     return input, output
 
 
+class TooManyRequests(Exception):
+    """A client has more requests without an answer than its connection may have."""
+
+
+@dataclass(frozen=True)
+class SessionLimits:
+    """How much of a server one connection may use, where a server has clients that it does not trust."""
+
+    threads: int = LONG_WORKERS
+    requests: int | None = None
+    """How many may be without an answer; those count too whose answers the client has not read."""
+
+
+NO_LIMITS = SessionLimits()
+
+
 class StdioSession:
     """The connection to one client over standard streams or a socket."""
 
-    def __init__(self, handler: MessageHandler, responses: ResponseWriter) -> None:
-        self._handler, self._responses = handler, responses
-        self._workers, self._writer = Workers(handler), ThreadPoolExecutor(1, "deepwork-write")
+    def __init__(
+        self, handler: MessageHandler, responses: ResponseWriter, limits: SessionLimits = NO_LIMITS
+    ) -> None:
+        self._handler, self._responses, self._limits = handler, responses, limits
+        self._workers = Workers(handler, limits.threads)
+        self._writer = ThreadPoolExecutor(1, "deepwork-write")
         self._peer = Peer(lambda line: responses.try_write(line, NOTIFY_SECONDS))
+        self._counting, self._open = threading.Lock(), 0
 
     def receive(self, line: bytes) -> None:
-        """Answer one line, here or in a worker."""
+        """Answer one line, here or in a worker; raises TooManyRequests."""
         try:
             request = self._handler.accept(parse_frame(line), self._peer)
         except InvalidFrame as invalid:
+            self._begin()
             self._respond(invalid.answer)
             return
         if request is None:
             return
+        self._begin()
         if not self._handler.is_quick(request):
             self._workers.submit(request, lambda: self._answer_in_worker(request))
         elif (answer := self._handler.answer(request)) is not None:
             self._respond(answer.body)
+        else:
+            self._end()
+
+    def _begin(self) -> None:
+        with self._counting:
+            self._open += 1
+            if self._limits.requests is not None and self._open > self._limits.requests:
+                raise TooManyRequests
+
+    def _end(self) -> None:
+        with self._counting:
+            self._open -= 1
 
     def cancel_all(self) -> None:
         """Interrupt the requests that are still running."""
@@ -88,12 +123,21 @@ class StdioSession:
 
     def _respond(self, line: bytes) -> None:
         """Write from the reader. It must not block there: a client may send everything before it reads."""
-        if not self._responses.try_write(line):
-            self._writer.submit(self._responses.write, line)
+        if self._responses.try_write(line):
+            self._end()
+        else:
+            self._writer.submit(self._write_late, line)
+
+    def _write_late(self, line: bytes) -> None:
+        self._responses.write(line)
+        self._end()
 
     def _answer_in_worker(self, request: Request) -> None:
-        if (answer := self._handler.answer(request)) is not None:
-            self._responses.write(answer.body)
+        try:
+            if (answer := self._handler.answer(request)) is not None:
+                self._responses.write(answer.body)
+        finally:
+            self._end()
 
 
 class RequestReader:
@@ -102,6 +146,9 @@ class RequestReader:
     def __init__(self, input: int, stop: int) -> None:
         self._input, self._stop = input, stop
         self._partial = bytearray()
+        self._waiting = select.poll()  # `select` knows no descriptor above 1023
+        for descriptor in (input, stop):
+            self._waiting.register(descriptor, select.POLLIN)
 
     def read_lines(self) -> Iterator[bytes]:
         """Yield each line until the input ends or the descriptor `stop` becomes readable."""
@@ -118,7 +165,7 @@ class RequestReader:
 
     def _receive(self) -> bytes:
         """Wait for input; return nothing at its end and on a stop signal."""
-        ready, _, _ = select.select([self._input, self._stop], [], [])
+        ready = {descriptor for descriptor, _ in self._waiting.poll()}
         try:
             return b"" if self._stop in ready else os.read(self._input, _CHUNK)
         except ConnectionResetError:  # the other end of a socket was closed before it had read everything
@@ -142,10 +189,10 @@ class ResponseWriter:
         if len(line) > _ATOMIC or not self._writing.acquire(timeout=seconds):
             return False
         try:
-            _, is_writable, _ = select.select([], [self._descriptor], [], seconds)
+            is_writable = self._wait(seconds)
             if is_writable:
                 self._write_all(line)
-            return bool(is_writable)
+            return is_writable
         finally:
             self._writing.release()
 
@@ -161,8 +208,14 @@ class ResponseWriter:
         try:
             return os.write(self._descriptor, part)
         except BlockingIOError:  # the client made its end non-blocking
-            select.select([], [self._descriptor], [])
+            self._wait()
             return 0
+
+    def _wait(self, seconds: float | None = None) -> bool:
+        """Wait until the descriptor takes something, or the client is gone; return whether that is so."""
+        writable = select.poll()
+        writable.register(self._descriptor, select.POLLOUT)
+        return bool(writable.poll(None if seconds is None else seconds * 1000))
 
 
 def _replace_descriptor(descriptor: int, replacement: int) -> int:

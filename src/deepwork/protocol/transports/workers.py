@@ -19,10 +19,11 @@ Result = TypeVar("Result")
 class Workers:
     """Two pools of threads: calls that may take minutes never delay the others."""
 
-    def __init__(self, handler: MessageHandler) -> None:
+    def __init__(self, handler: MessageHandler, most: int = LONG_WORKERS) -> None:
+        """`most`: no pool has more threads than that."""
         self._handler = handler
-        self._threads = ThreadPoolExecutor(WORKERS, "deepwork-call")
-        self._long_threads = ThreadPoolExecutor(LONG_WORKERS, "deepwork-long-call")
+        self._threads = ThreadPoolExecutor(min(WORKERS, most), "deepwork-call")
+        self._long_threads = ThreadPoolExecutor(min(LONG_WORKERS, most), "deepwork-long-call")
 
     def submit(self, request: Request, answer: Callable[[], Result]) -> Future[Result]:
         """Run `answer` in a thread of the pool that fits the request."""

@@ -20,7 +20,7 @@ from deepwork.access.models import AuditEntry
 from deepwork.access.store import AuditStore
 from deepwork.database.adoption import read_identity
 from deepwork.database.engine import Engine, Row
-from deepwork.database.seals import save_seal
+from deepwork.database.seals import save_seal, seal_lists
 from deepwork.database.sqlite import SQLite
 from deepwork.database.store_key import create_store_key
 from deepwork.database.transaction import Transaction
@@ -106,6 +106,7 @@ def take_over_copy(
         last = _rechain(tx, keyed_from)
         fresh.write_store_key(connection, create_store_key(keyed_from=last + 1))
         _seal_tokens(tx)
+        seal_lists(tx)
     return copied, Changes(revoked, marked, reopened)
 
 

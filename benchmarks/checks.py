@@ -9,9 +9,9 @@ from benchmarks.large_plans import open_application
 from benchmarks.timing import Effort, Samples, Work, take_turns
 from benchmarks.tracking import create_repository
 
-from deepwork.checks.definitions import parse_checks
-from deepwork.checks.models import CHECKS_FILE, ProofRequest, Subject
-from deepwork.checks.trusting import pin_checks
+from deepwork.gates.checks.definitions import parse_checks
+from deepwork.gates.checks.models import CHECKS_FILE, ProofRequest, Subject
+from deepwork.gates.checks.trusting import pin_checks
 
 FILES = 10_000
 SNAPSHOT, DECISION = f"snapshot ({FILES:,} files)", f"decision by a proof ({FILES:,} files)"

@@ -11,10 +11,10 @@ from benchmarks.echo.commit import connect
 from benchmarks.projects import build_plan
 from benchmarks.timing import Effort, Samples, measure_ms, take_turns
 
-from deepwork.call import Call
-from deepwork.config import load_settings
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.config import load_settings
 
 WRITTEN = (1_000, 10_000)
 READ = ("layered", "wide")

@@ -9,14 +9,14 @@ from pathlib import Path
 from benchmarks.large_plans import open_application
 from benchmarks.timing import Effort, Samples, Work, take_turns
 
-from deepwork.environment import build_child_environment
-from deepwork.git.command import Git
-from deepwork.git.history import HistoryCommit, list_commits, resolve_range
-from deepwork.git.patches import compute_patch_ids
-from deepwork.provenance.models import CommitLink, KnownBy
-from deepwork.provenance.rules import parse_claims
-from deepwork.provenance.store import LinkStore
-from deepwork.server.application import Application
+from deepwork.delivery.provenance.models import CommitLink, KnownBy
+from deepwork.delivery.provenance.rules import parse_claims
+from deepwork.delivery.provenance.store import LinkStore
+from deepwork.edge.server.application import Application
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.history import HistoryCommit, list_commits, resolve_range
+from deepwork.kernel.git.patches import compute_patch_ids
 
 COMMITS = 10_000
 LOG = f"git log --format=%H%n%B ({COMMITS:,} commits)"

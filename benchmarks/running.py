@@ -19,11 +19,11 @@ from benchmarks.projects import build_plan
 from benchmarks.timing import Effort, Samples, measure_ms
 from benchmarks.tracking import create_repository
 
-from deepwork.runner import processes
-from deepwork.runner.attempt_files import AttemptFiles
-from deepwork.runner.models import RunRequest, Stage
-from deepwork.runner.store import AttemptStore
-from deepwork.server.application import Application
+from deepwork.delivery.runner import processes
+from deepwork.delivery.runner.attempt_files import AttemptFiles
+from deepwork.delivery.runner.models import RunRequest, Stage
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.edge.server.application import Application
 
 AGENTS, LINES = 50, 20
 ONE_PERCENT, FIVE_PERCENT, SECOND = "1 % of a core", "5 % of a core", "a second"

@@ -12,11 +12,11 @@ from benchmarks.echo.commit import connect
 from benchmarks.large_plans import open_application
 from benchmarks.timing import Effort, Samples, Work, measure_ms, take_turns
 
-from deepwork.git.command import Git
-from deepwork.git.snapshot import SnapshotStore
-from deepwork.names import new_id
-from deepwork.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
-from deepwork.tracking.store import TrackStore
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.names import new_id
+from deepwork.work.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
+from deepwork.work.tracking.store import TrackStore
 
 CHANGED = 10
 TARGETS = {10_000: 2.0, 100_000: 2.5}

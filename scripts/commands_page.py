@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from deepwork.cli.main import deepwork
+from deepwork.edge.cli.main import deepwork
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 EVERYWHERE = {"--path", "--db", "--global", "--json", "--help", "--idempotency-key"}

@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import click
 from scripts.json_lines import render_json
 
-from deepwork.cli.framework.parameter_kinds import find_kind
-from deepwork.cli.main import deepwork
-from deepwork.cli.shell_completion import INDEX
+from deepwork.edge.cli.framework.parameter_kinds import find_kind
+from deepwork.edge.cli.main import deepwork
+from deepwork.edge.cli.shell_completion import INDEX
 
 _DEPTH_OF_COMMANDS = 4
 

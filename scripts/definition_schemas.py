@@ -7,18 +7,18 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from deepwork.checks.check_file import CheckFileDefinition
-from deepwork.files.definition_models import build_schema
-from deepwork.jobs.definitions.job_file import JobDefinition
-from deepwork.reviews.rule_file import RuleFile
-from deepwork.templates.template_file import TemplateDefinition
+from deepwork.gates.checks.check_file import CheckFileDefinition
+from deepwork.gates.reviews.rule_file import RuleFile
+from deepwork.kernel.files.definition_models import build_schema
+from deepwork.work.jobs.definitions.job_file import JobDefinition
+from deepwork.work.templates.template_file import TemplateDefinition
 
 PACKAGE = Path(__file__).parent.parent / "src" / "deepwork"
 MODELS: dict[Path, type[BaseModel]] = {
-    PACKAGE / "jobs" / "job.schema.json": JobDefinition,
-    PACKAGE / "reviews" / "deepreview.schema.json": RuleFile,
-    PACKAGE / "templates" / "template.schema.json": TemplateDefinition,
-    PACKAGE / "checks" / "checks.schema.json": CheckFileDefinition,
+    PACKAGE / "work" / "jobs" / "job.schema.json": JobDefinition,
+    PACKAGE / "gates" / "reviews" / "deepreview.schema.json": RuleFile,
+    PACKAGE / "work" / "templates" / "template.schema.json": TemplateDefinition,
+    PACKAGE / "gates" / "checks" / "checks.schema.json": CheckFileDefinition,
 }
 
 

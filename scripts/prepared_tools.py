@@ -12,10 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from scripts.json_lines import render_json
 
-from deepwork.server.application import ALL_TOOL_CLASSES
-from deepwork.server.prepared_tools import SCHEMAS_FILE, TOOLS_FILE, compute_checksum
-from deepwork.server.registry import ToolSpec, import_class, list_specs
-from deepwork.server.tool_models import describe_parameters
+from deepwork.edge.server.application import ALL_TOOL_CLASSES
+from deepwork.edge.server.prepared_tools import SCHEMAS_FILE, TOOLS_FILE, compute_checksum
+from deepwork.edge.server.registry import ToolSpec, import_class, list_specs
+from deepwork.edge.server.tool_models import describe_parameters
 
 
 def build_tools() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from contextlib import closing
 from alembic import command
 from alembic.config import Config
 
-from deepwork.database import schema
+from deepwork.kernel.database import schema
 
 HEAD = "-- Written from the migrations by `make schema`; do not edit.\n"
 TABLES_WITH_FIRST_ROWS = ("alembic_version", "event_sequence", "audit_head")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deepwork.config import Settings
-from deepwork.config_options import OPTIONS, Option
+from deepwork.kernel.config import Settings
+from deepwork.kernel.config_options import OPTIONS, Option
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 HEAD = "| key in config.yml | variable | what it does | allowed | default |\n|---|---|---|---|---|\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rs_bpe.bpe import openai
 
-from deepwork.config import load_settings
-from deepwork.server.application import Application
-from deepwork.server.registry import ToolSpec
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.registry import ToolSpec
+from deepwork.kernel.config import load_settings
 
 PAGE = Path(__file__).parent.parent / "docs" / "tools.md"
 

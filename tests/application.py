@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from deepwork.call import Call
-from deepwork.config import load_settings
-from deepwork.database.opening import open_engine
-from deepwork.database.schema import HEAD
-from deepwork.database.seals import LISTED_TABLES, compute_list_seal
-from deepwork.database.store_key import StoreIdentity, read_exposed_key
-from deepwork.events.log import Event, EventStore
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.database.schema import HEAD
+from deepwork.kernel.database.seals import LISTED_TABLES, compute_list_seal
+from deepwork.kernel.database.store_key import StoreIdentity, read_exposed_key
+from deepwork.kernel.events.log import Event, EventStore
 
 if TYPE_CHECKING:
     import psycopg

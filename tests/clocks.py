@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from deepwork.database.postgres import PostgreSQL
-from deepwork.database.sqlite import SQLite
+from deepwork.kernel.database.postgres import PostgreSQL
+from deepwork.kernel.database.sqlite import SQLite
 
 
 def coarsen_clocks() -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from application import Clock, empty_database, make_app, skip_or_fail
 from clocks import coarsen_clocks
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from isolation import isolate
 from postgres_server import run_postgres
 from selection import mark_twins, note_collected

@@ -10,7 +10,7 @@ import pytest
 
 from application import Clock, call_tool, make_app
 from checks.make import COUNT, Project, run_git, shell
-from deepwork.errors import DeepworkError, GateClosed
+from deepwork.kernel.errors import DeepworkError, GateClosed
 
 CHECK = shell(f"{COUNT}; test -e good || {{ echo there is no good; exit 1; }}")
 """Passes if the file `good` exists."""

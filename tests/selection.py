@@ -1,9 +1,9 @@
 """Which tests `make test` leaves to `make test-all`: those marked `thorough`, by hand or as a twin.
 
 A test that runs on SQLite and on PostgreSQL is two tests; the second one is the first one's twin. Most twins ask the
-same of the same SQL. So a twin is `thorough`, unless it is listed in `twins.txt`, whose tests together run every
-statement on PostgreSQL (`scripts/choose_twins.py`), is marked `differs` because it is a race or a migration, or is in
-a folder that is about the databases themselves.
+same of the same SQL. So a twin is `thorough`, unless it is listed in `twins.txt`, whose tests together run the
+statements of their slices (`scripts/choose_twins.py`), is marked `differs` because it is a race or a migration, or is
+in a folder that is about the databases themselves.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from deepwork.database.transaction import Transaction
+from deepwork.kernel.database.transaction import Transaction
 
 
 class StatementCounter:

@@ -1,6 +1,6 @@
 """Notices when the product opens a file of a store that SQLite has open in the same process.
 
-Closing it would drop SQLite's locks: see `database/store_file.py`, the only module that may open these files.
+Closing it would drop SQLite's locks: see `kernel/database/store_file.py`, the only module that may open these files.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import FrameType
 from typing import Any
 
 import deepwork
-from deepwork.database import store_file
-from deepwork.files.locked_files import is_locked, locked_files
+from deepwork.kernel.database import store_file
+from deepwork.kernel.files.locked_files import is_locked, locked_files
 
 violations: list[str] = []
 """What was opened, and where; a fixture of `conftest.py` fails the test in which that happened."""

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from deepwork.answers import Answer, build_model, read_answer
-from deepwork.names import CaseInsensitiveEnum
+from deepwork.kernel.answers import Answer, build_model, read_answer
+from deepwork.kernel.names import CaseInsensitiveEnum
 
 
 class Color(CaseInsensitiveEnum):

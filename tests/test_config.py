@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.config import Settings, find_unknown_keys, load_settings
-from deepwork.config_options import OPTIONS
-from deepwork.environment import build_child_environment, get_user_folder
-from deepwork.errors import DefinitionError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.config import Settings, find_unknown_keys, load_settings
+from deepwork.kernel.config_options import OPTIONS
+from deepwork.kernel.environment import build_child_environment, get_user_folder
+from deepwork.kernel.errors import DefinitionError
 
 
 def write_config(root: Path, text: str) -> Path:

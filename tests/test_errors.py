@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork import errors
-from deepwork.errors import Code, DeepworkError, NotFound
+from deepwork.kernel import errors
+from deepwork.kernel.errors import Code, DeepworkError, NotFound
 
 
 def list_subclasses(kind: type[DeepworkError]) -> list[type[DeepworkError]]:

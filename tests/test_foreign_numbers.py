@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepwork.foreign_numbers import (
+from deepwork.kernel.foreign_numbers import (
     MAX_MOMENT,
     MAX_PID,
     MAX_TOKENS,
@@ -18,7 +18,7 @@ from deepwork.foreign_numbers import (
     read_pid,
     read_whole_number,
 )
-from deepwork.timestamps import format_timestamp
+from deepwork.kernel.timestamps import format_timestamp
 
 ANYTHING = st.one_of(
     st.none(),

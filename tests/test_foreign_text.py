@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from deepwork.foreign_text import (
+from deepwork.kernel.foreign_text import (
     close_quotes,
     quote,
     quote_line,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.errors import InvalidInput
-from deepwork.reserved_names import is_reserved, require_unreserved
+from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.reserved_names import is_reserved, require_unreserved
 
 LOOK_ALIKES = [
     "human:owner", "HUMAN:Anna", "human:", "human", " human : anna", "human\u200b:anna", "hu\u00adman:anna",

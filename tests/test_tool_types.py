@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from deepwork.answers import Answer
-from deepwork.errors import Code, InvalidInput
-from deepwork.names import CaseInsensitiveEnum, new_id
-from deepwork.tool_types import check_input
+from deepwork.kernel.answers import Answer
+from deepwork.kernel.errors import Code, InvalidInput
+from deepwork.kernel.names import CaseInsensitiveEnum, new_id
+from deepwork.kernel.tool_types import check_input
 
 
 def build_nested(depth: int) -> Any:

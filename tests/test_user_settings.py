@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import DefinitionError, StorageError
-from deepwork.trust.models import Proof
-from deepwork.user_settings import DayBudget, UserSettings, load_user_settings
+from deepwork.kernel.errors import DefinitionError, StorageError
+from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.user_settings import DayBudget, UserSettings, load_user_settings
 
 
 @pytest.fixture

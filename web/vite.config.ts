@@ -19,7 +19,7 @@ function themeFirst(): Plugin {
 export default defineConfig({
   plugins: [themeFirst()],
   build: {
-    outDir: "../src/deepwork/dashboard/static",
+    outDir: "../src/deepwork/views/dashboard/static",
     emptyOutDir: true,
     target: "esnext",
     cssTarget: ["chrome125", "firefox128", "safari18"],

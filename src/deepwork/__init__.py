@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deepwork.server.mcp_server import create_server
+    from deepwork.edge.server.mcp_server import create_server
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "create_server"]
@@ -14,7 +14,7 @@ __all__ = ["__version__", "create_server"]
 def __getattr__(name: str) -> Any:
     # The server brings FastMCP, a second of imports that no other command should pay for.
     if name == "create_server":
-        from deepwork.server.mcp_server import create_server
+        from deepwork.edge.server.mcp_server import create_server
 
         return create_server
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.access.audit_chain import ChainVerdict, verify_chain
-from deepwork.access.models import ChainedEntry
-from deepwork.access.rules import parse_token
-from deepwork.access.store import AuditStore
-from deepwork.access.tools import TokenTools
-from deepwork.call import Call
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
-from deepwork.server.registry import index_by_name
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.edge.server.registry import index_by_name
+from deepwork.gates.access.audit_chain import ChainVerdict, verify_chain
+from deepwork.gates.access.models import ChainedEntry
+from deepwork.gates.access.rules import parse_token
+from deepwork.gates.access.store import AuditStore
+from deepwork.gates.access.tools import TokenTools
+from deepwork.kernel.call import Call
 
 
 def call_token_tool(app: Application, tool: str, **arguments: Any) -> Any:

@@ -17,18 +17,18 @@ from access.make import list_outcomes, make_token, verify_audit
 from access.other_users import create_repository, fill_store, run_git, use_home
 from application import call_tool, list_events, make_app
 from dashboard.make import create_client
-from deepwork.access import unverified
-from deepwork.access.rules import matches_secret
-from deepwork.access.store import TokenStore
-from deepwork.database.adoption import read_identity
-from deepwork.database.schema import get_snapshot_path
-from deepwork.database.sqlite import SQLite
-from deepwork.errors import Code, StorageError, StoreNotAdopted
-from deepwork.hooks.dispatch import dispatch_event
-from deepwork.hooks.protocol import EVENTS, SESSION_START, parse_event
-from deepwork.server.application import Application
-from deepwork.server.http.serving import serve_http
-from deepwork.store_adoption import adopt_store
+from deepwork.delivery.store_adoption import adopt_store
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.http.serving import serve_http
+from deepwork.gates.access import unverified
+from deepwork.gates.access.rules import matches_secret
+from deepwork.gates.access.store import TokenStore
+from deepwork.kernel.database.adoption import read_identity
+from deepwork.kernel.database.schema import get_snapshot_path
+from deepwork.kernel.database.sqlite import SQLite
+from deepwork.kernel.errors import Code, StorageError, StoreNotAdopted
+from deepwork.views.hooks.dispatch import dispatch_event
+from deepwork.views.hooks.protocol import EVENTS, SESSION_START, parse_event
 from hooks.make import build_event
 from store_admin.stores import read_all_rows, run_sql
 

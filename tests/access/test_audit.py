@@ -27,17 +27,17 @@ from access.make import (
     verify_audit,
 )
 from application import NOW, call_tool, list_event_types, make_app
-from deepwork.access import audit_chain
-from deepwork.access.anchors import create_anchor, find_anchor_problem, parse_anchor
-from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey
-from deepwork.access.store import AuditStore
-from deepwork.agents.tools import AgentTools
-from deepwork.call import Call
-from deepwork.errors import DeepworkError, NotFound, StorageError
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
-from deepwork.server.mcp_server import build_server
-from deepwork.tool_declarations import tool
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.edge.server.mcp_server import build_server
+from deepwork.gates.access import audit_chain
+from deepwork.gates.access.anchors import create_anchor, find_anchor_problem, parse_anchor
+from deepwork.gates.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey
+from deepwork.gates.access.store import AuditStore
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
+from deepwork.kernel.tool_declarations import tool
+from deepwork.work.agents.tools import AgentTools
 
 
 def register(app: Application, caller: str = "local") -> str:
@@ -418,7 +418,7 @@ def test_a_chain_is_read_lazily_and_only_up_to_the_first_bad_row():
 
 
 def test_a_chain_continues_across_pages(app: Application, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("deepwork.access.store.PAGE", 2)
+    monkeypatch.setattr("deepwork.gates.access.store.PAGE", 2)
     for _ in range(5):
         register(app)
 

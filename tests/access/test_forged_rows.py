@@ -14,15 +14,15 @@ from approvals.person import CHEAP, PASSPHRASE, Person, enroll_passphrase
 from approvals.test_enrollment import enroll
 from cli.run import run_deepwork
 from dashboard.make import create_client
-from deepwork.access.store import AuditStore
-from deepwork.approvals.passphrase import hash_passphrase
-from deepwork.approvals.store import ApprovalStore
-from deepwork.call import Call
-from deepwork.checks.models import Proof, ProofKey, Verdict
-from deepwork.checks.store import ProofStore
-from deepwork.errors import Code, GateClosed, NotAllowed
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.access.store import AuditStore
+from deepwork.gates.approvals.passphrase import hash_passphrase
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.gates.checks.models import Proof, ProofKey, Verdict
+from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import Code, GateClosed, NotAllowed
 
 FORGED_APPROVALS = {
     "given": "status = 'given', decided_by = 'human:anna', decided_at = asked_at, method = 'passphrase'",

@@ -8,8 +8,8 @@ import pytest
 
 from access.make import call_tool_as
 from application import list_event_types
-from deepwork.errors import Code, NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, NotAllowed
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 
 from access.make import call_token_tool, make_token, run_sql
 from application import NOW, Clock, make_app
-from deepwork.access.store import TokenStore
-from deepwork.access.token_cache import CACHE_SECONDS, MAX_CACHED, TokenCache
-from deepwork.errors import StorageError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.access.store import TokenStore
+from deepwork.gates.access.token_cache import CACHE_SECONDS, MAX_CACHED, TokenCache
+from deepwork.kernel.errors import StorageError
 
 
 class Seconds:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import pytest
 
 from application import make_app
-from deepwork.access import rules, scopes
-from deepwork.access.models import Token
-from deepwork.access.scopes import Scope
-from deepwork.access.tools import TokenTools
-from deepwork.server.registry import ToolSpec, list_specs
-from deepwork.tool_declarations import Traits
+from deepwork.edge.server.registry import ToolSpec, list_specs
+from deepwork.gates.access import rules, scopes
+from deepwork.gates.access.models import Token
+from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.tools import TokenTools
+from deepwork.kernel.tool_declarations import Traits
 
 SECRET = "s" * 43
 ID = "3k9x0q2m7b1z"

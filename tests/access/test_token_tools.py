@@ -7,10 +7,10 @@ import pytest
 
 from access.make import call_token_tool, list_entries, make_token
 from application import NOW, Clock
-from deepwork.access.rules import hash_secret, matches_secret
-from deepwork.access.store import TokenStore
-from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.access.rules import hash_secret, matches_secret
+from deepwork.gates.access.store import TokenStore
+from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -10,10 +10,10 @@ import pytest
 
 from access.make import call_tool_as
 from application import LEASE_MS, Clock, call_tool
-from deepwork.call import Call
-from deepwork.errors import Code, DeepworkError, NotAllowed
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import Code, DeepworkError, NotAllowed
 from jobs.project import make_review, make_step, write_files, write_job
 from workspaces.make import create_plan
 
@@ -118,7 +118,7 @@ def test_another_token_cannot_change_a_job_session(
 def test_another_token_does_not_take_over_a_session_by_calling_without_its_id(
     app: Application, session: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.jobs.sessions.process_identity.has_exited", lambda owner: True)
+    monkeypatch.setattr("deepwork.work.jobs.sessions.process_identity.has_exited", lambda owner: True)
 
     with pytest.raises(DeepworkError, match="No active workflow session"):
         finish_with_override(app, "bob", None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from application import NOW, call_tool
-from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.work.agents.models import Agent, AgentStatus, Role, Runtime
 
 
 def build_agent(**given: Any) -> Agent:

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from application import LEASE_MS, Clock
-from deepwork.agents.leases import LeaseStore
-from deepwork.agents.models import Lease
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.work.agents.leases import LeaseStore
+from deepwork.work.agents.models import Lease
 
 
 def take(app: Application, what: str, who: str) -> Lease | None:

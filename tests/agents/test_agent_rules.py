@@ -4,9 +4,9 @@ import pytest
 
 from agents.make import build_agent
 from application import LEASE_MS, NOW
-from deepwork.agents import rules
-from deepwork.agents.models import AgentStatus
-from deepwork.errors import Code, NotAllowed
+from deepwork.kernel.errors import Code, NotAllowed
+from deepwork.work.agents import rules
+from deepwork.work.agents.models import AgentStatus
 
 
 def test_an_agent_has_the_status_it_reported():

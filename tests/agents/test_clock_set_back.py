@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from application import Clock, call_tool, make_app
-from deepwork.agents.lease_conditions import CLOCK_TOLERANCE_MS
-from deepwork.overview.activity_store import ActivityStore
-from deepwork.overview.agent_activity_store import AgentActivityStore
-from deepwork.overview.attention_store import AttentionStore
-from deepwork.overview.current_work_store import CurrentWorkStore
-from deepwork.overview.related_task_store import RelatedTaskStore
-from deepwork.overview.states.local_processes import UNKNOWN_PROCESSES
-from deepwork.overview.states.models import State
-from deepwork.overview.states.view import StateView
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.views.overview.activity_store import ActivityStore
+from deepwork.views.overview.agent_activity_store import AgentActivityStore
+from deepwork.views.overview.attention_store import AttentionStore
+from deepwork.views.overview.current_work_store import CurrentWorkStore
+from deepwork.views.overview.related_task_store import RelatedTaskStore
+from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES
+from deepwork.views.overview.states.models import State
+from deepwork.views.overview.states.view import StateView
+from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS
 from notices.make import beat, claim, create_plan, register_agent
 from tracking.make import complete_task, create_task, create_workflow_and_phase
 

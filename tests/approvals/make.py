@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from deepwork.access.audit import AuditRecord
-from deepwork.approvals import service
-from deepwork.approvals.models import Approval, ApprovalRequest, Verdict
-from deepwork.approvals.store import ApprovalStore
-from deepwork.call import Call, use_call
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.access.audit import AuditRecord
+from deepwork.gates.approvals import service
+from deepwork.gates.approvals.models import Approval, ApprovalRequest, Verdict
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.kernel.call import Call, use_call
 
 PERSON = "human:anna"
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from approvals.authenticator import ORIGIN, Authenticator
-from deepwork.approvals.credential_store import CredentialStore
-from deepwork.approvals.credentials import Credential
-from deepwork.approvals.enrollment import create_registration_challenge
-from deepwork.approvals.passphrase import Cost, hash_passphrase
-from deepwork.approvals.person_proof import CheckedProof, PersonProofs
-from deepwork.call import Call, GivenProof
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
-from deepwork.trust.models import Proof
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.approvals.credential_store import CredentialStore
+from deepwork.gates.approvals.credentials import Credential
+from deepwork.gates.approvals.enrollment import create_registration_challenge
+from deepwork.gates.approvals.passphrase import Cost, hash_passphrase
+from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs
+from deepwork.kernel.call import Call, GivenProof
+from deepwork.kernel.trust.models import Proof
 
 PASSPHRASE = "correct horse battery staple"
 CHALLENGE = "ab" * 32

@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from deepwork.call import Call
-from deepwork.config import load_settings
-from deepwork.errors import DeepworkError
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.errors import DeepworkError
 
 _PAUSE = 0.02
 _TRIES = 3

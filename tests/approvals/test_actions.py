@@ -14,11 +14,11 @@ from starlette.testclient import TestClient
 from access.make import list_entries
 from application import call_tool, list_event_types, make_app
 from dashboard.make import create_client, create_token, read
-from deepwork.call import Call
-from deepwork.cli.main import deepwork
-from deepwork.errors import Code, DeepworkError, GateClosed
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.cli.main import deepwork
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import Code, DeepworkError, GateClosed
 
 PERSON = "human:anna"
 
@@ -185,7 +185,7 @@ def list_pending(app: Application) -> list[str]:
 
 
 def show(app: Application, id: str) -> Any:
-    from deepwork.approvals.queries import show_approval
+    from deepwork.gates.approvals.queries import show_approval
 
     with app.database.reading() as tx:
         return show_approval(tx, id).model_dump()

@@ -12,14 +12,14 @@ from application import call_tool, make_app
 from approvals.authenticator import ORIGIN, Authenticator
 from approvals.person import PASSPHRASE, Person, enroll_passphrase
 from budgets.make import create_plan
-from deepwork.approvals.models import Approval
-from deepwork.approvals.person_proof import build_decision_challenge
-from deepwork.approvals.store import ApprovalStore
-from deepwork.call import Call, GivenProof
-from deepwork.cli.main import deepwork
-from deepwork.errors import GateClosed, NotAllowed
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.cli.main import deepwork
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.approvals.models import Approval
+from deepwork.gates.approvals.person_proof import build_decision_challenge
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.kernel.call import Call, GivenProof
+from deepwork.kernel.errors import GateClosed, NotAllowed
 from jobs.project import make_review, make_step, write_files, write_job
 from jobs.runs import finish_step, start_job
 from tracking import make as track

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from approvals.person import CHEAP, PASSPHRASE, Person, enroll_passphrase, write_settings
-from deepwork.access.models import AuditEntry
-from deepwork.access.store import AuditStore
-from deepwork.approvals.credential_file import CredentialFile
-from deepwork.approvals.credentials import Credential
-from deepwork.approvals.passphrase import hash_passphrase
-from deepwork.call import GivenProof
-from deepwork.errors import InvalidInput, NotAllowed
-from deepwork.server.application import Application
-from deepwork.trust.models import Proof
+from deepwork.edge.server.application import Application
+from deepwork.gates.access.models import AuditEntry
+from deepwork.gates.access.store import AuditStore
+from deepwork.gates.approvals.credential_file import CredentialFile
+from deepwork.gates.approvals.credentials import Credential
+from deepwork.gates.approvals.passphrase import hash_passphrase
+from deepwork.kernel.call import GivenProof
+from deepwork.kernel.errors import InvalidInput, NotAllowed
+from deepwork.kernel.trust.models import Proof
 from setup.sandbox import CommandResult, Sandbox
 
 OTHER = "a very different passphrase"

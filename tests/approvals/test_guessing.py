@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from approvals.person import PASSPHRASE, enroll_passphrase
-from deepwork.approvals.credential_store import CredentialStore
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.credential_store import CredentialStore
 
 GUESSER = """
 import sys
-from deepwork.approvals.person_proof import PersonProofs
-from deepwork.call import Call, GivenProof
-from deepwork.database.opening import open_engine
-from deepwork.database.transaction import Database
-from deepwork.errors import NotAllowed
+from deepwork.gates.approvals.person_proof import PersonProofs
+from deepwork.kernel.call import Call, GivenProof
+from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import NotAllowed
 
 proofs = PersonProofs(Database(open_engine(sys.argv[1]), lambda tx, events: None))
 print("ready", flush=True)

@@ -10,12 +10,12 @@ import pytest
 from application import Clock
 from approvals.authenticator import ORIGIN, USER_PRESENT, Authenticator
 from approvals.person import CHALLENGE, PASSPHRASE, Person, enroll_passphrase
-from deepwork.approvals.credentials import build_challenge
-from deepwork.approvals.person_proof import build_decision_challenge
-from deepwork.call import GivenProof
-from deepwork.errors import NotAllowed
-from deepwork.server.application import Application
-from deepwork.trust.models import Proof
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.credentials import build_challenge
+from deepwork.gates.approvals.person_proof import build_decision_challenge
+from deepwork.kernel.call import GivenProof
+from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.trust.models import Proof
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ import pytest
 
 from application import Clock
 from approvals.person import CHALLENGE, PASSPHRASE, Person, enroll_passphrase, write_settings
-from deepwork.approvals.credential_store import CredentialStore
-from deepwork.approvals.person_proof import CheckedProof, require_person_proof
-from deepwork.call import Call, use_call
-from deepwork.errors import NotAllowed
-from deepwork.server.application import Application
-from deepwork.trust.models import Proof
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.credential_store import CredentialStore
+from deepwork.gates.approvals.person_proof import CheckedProof, require_person_proof
+from deepwork.kernel.call import Call, use_call
+from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.trust.models import Proof
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 
 from application import call_tool, make_app
 from approvals.race import take_part
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from jobs.project import make_step, write_files, write_job
 from jobs.runs import start_job
 

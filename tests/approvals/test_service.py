@@ -9,9 +9,9 @@ import pytest
 
 from application import Clock, list_event_types, list_events
 from approvals.make import PERSON, ask, decide, make_request, read, use
-from deepwork.approvals.models import ApprovalRequest, ApprovalStatus
-from deepwork.errors import Code, DeepworkError, GateClosed, NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.models import ApprovalRequest, ApprovalStatus
+from deepwork.kernel.errors import Code, DeepworkError, GateClosed, NotAllowed
 
 HOUR_MS = 3_600_000
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.call import Call
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
 
 
 def create_plan(app: Application, *tasks: dict[str, Any], **plan: Any) -> list[str]:

@@ -8,12 +8,12 @@ import pytest
 
 from application import Clock, call_tool, list_events
 from budgets.make import claim, create_plan, end, report
-from deepwork.budgets.models import SubjectKind
-from deepwork.budgets.service import BudgetService
-from deepwork.call import Call
-from deepwork.errors import GateClosed
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.budgets.models import SubjectKind
+from deepwork.gates.budgets.service import BudgetService
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import GateClosed
 from statement_counter import count_statements
 
 

@@ -9,14 +9,14 @@ import pytest
 from access.make import list_entries
 from application import Clock, call_tool, list_events, make_app
 from budgets.make import claim, create_plan, end, report, set_budget, write_user_settings
-from deepwork.approvals.queries import list_approvals
-from deepwork.cli.main import deepwork
-from deepwork.errors import NotAllowed
-from deepwork.overview.needs import list_needs
-from deepwork.overview.spending import build_spending
-from deepwork.overview.states.view import StateView
-from deepwork.server.application import Application
-from deepwork.trust.models import Proof
+from deepwork.edge.cli.main import deepwork
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.queries import list_approvals
+from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.trust.models import Proof
+from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.spending import build_spending
+from deepwork.views.overview.states.view import StateView
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from application import call_tool, make_app
 from budgets.make import create_plan, write_user_settings
-from deepwork.budgets.models import Cost, Entry, Source, SubjectKind, Usage
-from deepwork.budgets.service import BudgetService, split_by_day
-from deepwork.budgets.store import SpendingStore
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.budgets.models import Cost, Entry, Source, SubjectKind, Usage
+from deepwork.gates.budgets.service import BudgetService, split_by_day
+from deepwork.gates.budgets.store import SpendingStore
 
 RACERS = 4
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.budgets.models import Budget
-from deepwork.jobs.definitions.catalog import find_problems, load_job
+from deepwork.gates.budgets.models import Budget
+from deepwork.work.jobs.definitions.catalog import find_problems, load_job
 from jobs.project import make_step, write_job
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from application import call_tool, list_events
 from budgets.make import create_plan, report
-from deepwork.budgets.models import Source, SubjectKind
-from deepwork.budgets.prices import load_price_table
-from deepwork.budgets.service import BudgetService
-from deepwork.budgets.usage import read_usage
-from deepwork.overview.spending import build_spending
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.budgets.models import Source, SubjectKind
+from deepwork.gates.budgets.prices import load_price_table
+from deepwork.gates.budgets.service import BudgetService
+from deepwork.gates.budgets.usage import read_usage
+from deepwork.views.overview.spending import build_spending
 from tracking import make as track
 
 MALFORMED: list[Any] = [

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from application import call_tool, make_app
-from deepwork.errors import DeepworkError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import DeepworkError
 
 LOOKED_AT = 200
 TRIED = 10

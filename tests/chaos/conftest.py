@@ -14,7 +14,7 @@ from application import make_app
 from chaos.team_hosts import Network
 from chaos.team_postgres import TeamPostgres
 from chaos.workers import Worker
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 CREW = 8
 A_DAY = 86_400

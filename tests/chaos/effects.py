@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 from application import call_tool, list_events
-from deepwork.events.log import Event
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.events.log import Event
 
 
 def build_intended_effect(tool: str, arguments: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import deepwork
-from deepwork.database import schema
+from deepwork.kernel.database import schema
 
 HEAD = f"{int(schema.HEAD) + 1:04}"
 
@@ -36,7 +36,7 @@ def build_next_version(folder: Path) -> Path:
     """Copy the package into a folder and add a migration."""
     package = folder / "deepwork"
     shutil.copytree(Path(deepwork.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    database = package / "database"
+    database = package / "kernel" / "database"
     text = (database / "schema.py").read_text()
     assert text.count(f'HEAD = "{schema.HEAD}"') == 1
     (database / "schema.py").write_text(text.replace(f'HEAD = "{schema.HEAD}"', f'HEAD = "{HEAD}"'))

@@ -15,8 +15,8 @@ from chaos.team_hosts import Network
 from chaos.team_members import Crier, Follower, McpConnection, Member, Scribe
 from chaos.team_postgres import TeamPostgres
 from chaos.team_servers import TeamServer
-from deepwork.events.log import Event
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.events.log import Event
 from reliability.result import Result
 
 CROWD = "claude_code"

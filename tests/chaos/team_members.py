@@ -24,7 +24,7 @@ from websockets.sync.client import connect
 from chaos.ledger import Entry, Ledger
 from chaos.team_servers import BEARER, TeamServer
 from chaos.writer import Writer
-from deepwork.server.mcp_service import KEY
+from deepwork.edge.server.mcp_service import KEY
 
 CALL_SECONDS = 120
 """Seconds after which a call without an answer or error counts as hanging."""

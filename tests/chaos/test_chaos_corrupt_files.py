@@ -13,7 +13,7 @@ import pytest
 from application import call_tool, make_app
 from chaos import corruption
 from chaos.workers import Worker
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 AGENTS = 40
 TIMES = 3

@@ -12,8 +12,8 @@ import pytest
 from application import call_tool, skip_or_fail
 from chaos.effects import find_damage, find_mismatches, is_without_gaps
 from chaos.workers import Worker
-from deepwork.errors import Code, StorageError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, StorageError
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from application import call_tool, list_events
 from chaos.workers import Worker, run_together
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 ROUNDS = 10
 NAMES = [f"agent {number}" for number in range(8)]

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.strace import attach
 from chaos.strace_oracle import CALLS, Reply, find_replies
-from deepwork.server.mcp_service import KEY
+from deepwork.edge.server.mcp_service import KEY
 from protocol.stdio_server import StdioServer
 from quick import PLAIN
 

@@ -11,7 +11,7 @@ from application import call_tool
 from chaos import ledger
 from chaos.effects import find_damage, find_mismatches, is_without_gaps, list_effects
 from chaos.workers import Worker, run_together
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 
 @pytest.mark.parametrize("writes", [25, pytest.param(200, marks=pytest.mark.thorough)])

@@ -19,9 +19,9 @@ from chaos import next_version
 from chaos.effects import find_damage
 from chaos.strace import count_changes, kill_at
 from chaos.workers import Worker
-from deepwork.database import schema
-from deepwork.errors import StorageError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.database import schema
+from deepwork.kernel.errors import StorageError
 
 POINTS = 16
 """At how many of its system calls a migration is killed."""

@@ -20,7 +20,7 @@ from chaos.team_hosts import Network
 from chaos.team_members import Follower, McpConnection, Refused
 from chaos.team_postgres import TeamPostgres
 from chaos.team_servers import TeamServer
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from reliability.restarts import restart_often
 
 pytestmark = pytest.mark.thorough

@@ -14,7 +14,7 @@ from chaos.team import Storm, Team, assemble_team
 from chaos.team_hosts import Network
 from chaos.team_members import Claimer, Follower, Refused
 from chaos.team_postgres import TeamPostgres
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 LEASE_SECONDS = 4
 PATIENCE = 120

@@ -27,9 +27,9 @@ from application import call_tool, make_app
 from chaos.claimer import claim_all, hold_and_finish
 from chaos.ledger import Entry, Ledger
 from chaos.writer import Writer
-from deepwork.errors import DeepworkError
-from deepwork.events.log import Event
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.events.log import Event
 
 A_DAY = 86_400
 _PR_SET_PDEATHSIG = 1

@@ -7,7 +7,7 @@ import pytest
 
 from application import Clock, make_app
 from checks.make import Project
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from gated_project import any_gated, gated  # noqa: F401 - fixtures
 
 

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deepwork.checks.definitions import parse_checks
-from deepwork.checks.models import CHECKS_FILE, Proof, ProofRequest, Subject
-from deepwork.checks.service import CheckService
-from deepwork.checks.trusting import pin_checks
-from deepwork.errors import GateClosed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.checks.definitions import parse_checks
+from deepwork.gates.checks.models import CHECKS_FILE, Proof, ProofRequest, Subject
+from deepwork.gates.checks.service import CheckService
+from deepwork.gates.checks.trusting import pin_checks
+from deepwork.kernel.errors import GateClosed
 
 SUBJECT = Subject("task", "pt_000000000001")
 COUNT = "echo run >> .counter"

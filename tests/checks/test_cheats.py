@@ -13,13 +13,13 @@ from click.testing import CliRunner
 
 from approvals.make import decide
 from checks.make import COUNT, SUBJECT, Project, list_processes_below, python, run_git, shell
-from deepwork.approvals.models import ApprovalStatus
-from deepwork.approvals.store import ApprovalStore
-from deepwork.checks.models import Verdict
-from deepwork.checks.store import ProofStore
-from deepwork.cli.main import deepwork
-from deepwork.errors import Code, GateClosed, GitError
-from deepwork.text_budget.tokens import estimate_tokens
+from deepwork.edge.cli.main import deepwork
+from deepwork.gates.approvals.models import ApprovalStatus
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.gates.checks.models import Verdict
+from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.errors import Code, GateClosed, GitError
+from deepwork.kernel.text_budget.tokens import estimate_tokens
 
 TEN_TESTS = "def make(n):\n    def test(): pass\n    return test\nfor n in range(10): globals()[f'test_{n}'] = make(n)\n"
 PYTEST = f"[env, PYTEST_DISABLE_PLUGIN_AUTOLOAD=1, {sys.executable}, -m, pytest, -q, -p, no:cacheprovider, --junitxml=build/junit.xml, tests]"

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from checks.make import COUNT, Project, run_git, shell
-from deepwork.call import current_call
-from deepwork.cli.framework.progress import ProgressLines
-from deepwork.cli.framework.tool_commands import call_tool
-from deepwork.cli.main import deepwork
-from deepwork.errors import Code
-from deepwork.files.state import find_hidden_checks
+from deepwork.edge.cli.framework.progress import ProgressLines
+from deepwork.edge.cli.framework.tool_commands import call_tool
+from deepwork.edge.cli.main import deepwork
+from deepwork.kernel.call import current_call
+from deepwork.kernel.errors import Code
+from deepwork.kernel.files.state import find_hidden_checks
 
 
 @pytest.fixture
@@ -142,9 +142,9 @@ def test_a_tool_that_is_called_by_a_command_waits_to_the_end(
 
 
 def test_an_agent_cannot_waive(project: Project):
-    from deepwork.call import Call
-    from deepwork.errors import NotAllowed
-    from deepwork.server.invocation import invoke
+    from deepwork.edge.server.invocation import invoke
+    from deepwork.kernel.call import Call
+    from deepwork.kernel.errors import NotAllowed
 
     project.define_check(shell("exit 1"))
     project.fail()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.checks.definitions import parse_checks
-from deepwork.checks.junit import TestCounts, UnreadableReport, count_tests
-from deepwork.checks.models import Check
-from deepwork.files.problems import InvalidDefinition
+from deepwork.gates.checks.definitions import parse_checks
+from deepwork.gates.checks.junit import TestCounts, UnreadableReport, count_tests
+from deepwork.gates.checks.models import Check
+from deepwork.kernel.files.problems import InvalidDefinition
 
 
 def test_all_keys_and_the_defaults():
@@ -96,9 +96,9 @@ def test_a_report_with_anything_else_is_refused(report: bytes):
 
 
 def test_the_schema_for_editors_is_current():
-    from deepwork.checks.check_file import CheckFileDefinition
-    from deepwork.files.definition_models import build_schema
+    from deepwork.gates.checks.check_file import CheckFileDefinition
+    from deepwork.kernel.files.definition_models import build_schema
 
-    path = Path(__file__).parents[2] / "src/deepwork/checks/checks.schema.json"
+    path = Path(__file__).parents[2] / "src/deepwork/gates/checks/checks.schema.json"
 
     assert json.loads(path.read_text()) == build_schema(CheckFileDefinition)

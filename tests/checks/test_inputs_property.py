@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.make import run_git
-from deepwork.checks.hidden_files import HiddenRules
-from deepwork.checks.input_files import TreeReader
-from deepwork.checks.models import Check
-from deepwork.environment import build_child_environment
-from deepwork.files.globs import Globs
-from deepwork.git.command import Git
-from deepwork.git.snapshot import SnapshotStore
+from deepwork.gates.checks.hidden_files import HiddenRules
+from deepwork.gates.checks.input_files import TreeReader
+from deepwork.gates.checks.models import Check
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.files.globs import Globs
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.snapshot import SnapshotStore
 
 CHECK = Check("tests", ("true",), needs=("src/**", "*.toml", "deep/*/x.py"), junit="src/report.xml")
 PATHS = [

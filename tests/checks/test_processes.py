@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from checks.make import COUNT, SUBJECT, Project, shell
-from deepwork.errors import Code
+from deepwork.kernel.errors import Code
 
 HELPER = """
 import json, os, signal, sys, time
 sys.path[:0] = {path!r}
 from pathlib import Path
 from application import make_app
-from deepwork.checks import input_files, runner, service
-from deepwork.checks.models import ProofRequest, Subject
+from deepwork.gates.checks import input_files, runner, service
+from deepwork.gates.checks.models import ProofRequest, Subject
 
 def mark(path, text=""):
     Path(path + ".new").write_text(text)

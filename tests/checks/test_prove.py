@@ -6,9 +6,9 @@ import pytest
 
 from application import list_events
 from checks.make import COUNT, SUBJECT, Project, shell
-from deepwork.checks.models import Verdict
-from deepwork.checks.store import ProofStore
-from deepwork.errors import Code, InvalidInput
+from deepwork.gates.checks.models import Verdict
+from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.errors import Code, InvalidInput
 
 
 def test_a_green_check_runs_once_for_the_same_inputs(any_project: Project):

@@ -16,10 +16,10 @@ import pytest
 
 from checks.make import Project, run_git, shell
 from checks.test_attacks import Agent, attack_while_it_runs, own_cache
-from deepwork.files.folder_watch import CannotWatch, FolderWatch
-from deepwork.files.open_writers import find_open_for_writing
-from deepwork.git.empty_repository import EmptyRepository
-from deepwork.git.snapshot import SnapshotStore
+from deepwork.kernel.files.folder_watch import CannotWatch, FolderWatch
+from deepwork.kernel.files.open_writers import find_open_for_writing
+from deepwork.kernel.git.empty_repository import EmptyRepository
+from deepwork.kernel.git.snapshot import SnapshotStore
 from gated_project import GatedProject
 
 __all__ = ["own_cache"]
@@ -283,7 +283,7 @@ def test_a_file_that_is_opened_as_soon_as_nobody_looks_proves_nothing(
             opened.enter_context(map_file(folder / "src/a.txt"))
             return found
 
-        monkeypatch.setattr("deepwork.checks.runner.find_open_for_writing", look_too_early)
+        monkeypatch.setattr("deepwork.gates.checks.runner.find_open_for_writing", look_too_early)
         error = agent.report()
 
     assert error["code"] == "CHECKS_FAILED"

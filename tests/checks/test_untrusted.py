@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from application import make_app
 from checks.make import COUNT, Project, run_git, shell
-from deepwork.checks.rules import build_trusted_definitions
-from deepwork.cli.main import deepwork
-from deepwork.errors import Code, DeepworkError, GateClosed
-from deepwork.trust.models import Kind
-from deepwork.trust.policy import open_trust_store
+from deepwork.edge.cli.main import deepwork
+from deepwork.gates.checks.rules import build_trusted_definitions
+from deepwork.kernel.errors import Code, DeepworkError, GateClosed
+from deepwork.kernel.trust.models import Kind
+from deepwork.kernel.trust.policy import open_trust_store
 
 TRUSTED = "checks:\n  tests: {run: [sh, -c, 'true'], needs: ['src/**']}\nguarded: ['tests/**']\n"
 EVIL = shell(COUNT)

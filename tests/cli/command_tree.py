@@ -11,9 +11,9 @@ from typing import Any
 import click
 from click.testing import CliRunner
 
-from deepwork.cli.framework.documents import DocumentParam
-from deepwork.cli.framework.tool_commands import ToolCommand
-from deepwork.cli.main import deepwork
+from deepwork.edge.cli.framework.documents import DocumentParam
+from deepwork.edge.cli.framework.tool_commands import ToolCommand
+from deepwork.edge.cli.main import deepwork
 
 Words = tuple[str, ...]
 

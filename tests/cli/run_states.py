@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.cli.run_state import RunState
-from deepwork.overview.states.facts import AttemptFacts, RunFacts
-from deepwork.overview.states.rules import judge_attempt, judge_run
-from deepwork.runner.models import Attempt, Run, RunOptions, RunStatus, Stage
+from deepwork.delivery.runner.models import Attempt, Run, RunOptions, RunStatus, Stage
+from deepwork.edge.cli.run_state import RunState
+from deepwork.views.overview.states.facts import AttemptFacts, RunFacts
+from deepwork.views.overview.states.rules import judge_attempt, judge_run
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000

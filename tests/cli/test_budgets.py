@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from application import call_tool, make_app
 from budgets.make import claim, create_plan, report
-from deepwork.cli.main import deepwork
-from deepwork.errors import NotFound
-from deepwork.server.application import Application
+from deepwork.edge.cli.main import deepwork
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import NotFound
 
 Run = Callable[..., Result]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import deepwork as package
 from cli.run import run_deepwork
-from deepwork.database.schema import HEAD
+from deepwork.kernel.database.schema import HEAD
 
 
 def test_the_version_matches_the_package(tmp_path: Path):
@@ -19,7 +19,7 @@ def test_the_version_matches_the_package(tmp_path: Path):
 
 def test_help_names_every_command_and_imports_none(tmp_path: Path):
     code = (
-        "import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', '--help']\n"
+        "import sys; from deepwork.edge.cli.main import main; sys.argv = ['deepwork', '--help']\n"
         "try: main()\nexcept SystemExit: pass\n"
         "heavy = {'pydantic', 'sqlalchemy', 'fastmcp', 'yaml', 'psycopg', 'pysqlite3', 'tomlkit'} & set(sys.modules)\n"
         "print('heavy:', sorted(heavy))"
@@ -33,7 +33,7 @@ def test_help_names_every_command_and_imports_none(tmp_path: Path):
 def test_a_verb_imports_neither_mcp_nor_a_migration_on_a_known_database(tmp_path: Path):
     run_deepwork(tmp_path, "agents", "list")
     code = (
-        f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'agents', 'list', '--path', {str(tmp_path)!r}]\n"
+        f"import sys; from deepwork.edge.cli.main import main; sys.argv = ['deepwork', 'agents', 'list', '--path', {str(tmp_path)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
         "heavy = {'sqlalchemy', 'alembic', 'fastmcp', 'mcp', 'psycopg', 'yaml', 'prometheus_client'} & set(sys.modules)\n"
         "print('heavy:', sorted(heavy))"

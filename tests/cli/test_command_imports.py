@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from cli.run import run_deepwork
-from deepwork.cli.plans import SOURCE_TYPES
-from deepwork.plans.models import SourceType
+from deepwork.edge.cli.plans import SOURCE_TYPES
+from deepwork.work.plans.models import SourceType
 
 # Runs the command, and at its end writes the names of all modules to standard error.
 RECORDING = """
@@ -34,7 +34,12 @@ def test_status_imports_no_tools_and_no_validation(tmp_path: Path):
     run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
     imported = list_imported(tmp_path, "status")
 
-    heavy = {"pydantic", "deepwork.server.application", "deepwork.tracking.models", "deepwork.hooks.protocol"}
+    heavy = {
+        "pydantic",
+        "deepwork.edge.server.application",
+        "deepwork.work.tracking.models",
+        "deepwork.views.hooks.protocol",
+    }
     assert not imported & {*NEVER, *heavy}
 
 
@@ -42,20 +47,25 @@ def test_agents_list_imports_no_plans_jobs_or_dashboard(tmp_path: Path):
     run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
     imported = list_imported(tmp_path, "agents", "list")
 
-    assert "deepwork.agents.tools" in imported
-    assert not imported & {*NEVER, "deepwork.plans.responses", "deepwork.jobs", "deepwork.dashboard"}
+    assert "deepwork.work.agents.tools" in imported
+    assert not imported & {
+        *NEVER,
+        "deepwork.work.plans.responses",
+        "deepwork.work.jobs",
+        "deepwork.views.dashboard",
+    }
 
 
 def test_the_command_groups_import_no_tools(tmp_path: Path):
-    loading = "import json, sys; import deepwork.cli.agents, deepwork.cli.plans; print(json.dumps(list(sys.modules)))"
+    loading = "import json, sys; import deepwork.edge.cli.agents, deepwork.edge.cli.plans; print(json.dumps(list(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-P", "-c", loading], cwd=tmp_path, capture_output=True, check=True, timeout=110
     )
 
     assert not set(json.loads(done.stdout)) & {
         "pydantic",
-        "deepwork.server.application",
-        "deepwork.plans.models",
+        "deepwork.edge.server.application",
+        "deepwork.work.plans.models",
     }
 
 

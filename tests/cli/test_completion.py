@@ -98,7 +98,7 @@ def test_bash_completes_commands_options_values_and_ids(project: Path):
 def test_completion_imports_nothing_heavy_and_changes_nothing(project: Path):
     before = sorted(path.name for path in (project / ".deepwork").iterdir())
     code = (
-        "import sys; from deepwork.cli.main import main\n"
+        "import sys; from deepwork.edge.cli.main import main\n"
         "try: main()\nexcept SystemExit: pass\n"
         f"print('heavy:', sorted({HEAVY} & set(sys.modules)))"
     )
@@ -130,7 +130,7 @@ def test_without_a_store_nothing_is_offered_or_created(tmp_path: Path):
 def test_each_shell_gets_its_script(tmp_path: Path, shell: str):
     from click.testing import CliRunner
 
-    from deepwork.cli.completion import completion
+    from deepwork.edge.cli.completion import completion
 
     script = CliRunner().invoke(completion, [shell])
 

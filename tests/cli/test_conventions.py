@@ -16,9 +16,9 @@ from scripts.completion_index import build_index
 
 from cli.command_tree import is_runnable, walk_commands
 from cli.run import CommandResult, run_deepwork
-from deepwork.cli import main
-from deepwork.cli.framework.tool_commands import ToolCommand
-from deepwork.cli.shell_completion import INDEX
+from deepwork.edge.cli import main
+from deepwork.edge.cli.framework.tool_commands import ToolCommand
+from deepwork.edge.cli.shell_completion import INDEX
 from workspaces.make import create_repository, run_git
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
@@ -160,7 +160,7 @@ def run_interrupted(project: Path) -> int:
 def run_broken(project: Path) -> subprocess.CompletedProcess[str]:
     """Run a command that has a bug."""
     code = (
-        "import sys, deepwork.cli.doctor as it; from deepwork.cli.main import main\n"
+        "import sys, deepwork.edge.cli.doctor as it; from deepwork.edge.cli.main import main\n"
         "it._collect_facts = lambda settings: 1 / 0; sys.argv = ['deepwork', 'doctor', '--json']\n"
         "main()"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.cli import main
+from deepwork.edge.cli import main
 
 NOWHERE = "postgresql://ada@127.0.0.1:1/work"
 UNREACHABLE = "The PostgreSQL database 'work' on 127.0.0.1, port 1 cannot be reached: Connection refused."

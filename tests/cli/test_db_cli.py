@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from cli.run import run_deepwork
-from deepwork.database.schema import HEAD
+from deepwork.kernel.database.schema import HEAD
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +119,7 @@ def test_info_lists_other_processes_that_have_the_store_open(tmp_path: Path, ser
 def test_info_on_a_current_store_imports_no_migration(tmp_path: Path):
     register(tmp_path, "Ada")
     code = (
-        f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'db', 'info', '--path', {str(tmp_path)!r}]\n"
+        f"import sys; from deepwork.edge.cli.main import main; sys.argv = ['deepwork', 'db', 'info', '--path', {str(tmp_path)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print(sorted({'sqlalchemy', 'alembic', 'fastmcp', 'psycopg', 'pydantic'} & set(sys.modules)))"
     )
@@ -187,7 +187,7 @@ def test_an_impossible_copy_is_refused_with_an_error(tmp_path: Path, server: Cal
 
 
 def test_the_password_of_a_url_is_taken_from_the_settings():
-    from deepwork.cli.database import _is_configured_url
+    from deepwork.edge.cli.database import _is_configured_url
 
     known = "postgresql://ada:geheim@db.example/work"
 

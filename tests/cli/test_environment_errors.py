@@ -16,13 +16,13 @@ from click.testing import CliRunner
 
 from application import make_app
 from cli.command_tree import map_tool_commands
-from deepwork.cli import command_hints, main, servers
-from deepwork.cli.framework.terminal import is_terminal
-from deepwork.database import processes
-from deepwork.errors import DefinitionError, InvalidArguments, NotFound
+from deepwork.edge.cli import command_hints, main, servers
+from deepwork.edge.cli.framework.terminal import is_terminal
+from deepwork.kernel.database import processes
+from deepwork.kernel.errors import DefinitionError, InvalidArguments, NotFound
 from trust.make import trust_settings
 
-SOURCE = Path(main.__file__).parents[1]
+SOURCE = Path(main.__file__).parents[2]
 _PR_GET_DUMPABLE = 3
 
 

@@ -17,15 +17,15 @@ import pytest
 from application import call_tool, make_app
 from cli.command_tree import is_runnable, walk_commands
 from cli.run import run_in_terminal
-from deepwork.cli import main as cli
-from deepwork.cli.framework.documents import DocumentParam
-from deepwork.cli.framework.identifiers import list_identifiers
-from deepwork.cli.framework.parameter_kinds import find_kind
-from deepwork.cli.framework.progress import ProgressBar
-from deepwork.cli.framework.protected_output import ProtectedStream, protect_output
-from deepwork.foreign_text import dump_json
-from deepwork.observability.call_log import CallLog
-from deepwork.observability.logs import TEXT, JsonHandler, TextFormatter
+from deepwork.edge.cli import main as cli
+from deepwork.edge.cli.framework.documents import DocumentParam
+from deepwork.edge.cli.framework.identifiers import list_identifiers
+from deepwork.edge.cli.framework.parameter_kinds import find_kind
+from deepwork.edge.cli.framework.progress import ProgressBar
+from deepwork.edge.cli.framework.protected_output import ProtectedStream, protect_output
+from deepwork.kernel.foreign_text import dump_json
+from deepwork.views.observability.call_log import CallLog
+from deepwork.views.observability.logs import TEXT, JsonHandler, TextFormatter
 from hooks.foreign_text import MARK, PAYLOAD, fill_store
 from hooks.make import Project
 

@@ -12,11 +12,11 @@ import pytest
 
 from application import list_event_types
 from cli.command_tree import build_arguments, map_tool_commands, run_command
-from deepwork.call import Call
-from deepwork.config import load_settings
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
-from deepwork.store_admin.store_overview import load_overview
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.store_admin.store_overview import load_overview
 from jobs.project import make_step, write_job
 from workspaces.make import create_repository
 

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from application import call_tool, make_app
-from deepwork.cli.main import deepwork
-from deepwork.errors import DeepworkError
-from deepwork.overview.states.models import State
-from deepwork.server.application import Application
+from deepwork.edge.cli.main import deepwork
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import DeepworkError
+from deepwork.views.overview.states.models import State
 
 PERSON = f"human:{getpass.getuser()}"
 
@@ -292,7 +292,7 @@ def test_an_invalid_file_creates_nothing_and_names_the_line(
 def test_a_plan_that_is_refused_leaves_no_workflow(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from deepwork.plans.plan_tools import PlanTools
+    from deepwork.work.plans.plan_tools import PlanTools
 
     @functools.wraps(PlanTools.workflow_set_plan)
     def refuse(*_: Any, **__: Any) -> None:

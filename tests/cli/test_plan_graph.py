@@ -12,8 +12,8 @@ import pytest
 
 from application import call_tool, make_app
 from cli.run import run_deepwork, run_in_terminal
-from deepwork.plans.diagrams import draw
-from deepwork.plans.models import Node, TaskStatus
+from deepwork.work.plans.diagrams import draw
+from deepwork.work.plans.models import Node, TaskStatus
 
 SEVEN = (TaskStatus.COMPLETED,) * 3 + (TaskStatus.IN_PROGRESS,) + (TaskStatus.PENDING,) * 3
 

@@ -236,8 +236,8 @@ def test_unknown_ids_are_errors(tmp_path: Path):
 
 
 def test_every_verb_has_help_and_opens_nothing(tmp_path: Path):
-    from deepwork.cli.plans import plans, tasks
-    from deepwork.cli.templates import templates
+    from deepwork.edge.cli.plans import plans, tasks
+    from deepwork.edge.cli.templates import templates
 
     for group in (plans, tasks, templates):
         with group.make_context(group.name, ["--help"], resilient_parsing=True) as context:
@@ -252,9 +252,9 @@ def test_every_verb_has_help_and_opens_nothing(tmp_path: Path):
 def test_a_verb_of_plans_imports_nothing_it_does_not_need(tmp_path: Path):
     run_deepwork(tmp_path, "plans", "list")
     code = (
-        f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'plans', 'list', '--path', {str(tmp_path)!r}]\n"
+        f"import sys; from deepwork.edge.cli.main import main; sys.argv = ['deepwork', 'plans', 'list', '--path', {str(tmp_path)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "heavy = {'sqlalchemy', 'alembic', 'fastmcp', 'mcp', 'psycopg', 'yaml', 'deepwork.jobs.tools'} & set(sys.modules)\n"
+        "heavy = {'sqlalchemy', 'alembic', 'fastmcp', 'mcp', 'psycopg', 'yaml', 'deepwork.work.jobs.tools'} & set(sys.modules)\n"
         "print('heavy:', sorted(heavy))"
     )
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

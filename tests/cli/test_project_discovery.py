@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.run import run_deepwork
-from deepwork.config import find_project
+from deepwork.kernel.config import find_project
 
 
 @pytest.fixture

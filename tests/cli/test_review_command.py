@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from application import call_tool, make_app
 from cli.run import run_deepwork
-from deepwork.cli.review import review
-from deepwork.errors import DeepworkError, GitError, InvalidInput, NotFound
+from deepwork.edge.cli.review import review
+from deepwork.kernel.errors import DeepworkError, GitError, InvalidInput, NotFound
 from reviews.make import ReviewProject, make_project, make_rule_data, parse_ids, parse_names
 
 

@@ -13,15 +13,15 @@ from click.testing import CliRunner
 from application import call_tool, make_app
 from cli.run import run_deepwork, run_in_terminal
 from cli.test_terminal import COLOUR
-from deepwork.cli import status as command
-from deepwork.cli.framework.tables import measure_width
-from deepwork.cli.shell_completion import INDEX
-from deepwork.dashboard.endpoints import NoParameters, ReadContext
-from deepwork.dashboard.home import read_home
-from deepwork.database.opening import open_engine
-from deepwork.database.transaction import Transaction
-from deepwork.hooks.failure_log import record_failure
-from deepwork.hooks.protocol import TOOL_USE
+from deepwork.edge.cli import status as command
+from deepwork.edge.cli.framework.tables import measure_width
+from deepwork.edge.cli.shell_completion import INDEX
+from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.views.dashboard.endpoints import NoParameters, ReadContext
+from deepwork.views.dashboard.home import read_home
+from deepwork.views.hooks.failure_log import record_failure
+from deepwork.views.hooks.protocol import TOOL_USE
 from hooks.make import Project, build_tool_event
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from application import call_tool, make_app
 from cli.run import run_deepwork, run_in_terminal
-from deepwork.cli.framework.tables import align_rows, measure_width, select_columns, shorten
+from deepwork.edge.cli.framework.tables import align_rows, measure_width, select_columns, shorten
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "[bold red]x[/] \x1b[2J\x07 :smile: \u202egone"
@@ -97,7 +97,7 @@ def test_json_is_the_same_in_a_terminal_and_a_pipe(project: Path):
 
 def test_in_a_pipe_there_is_no_colour_and_rich_is_not_imported(project: Path):
     code = (
-        f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'agents', 'list', '--path', {str(project)!r}]\n"
+        f"import sys; from deepwork.edge.cli.main import main; sys.argv = ['deepwork', 'agents', 'list', '--path', {str(project)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print('rich:', 'rich' in sys.modules)"
     )
@@ -146,8 +146,8 @@ def add_events(project: Path, rows: int) -> None:
 
 IMPATIENT = """
 import threading
-from deepwork.cli.framework import progress
-from deepwork.cli.main import main
+from deepwork.edge.cli.framework import progress
+from deepwork.edge.cli.main import main
 
 progress.ProgressBar.__init__.__kwdefaults__["delay"] = 0
 report = progress.ProgressBar.report
@@ -177,7 +177,7 @@ def test_long_operations_show_progress(tmp_path: Path):
 
 BAR = """
 import sys, threading
-from deepwork.cli.framework.progress import ProgressBar
+from deepwork.edge.cli.framework.progress import ProgressBar
 with ProgressBar("Copying", quiet="--json" in sys.argv, delay=0) as bar:
     bar.report("Comparing", 30, 40)
     for timer in threading.enumerate():
@@ -199,8 +199,8 @@ def test_no_progress_is_shown_in_a_pipe_or_with_json(tmp_path: Path):
 
 RESTING = """
 import time
-from deepwork.cli.framework import progress
-from deepwork.cli.main import main
+from deepwork.edge.cli.framework import progress
+from deepwork.edge.cli.main import main
 
 def report(waiting, what, done=0, total=0):
     if done >= 10_000:

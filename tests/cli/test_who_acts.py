@@ -11,7 +11,7 @@ import pytest
 
 from application import call_tool, make_app
 from cli.run import CommandResult, run_deepwork, run_in_terminal
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 PERSON = f"human:{getpass.getuser()}"
 UNNOTIFIED = "Agents were not notified of this; --as-person does that.\n"

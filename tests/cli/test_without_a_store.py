@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from cli.command_tree import map_tool_commands
 from cli.run import run_deepwork
-from deepwork.cli import main
-from deepwork.server.application import ALL_TOOL_CLASSES
-from deepwork.server.registry import describe_class
+from deepwork.edge.cli import main
+from deepwork.edge.server.application import ALL_TOOL_CLASSES
+from deepwork.edge.server.registry import describe_class
 
 NO_STORE = "There is no store for {} yet; `deepwork status` says what comes next.\n"
 READ_ONLY = {spec.name for path in ALL_TOOL_CLASSES for spec in describe_class(path).specs if spec.read_only}

@@ -12,9 +12,9 @@ COMMAND = (sys.executable, "-P", str(Path(__file__)))
 def main() -> None:
     sys.path.insert(0, str(TESTS))
     from conformance.fixture_service import FixtureService
-    from deepwork.cli.main import main as run_command
-    from deepwork.protocol import tasks
-    from deepwork.server import mcp_service
+    from deepwork.edge.cli.main import main as run_command
+    from deepwork.edge.server import mcp_service
+    from deepwork.kernel.protocol import tasks
 
     tasks.GRACE_SECONDS = 0.1  # the suite expects that a call of one second becomes a task
     mcp_service.McpService = lambda _: FixtureService()  # type: ignore[assignment, misc, return-value]

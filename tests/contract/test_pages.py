@@ -9,11 +9,11 @@ from pathlib import Path
 from scripts import tools_page
 
 import deepwork
-from deepwork.cli.main import COMMANDS
-from deepwork.config import load_settings
-from deepwork.config_options import OPTIONS
-from deepwork.errors import Code
-from deepwork.names import CaseInsensitiveEnum
+from deepwork.edge.cli.main import COMMANDS
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.config_options import OPTIONS
+from deepwork.kernel.errors import Code
+from deepwork.kernel.names import CaseInsensitiveEnum
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOT = DOCS.parent
@@ -102,5 +102,5 @@ def test_nothing_names_a_machine_or_a_registry():
 
     for page in tracked:
         assert not re.search(
-            r"https?://\S+/(simple|packages)\b|--(extra-)?index-url|/root/|/work/", page.read_text()
+            r"https?://\S+/(simple|packages)\b|--(extra-)?index-url|(?<![\w.])/(root|work)/", page.read_text()
         )

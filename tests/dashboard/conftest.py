@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from application import Clock
 from dashboard.make import World, create_client, make_everything
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from application import Clock, call_tool
-from deepwork.access.scopes import Scope
-from deepwork.access.tools import TokenTools
-from deepwork.server.application import Application
-from deepwork.server.http.asgi import create_asgi_app
-from deepwork.server.http.policy import AccessPolicy
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.http.asgi import create_asgi_app
+from deepwork.edge.server.http.policy import AccessPolicy
+from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.tools import TokenTools
 from jobs import project as jobs
 from jobs.runs import call_job_tool as ask_job
 from tracking import make as track

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.names import new_id
-from deepwork.runner.models import Attempt, Run, RunOptions, Stage
-from deepwork.runner.service import AttemptService, RunService, create_run
-from deepwork.runner.store import AttemptStore
-from deepwork.server.application import Application
+from deepwork.delivery.runner.models import Attempt, Run, RunOptions, Stage
+from deepwork.delivery.runner.service import AttemptService, RunService, create_run
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.edge.server.application import Application
+from deepwork.kernel.names import new_id
 
 HOST = "local"
 

@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 from access.make import list_entries
 from application import Clock, call_tool, list_events, make_app
 from dashboard.make import HOST, World, create_client, create_token, make_everything, read
-from deepwork.access import scopes
-from deepwork.dashboard.actions import SESSION_ACTIONS
-from deepwork.server.application import Application
-from deepwork.server.http.asgi import list_actions
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.http.asgi import list_actions
+from deepwork.gates.access import scopes
+from deepwork.views.dashboard.actions import SESSION_ACTIONS
 
 ACTIONS = [
     "abandon_task",

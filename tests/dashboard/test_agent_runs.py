@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 from application import Clock, call_tool, list_events
 from dashboard.make import World, create_client, create_token, read, read_error, read_pages
 from dashboard.make_agent_runs import add_attempt, move, start_run
-from deepwork.runner.attempt_files import AttemptFiles
-from deepwork.runner.models import ParkedFor, RunStatus, Stage
-from deepwork.runner.service import RunService
-from deepwork.server.application import Application
+from deepwork.delivery.runner.attempt_files import AttemptFiles
+from deepwork.delivery.runner.models import ParkedFor, RunStatus, Stage
+from deepwork.delivery.runner.service import RunService
+from deepwork.edge.server.application import Application
 
 
 def post(page: TestClient, id: str, verb: str, **body: Any) -> Any:

@@ -10,11 +10,11 @@ from starlette.testclient import TestClient
 from application import NOW, call_tool
 from budgets.make import claim, create_plan, report
 from dashboard.make import create_client, create_token, read, read_error, read_pages
-from deepwork.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.approvals.service import ask
-from deepwork.checks.models import Proof, Subject, Verdict
-from deepwork.checks.store import ProofStore
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.gates.approvals.service import ask
+from deepwork.gates.checks.models import Proof, Subject, Verdict
+from deepwork.gates.checks.store import ProofStore
 
 PROOF = Proof(
     id="pf_1",

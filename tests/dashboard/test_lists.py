@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 from application import Clock, call_tool
 from approvals.make import ask
 from dashboard.make import World, read, read_error, read_pages
-from deepwork.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from jobs.runs import call_job_tool as ask_job
 from tracking import make as track
 

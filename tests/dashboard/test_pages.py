@@ -11,9 +11,9 @@ from starlette.testclient import TestClient
 
 from application import make_app
 from dashboard.make import create_client
-from deepwork.dashboard.pages import StaticPages
-from deepwork.errors import DefinitionError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import DefinitionError
+from deepwork.views.dashboard.pages import StaticPages
 
 INDEX = (
     '<!doctype html><script type="module" src="/assets/app-1a2b.js"></script><link href="/assets/app-3c.css">'

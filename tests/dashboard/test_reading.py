@@ -12,15 +12,15 @@ from starlette.testclient import TestClient
 from application import Clock, call_tool
 from dashboard.make import World, create_client, read
 from dashboard.make_agent_runs import add_attempt, start_run
-from deepwork.dashboard.api import TAG_PERIOD_MS
-from deepwork.dashboard.endpoint_registry import (
+from deepwork.edge.server.application import Application
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.views.dashboard.api import TAG_PERIOD_MS
+from deepwork.views.dashboard.endpoint_registry import (
     ENDPOINTS,
     REPOSITORY_ENDPOINTS,
     SERVER_ENDPOINTS,
     TOOL_ENDPOINTS,
 )
-from deepwork.database.transaction import Transaction
-from deepwork.server.application import Application
 from tracking import make as track
 
 FOLLOWING = [each.path for each in ENDPOINTS if each.follows_events]

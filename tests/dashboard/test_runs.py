@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 
 from application import NOW, Clock, call_tool
 from dashboard.make import World, read, read_error, read_pages
-from deepwork.dashboard.runs import RunLine
-from deepwork.overview.phase_statuses import derive_phase_status
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.views.dashboard.runs import RunLine
+from deepwork.views.overview.phase_statuses import derive_phase_status
 from tracking import make as track
 
 

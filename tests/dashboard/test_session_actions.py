@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from application import Clock, make_app
 from approvals.person import PASSPHRASE, enroll_passphrase
 from dashboard.make import HOST, create_client, create_token, read
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from jobs.project import make_review, make_step, write_files, write_job
 from jobs.runs import finish_step, start_job
 

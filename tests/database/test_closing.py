@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from application import call_tool, make_app
-from deepwork.files.lock import FileLock
+from deepwork.kernel.files.lock import FileLock
 
 
 def list_open_files(folder: Path) -> set[str]:

@@ -16,12 +16,12 @@ from starlette.testclient import TestClient
 
 from application import NOW, call_tool
 from dashboard.make import create_client, create_token, read, read_pages
-from deepwork.access.tools import TokenTools
-from deepwork.jobs import tools as job_tools
-from deepwork.server.application import Application
-from deepwork.timestamps import format_timestamp
-from deepwork.tracking.models import AttributedChange, Attribution
-from deepwork.tracking.watch_store import WatchStore
+from deepwork.edge.server.application import Application
+from deepwork.gates.access.tools import TokenTools
+from deepwork.kernel.timestamps import format_timestamp
+from deepwork.work.jobs import tools as job_tools
+from deepwork.work.tracking.models import AttributedChange, Attribution
+from deepwork.work.tracking.watch_store import WatchStore
 from jobs import project as jobs
 from jobs.runs import start_job
 from tracking import make as track

@@ -12,9 +12,9 @@ import pytest
 from application import Clock, call_tool, make_app
 from conftest import KINDS
 from dashboard.make import create_client, read
-from deepwork.database.sqlite import SQLite
-from deepwork.overview.attention_store import AttentionStore
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.database.sqlite import SQLite
+from deepwork.views.overview.attention_store import AttentionStore
 from package.old_stores import create_empty_location, create_old_store
 from store_admin.stores import run_sql
 

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from application import Clock, call_tool, list_event_types
-from deepwork.database.idempotency import check_key
-from deepwork.errors import Code, Conflict, InvalidInput, NotFound
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.database.idempotency import check_key
+from deepwork.kernel.errors import Code, Conflict, InvalidInput, NotFound
 
 
 def register(app: Application, key: str, name: str = "Ada", caller: str = "local") -> str:

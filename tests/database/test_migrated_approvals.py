@@ -11,10 +11,10 @@ import pytest
 from application import Clock, call_tool, make_app
 from dashboard.make import create_client, read
 from database.test_facts_as_columns import insert, make_milestone
-from deepwork.approvals.digests import compute_digest
-from deepwork.approvals.store import ApprovalStore
-from deepwork.database.sqlite import SQLite
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.digests import compute_digest
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.kernel.database.sqlite import SQLite
 from package.old_stores import create_empty_location, create_old_store
 from store_admin.stores import run_sql
 

@@ -13,16 +13,16 @@ from application import make_app
 from approvals.make import ask, make_request, read, use
 from approvals.person import enroll_passphrase
 from dashboard.make import create_client
-from deepwork.approvals.store import ApprovalStore
-from deepwork.database.store_key import hmac_hex
-from deepwork.database.user_key import get_or_create_user_key
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.kernel.database.store_key import hmac_hex
+from deepwork.kernel.database.user_key import get_or_create_user_key
 from package.old_stores import create_empty_location
 
 
 def undo_migration(app: Application) -> None:
     """Let the store be as the version before left it."""
-    before = import_module("deepwork.database.migrations.versions.0019_seals").down_revision
+    before = import_module("deepwork.kernel.database.migrations.versions.0019_seals").down_revision
     with app.database.transaction() as tx:
         tx.execute("DROP TABLE seals")
         tx.execute("ALTER TABLE runner_hosts DROP COLUMN seen_at")  # of a later migration

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from application import call_tool, empty_database, make_app
-from deepwork.agents.leases import LeaseStore
-from deepwork.database import postgres
-from deepwork.database.postgres import MOST_CONNECTIONS, PostgreSQL
-from deepwork.errors import StorageError
+from deepwork.kernel.database import postgres
+from deepwork.kernel.database.postgres import MOST_CONNECTIONS, PostgreSQL
+from deepwork.kernel.errors import StorageError
+from deepwork.work.agents.leases import LeaseStore
 
 
 def test_a_password_is_never_shown():

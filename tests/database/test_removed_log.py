@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from database.test_store_file import count_rows, insert, open_database, read_as_foreign_program
-from deepwork.database.transaction import Database
-from deepwork.errors import StorageError
-from deepwork.files.lock import FileLock, try_to_lock_file
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.files.lock import FileLock, try_to_lock_file
 
 READER_IN_A_TRANSACTION = """
 import sqlite3, sys
@@ -28,9 +28,9 @@ sys.stdin.read()
 """
 OTHER_WRITER = """
 import sys
-from deepwork.database.sqlite import SQLite
-from deepwork.database.transaction import Database
-from deepwork.events.log import append_events
+from deepwork.kernel.database.sqlite import SQLite
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.events.log import append_events
 
 database = Database(SQLite(sys.argv[1]), append_events)
 for who in sys.argv[2:]:
@@ -190,7 +190,7 @@ def test_a_store_that_is_closed_saves_a_log_that_was_removed(path: Path, suffixe
 def test_a_removed_log_is_kept_until_nobody_reads_an_older_state(
     path: Path, suffixes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.database.sqlite_connections.WRITE_TIMEOUT", 0.1)
+    monkeypatch.setattr("deepwork.kernel.database.sqlite_connections.WRITE_TIMEOUT", 0.1)
     database = open_database(path)
     insert(database, "one")
     reader = subprocess.Popen(

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, make_app
-from deepwork.database.sqlite import SQLite
-from deepwork.database.transaction import Database
-from deepwork.errors import StorageError
-from deepwork.events.log import append_events
-from deepwork.files.lock import hold_file_lock
+from deepwork.kernel.database.sqlite import SQLite
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.events.log import append_events
+from deepwork.kernel.files.lock import hold_file_lock
 
 INSERT = "INSERT INTO lost_leases (who, what, lost_at) VALUES (:who, 'task', 1)"
 

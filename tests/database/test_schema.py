@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from scripts import schema_snapshots
 
-from deepwork.database import schema
-from deepwork.database.opening import open_engine
+from deepwork.kernel.database import schema
+from deepwork.kernel.database.opening import open_engine
 from package.old_stores import create_empty_location, create_old_store
 
 _SQLITE_CATALOG = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, make_app
-from deepwork.database import schema
-from deepwork.database.existing_store import open_existing_store
-from deepwork.database.filesystem import find_network_file_system
-from deepwork.database.sqlite import SQLite, has_wal_reset_fix
-from deepwork.database.wakeups import WakeupChannel
-from deepwork.errors import Code, StorageError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.database import schema
+from deepwork.kernel.database.existing_store import open_existing_store
+from deepwork.kernel.database.filesystem import find_network_file_system
+from deepwork.kernel.database.sqlite import SQLite, has_wal_reset_fix
+from deepwork.kernel.database.wakeups import WakeupChannel
+from deepwork.kernel.errors import Code, StorageError
 
 
 def open_app(folder: Path) -> Application:
@@ -117,7 +117,7 @@ def test_network_file_systems_are_detected_by_the_nearest_mount(path: str, kind:
 
 
 def test_a_network_location_is_refused_with_a_suggestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("deepwork.database.sqlite.find_network_file_system", lambda path: "nfs4")
+    monkeypatch.setattr("deepwork.kernel.database.sqlite.find_network_file_system", lambda path: "nfs4")
 
     with pytest.raises(StorageError, match="nfs4") as refused:
         call_tool(open_app(tmp_path), "agent_list")
@@ -175,7 +175,7 @@ def test_a_location_that_is_not_a_file_is_refused_and_not_changed(tmp_path: Path
 def test_waking_other_processes_removes_only_dead_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
-    monkeypatch.setattr("deepwork.database.wakeups.get_runtime_folder", lambda: runtime)
+    monkeypatch.setattr("deepwork.kernel.database.wakeups.get_runtime_folder", lambda: runtime)
     hints = WakeupChannel(tmp_path / "deepwork.db")
     receiver = hints.open_receiver()
     assert receiver is not None
@@ -193,7 +193,7 @@ def test_waking_other_processes_removes_only_dead_sockets(tmp_path: Path, monkey
 def test_there_is_no_folder_for_hints_while_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
-    monkeypatch.setattr("deepwork.database.wakeups.get_runtime_folder", lambda: runtime)
+    monkeypatch.setattr("deepwork.kernel.database.wakeups.get_runtime_folder", lambda: runtime)
     hints = WakeupChannel(tmp_path / "deepwork.db")
     one, other = hints.open_receiver(), hints.open_receiver()
     assert one is not None
@@ -240,7 +240,7 @@ def test_no_process_is_woken_through_a_planted_link(tmp_path: Path, monkeypatch:
     runtime.mkdir(mode=0o700)
     victim.mkdir(mode=0o700)
     (victim / "a.txt").write_text("mine")
-    monkeypatch.setattr("deepwork.database.wakeups.get_runtime_folder", lambda: runtime)
+    monkeypatch.setattr("deepwork.kernel.database.wakeups.get_runtime_folder", lambda: runtime)
     hints = WakeupChannel(tmp_path / "deepwork.db")
     hints._folder.symlink_to(victim)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deepwork.database.statements import (
+from deepwork.kernel.database.statements import (
     build_insert,
     build_where,
     format_colon_placeholder,

@@ -11,16 +11,16 @@ import pytest
 
 import deepwork
 import store_guard
-from deepwork.config import load_settings
-from deepwork.database.sqlite import SQLite
-from deepwork.database.transaction import Database
-from deepwork.errors import InvalidInput, StorageError
-from deepwork.events.log import append_events
-from deepwork.files.locked_files import is_locked, locked_files, open_unlocked
-from deepwork.files.paths import confine
-from deepwork.git.checksums import ChecksumSnapshotStore
-from deepwork.server.application import Application
-from deepwork.store_admin.store_overview import load_overview
+from deepwork.edge.server.application import Application
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.database.sqlite import SQLite
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import InvalidInput, StorageError
+from deepwork.kernel.events.log import append_events
+from deepwork.kernel.files.locked_files import is_locked, locked_files, open_unlocked
+from deepwork.kernel.files.paths import confine
+from deepwork.kernel.git.checksums import ChecksumSnapshotStore
+from deepwork.kernel.store_admin.store_overview import load_overview
 from tracking.make import complete_task, create_task, create_workflow_and_phase, get_changed_files
 
 INSERT = "INSERT INTO lost_leases (who, what, lost_at) VALUES (:who, 'task', 1)"
@@ -32,9 +32,9 @@ connection.close()
 """
 KILLED_WRITER = """
 import os, subprocess, sys
-from deepwork.database.sqlite import SQLite
-from deepwork.database.transaction import Database
-from deepwork.events.log import append_events
+from deepwork.kernel.database.sqlite import SQLite
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.events.log import append_events
 
 path, reader, careless = sys.argv[1], sys.argv[2], sys.argv[3:]
 database = Database(SQLite(path), append_events)
@@ -252,9 +252,7 @@ def test_doctor_names_a_process_that_writes_into_a_removed_log(tmp_path: Path):
     path.with_name("deepwork.db-wal").unlink()
 
     # Another process looks, as `deepwork doctor` does.
-    look = (
-        "import sys; from deepwork.database.sqlite import SQLite; print(*SQLite(sys.argv[1]).find_problems())"
-    )
+    look = "import sys; from deepwork.kernel.database.sqlite import SQLite; print(*SQLite(sys.argv[1]).find_problems())"
     seen = subprocess.run([sys.executable, "-c", look, str(path)], check=True, capture_output=True, text=True)
 
     assert f"Process {os.getpid()} " in seen.stdout

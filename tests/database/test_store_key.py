@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepwork.database.store_key import (
+from deepwork.kernel.database.store_key import (
     StoreKey,
     compute_hmac,
     create_store_key,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from application import NOW, call_tool, list_event_types, list_events, make_app
-from deepwork.call import ActionOutcome, Call, use_call
-from deepwork.database.transaction import PendingEvent, join_transaction
-from deepwork.errors import StorageError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.call import ActionOutcome, Call, use_call
+from deepwork.kernel.database.transaction import PendingEvent, join_transaction
+from deepwork.kernel.errors import StorageError
 
 
 def count_leases(app: Application) -> int:

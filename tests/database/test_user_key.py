@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.database.user_key import find_key_problems, find_user_key, get_or_create_user_key
-from deepwork.errors import DefinitionError, StorageError
+from deepwork.kernel.database.user_key import find_key_problems, find_user_key, get_or_create_user_key
+from deepwork.kernel.errors import DefinitionError, StorageError
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from application import call_tool, make_app
-from deepwork.cli.main import COMMANDS, deepwork
-from deepwork.cli.serve import serve
-from deepwork.config_options import OPTIONS
+from deepwork.edge.cli.main import COMMANDS, deepwork
+from deepwork.edge.cli.serve import serve
+from deepwork.kernel.config_options import OPTIONS
 from http_tests.http_server import PATIENCE_SECONDS, reserve_port
 
 ROOT = Path(__file__).parents[2]

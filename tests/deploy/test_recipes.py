@@ -19,7 +19,7 @@ import yaml
 
 import quick
 from application import call_tool, make_app
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from runner.endings import check_nothing_is_left, finish, plan
 from runner.run_project import RunProject
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tomllib
@@ -15,16 +16,16 @@ import yaml
 from scripts import commands_page, not_run_page, performance_page, reliability_page, settings_page, tools_page
 from scripts.pages import ROOT, Block, list_pages, parse_blocks, parse_steps
 
-from deepwork.checks.definitions import parse_checks
-from deepwork.cli.main import COMMANDS
-from deepwork.cli.plan_file import split_file
-from deepwork.cli.serve import serve
-from deepwork.config import find_unknown_keys, load_settings
-from deepwork.jobs.definitions.catalog import find_problems
-from deepwork.reviews.catalog import RuleCatalog
-from deepwork.runner.profiles import load_catalog
-from deepwork.templates.catalog import TemplateCatalog
-from deepwork.user_settings import load_user_settings
+from deepwork.delivery.runner.profiles import load_catalog
+from deepwork.edge.cli.main import COMMANDS
+from deepwork.edge.cli.plan_file import split_file
+from deepwork.edge.cli.serve import serve
+from deepwork.gates.checks.definitions import parse_checks
+from deepwork.gates.reviews.catalog import RuleCatalog
+from deepwork.kernel.config import find_unknown_keys, load_settings
+from deepwork.kernel.user_settings import load_user_settings
+from deepwork.work.jobs.definitions.catalog import find_problems
+from deepwork.work.templates.catalog import TemplateCatalog
 
 BLOCKS = [block for page in list_pages() for block in parse_blocks(page)]
 SHOWN = [block for block in BLOCKS if block.language in {"yaml", "yml", "json", "jsonc", "toml"}]
@@ -169,10 +170,21 @@ def test_few_commands_are_not_run_and_each_has_a_reason():
 
 def test_the_architecture_names_every_package():
     drawn = (ROOT / "docs" / "architecture.md").read_text()
-    parts = [part for part in (ROOT / "src" / "deepwork").iterdir() if not part.name.startswith(("_", "."))]
+    package = ROOT / "src" / "deepwork"
+    floors = [init.parent for init in package.glob("*/__init__.py")]
+    packages = [init.parent for init in package.glob("*/*/__init__.py")]
+    modules = [path for path in package.glob("*/*.py") if not path.name.startswith("_")]
 
-    missing = [part.name for part in parts if part.suffix in {"", ".py"} and f" {part.name}" not in drawn]
+    missing = [part.name for part in (*floors, *packages, *modules) if f" {part.name}" not in drawn]
     assert sorted(missing) == []
+
+
+def test_each_floor_has_a_page_and_says_what_belongs_there():
+    floors = {init.parent.name: init for init in (ROOT / "src" / "deepwork").glob("*/__init__.py")}
+
+    assert {page.stem for page in (ROOT / "docs" / "architecture").glob("*.md")} == floors.keys()
+    silent = [name for name, init in floors.items() if not ast.get_docstring(ast.parse(init.read_text()))]
+    assert silent == []
 
 
 def test_every_fence_has_a_language():

@@ -15,13 +15,13 @@ import pytest
 
 from application import Clock, call_tool, make_app
 from dashboard.make_agent_runs import add_attempt, move, start_run
-from deepwork.names import new_id
-from deepwork.runner.attempt_files import AttemptFiles
-from deepwork.runner.attempt_locks import AttemptLocks
-from deepwork.runner.models import ParkedFor, Stage
-from deepwork.server.application import Application
-from deepwork.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
-from deepwork.tracking.store import TrackStore
+from deepwork.delivery.runner.attempt_files import AttemptFiles
+from deepwork.delivery.runner.attempt_locks import AttemptLocks
+from deepwork.delivery.runner.models import ParkedFor, Stage
+from deepwork.edge.server.application import Application
+from deepwork.kernel.names import new_id
+from deepwork.work.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
+from deepwork.work.tracking.store import TrackStore
 from jobs import project as jobs
 from jobs.reviewer import Reviewer
 from jobs.runs import call_job_tool as ask_job

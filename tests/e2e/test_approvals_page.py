@@ -11,11 +11,11 @@ import pytest
 
 from application import call_tool
 from approvals.person import PASSPHRASE, Person, enroll_passphrase
-from deepwork.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.approvals.service import ask
-from deepwork.approvals.store import ApprovalStore
-from deepwork.checks.guarded_changes import Difference, describe_changes
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.gates.approvals.service import ask
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.gates.checks.guarded_changes import Difference, describe_changes
 from e2e.browser import AXE, Dashboard, Visitor
 from e2e.make import open_app
 

@@ -12,7 +12,7 @@ from fastmcp import Client
 
 from application import empty_database, make_app
 from dashboard.make import create_token
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from e2e.browser import Dashboard, Visitor, run_in_thread
 from e2e.make import MadeProject, open_app
 from tracking import make as track

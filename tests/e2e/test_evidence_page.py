@@ -9,11 +9,11 @@ import pytest
 from application import call_tool
 from budgets.make import claim, create_plan, report
 from dashboard.test_evidence import PROOF
-from deepwork.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.approvals.service import ask
-from deepwork.checks.models import Subject
-from deepwork.checks.store import ProofStore
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.gates.approvals.service import ask
+from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.store import ProofStore
 from e2e.browser import Dashboard, Visitor
 from e2e.make import open_app
 

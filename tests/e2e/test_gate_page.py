@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from e2e.browser import Dashboard, Visitor
 from e2e.make import MadeProject, open_app
 from jobs.runs import call_job_tool, get_session, start_job

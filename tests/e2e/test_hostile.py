@@ -10,9 +10,9 @@ import pytest
 
 from application import Clock, call_tool
 from dashboard.make_agent_runs import add_attempt, start_run
-from deepwork.runner.models import RunStatus
-from deepwork.runner.service import RunService
-from deepwork.server.application import Application
+from deepwork.delivery.runner.models import RunStatus
+from deepwork.delivery.runner.service import RunService
+from deepwork.edge.server.application import Application
 from e2e.browser import Dashboard, Visitor, run_in_thread, wait_until
 from e2e.make import open_app, open_app_with_reviewer, run_git
 from e2e.payloads import PAYLOADS

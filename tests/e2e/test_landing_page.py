@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from e2e.browser import Dashboard, Visitor, find_violations
 from e2e.make import open_app
 from landing.make import LandingProject

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from e2e.browser import Dashboard, Visitor, wait_until
 from e2e.make import MadeProject, open_app
 from tracking import make as track

@@ -11,7 +11,7 @@ import pytest
 
 from application import call_tool
 from approvals.person import PASSPHRASE, enroll_passphrase
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from e2e.browser import Dashboard, Visitor, find_violations
 from e2e.make import open_app
 from workspaces.make import Plan, create_repository

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from dashboard.make_agent_runs import move
-from deepwork.runner.models import ParkedFor, RunEvent, RunStatus, Stage
-from deepwork.runner.responses import build_payload, describe_attempt
-from deepwork.runner.service import AttemptService, RunService
-from deepwork.runner.store import AttemptStore
-from deepwork.server.application import Application
+from deepwork.delivery.runner.models import ParkedFor, RunEvent, RunStatus, Stage
+from deepwork.delivery.runner.responses import build_payload, describe_attempt
+from deepwork.delivery.runner.service import AttemptService, RunService
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.edge.server.application import Application
 from e2e.browser import Dashboard, Visitor, run_in_thread, wait_until
 from e2e.make import MadeProject, open_app
 

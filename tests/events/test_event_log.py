@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from application import Clock, call_tool, list_events, make_app
-from deepwork.events.feed import EventBatch, EventFeed, ResyncRequired
-from deepwork.events.log import Event, EventStore, truncate_texts
-from deepwork.server.application import Application
-from deepwork.timestamps import format_timestamp
+from deepwork.edge.server.application import Application
+from deepwork.kernel.events.feed import EventBatch, EventFeed, ResyncRequired
+from deepwork.kernel.events.log import Event, EventStore, truncate_texts
+from deepwork.kernel.timestamps import format_timestamp
 
 
 def emit_events(app: Application, count: int, workflow_id: str | None = None) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from agents.make import build_agent
 from application import LEASE_MS, NOW
-from deepwork.agents.models import Agent
-from deepwork.agents.responses import AgentView, build_agent_payload
-from deepwork.messages.models import Message, MessageStatus, MessageType, Priority
-from deepwork.messages.responses import MessageView, build_message_payload
-from deepwork.plans import recorder
-from deepwork.plans.models import Checkpoint, CheckpointType, Task, Workflow
-from deepwork.plans.responses import CheckpointView, PlanTaskView, PlanView
+from deepwork.work.agents.models import Agent
+from deepwork.work.agents.responses import AgentView, build_agent_payload
+from deepwork.work.messages.models import Message, MessageStatus, MessageType, Priority
+from deepwork.work.messages.responses import MessageView, build_message_payload
+from deepwork.work.plans import recorder
+from deepwork.work.plans.models import Checkpoint, CheckpointType, Task, Workflow
+from deepwork.work.plans.responses import CheckpointView, PlanTaskView, PlanView
 from plans.make import make_task, make_workflow
 
 MESSAGE = Message(

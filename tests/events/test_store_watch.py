@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, make_app
-from deepwork.errors import StorageError
-from deepwork.events.hub import EventHub
-from deepwork.events.store_watch import StoreWatch
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.events.hub import EventHub
+from deepwork.kernel.events.store_watch import StoreWatch
 
 
 def register(app: Application, name: str) -> None:

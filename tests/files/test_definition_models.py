@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field, RootModel
 from scripts.definition_schemas import MODELS, render_schema
 
-from deepwork.files.definition_models import DefinitionModel, OneOf, Text, build_schema, validate_data
+from deepwork.kernel.files.definition_models import DefinitionModel, OneOf, Text, build_schema, validate_data
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.name)
@@ -59,8 +59,8 @@ def test_a_problem_is_located_and_explained(model: type[BaseModel], data: Any, e
 
 def test_the_models_are_not_imported_before_a_definition_is_read():
     code = (
-        "import sys, deepwork.jobs.tools, deepwork.reviews.tools, deepwork.templates.tools\n"
-        "print('deepwork.files.definition_models' in sys.modules)"
+        "import sys, deepwork.work.jobs.tools, deepwork.gates.reviews.tools, deepwork.work.templates.tools\n"
+        "print('deepwork.kernel.files.definition_models' in sys.modules)"
     )
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.database.sqlite import SQLite
-from deepwork.database.transaction import Database
-from deepwork.errors import Code, StorageError
-from deepwork.events.log import append_events
-from deepwork.files import atomic
-from deepwork.files.atomic import write_atomically
+from deepwork.kernel.database.sqlite import SQLite
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import Code, StorageError
+from deepwork.kernel.events.log import append_events
+from deepwork.kernel.files import atomic
+from deepwork.kernel.files.atomic import write_atomically
 
-WRITER = "from pathlib import Path; from deepwork.files.atomic import write_atomically; import sys\n"
+WRITER = "from pathlib import Path; from deepwork.kernel.files.atomic import write_atomically; import sys\n"
 
 
 def list_names(directory: Path) -> list[str]:
@@ -156,7 +156,7 @@ def write_under_strace(path: Path, fault: str) -> bool:
     """Write b"new"; true if the fault struck."""
     script = WRITER + f"write_atomically(Path({str(path)!r}), b'new', keep_previous=True)"
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject={fault}"]
-    source = str(Path(atomic.__file__).parents[2])
+    source = str(Path(atomic.__file__).parents[3])
     done = subprocess.run(
         [*command, sys.executable, "-S", "-c", script],
         env={"PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1"},

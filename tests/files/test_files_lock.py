@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import deepwork
-from deepwork.errors import StorageError
-from deepwork.files.lock import FileLock
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.files.lock import FileLock
 from effort import measure_effort
 
 SOURCE = str(Path(deepwork.__file__).parents[1])
@@ -48,7 +48,7 @@ FAIR = 0.25
 
 def start(script: str, path: Path, *args: str) -> subprocess.Popen[str]:
     prelude = (
-        "import os, sys, time\nfrom pathlib import Path\nfrom deepwork.files.lock import FileLock\n"
+        "import os, sys, time\nfrom pathlib import Path\nfrom deepwork.kernel.files.lock import FileLock\n"
         "lock = FileLock(Path(sys.argv[1]))\n"
     )
     return subprocess.Popen(

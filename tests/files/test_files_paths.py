@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import Code, InvalidInput
-from deepwork.files.paths import confine, read_confined
+from deepwork.kernel.errors import Code, InvalidInput
+from deepwork.kernel.files.paths import confine, read_confined
 
 MALFORMED = [
     "",

@@ -12,9 +12,9 @@ import yaml as pyyaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepwork.errors import Code, DefinitionError
-from deepwork.files import yaml as deepwork_yaml
-from deepwork.files.yaml import load_yaml
+from deepwork.kernel.errors import Code, DefinitionError
+from deepwork.kernel.files import yaml as deepwork_yaml
+from deepwork.kernel.files.yaml import load_yaml
 from effort import measure_effort
 
 JOB = """\
@@ -225,8 +225,8 @@ def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
         (tmp_path / f"{number}.yml").write_text(text)
     script = (
         "import pathlib, resource, sys\n"
-        "from deepwork.errors import DefinitionError\n"
-        "from deepwork.files.yaml import load_yaml\n"
+        "from deepwork.kernel.errors import DefinitionError\n"
+        "from deepwork.kernel.files.yaml import load_yaml\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "before = peak()\n"
         "for path in pathlib.Path(sys.argv[1]).iterdir():\n"
@@ -234,7 +234,7 @@ def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
         "    except DefinitionError: pass\n"
         "print((peak() - before) // 1024)"
     )
-    source = str(Path(deepwork_yaml.__file__).parents[2])
+    source = str(Path(deepwork_yaml.__file__).parents[3])
 
     grown = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.database.adoption import SUFFIXES, find_tracking_problem
-from deepwork.files.git_index import find_in_index, is_tracked
+from deepwork.kernel.database.adoption import SUFFIXES, find_tracking_problem
+from deepwork.kernel.files.git_index import find_in_index, is_tracked
 
 STORE = ".deepwork/deepwork.db"
 

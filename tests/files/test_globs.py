@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepwork.errors import Code, InvalidInput
-from deepwork.files.globs import Globs, escape, find_problem, may_overlap
+from deepwork.kernel.errors import Code, InvalidInput
+from deepwork.kernel.files.globs import Globs, escape, find_problem, may_overlap
 from effort import measure_effort
 
 MATCHING = [

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.environment import build_child_environment
-from deepwork.files.heads import Head, RefsElsewhere, read_head
-from deepwork.git.command import Git
-from deepwork.git.refs import find_head
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.files.heads import Head, RefsElsewhere, read_head
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.refs import find_head
 from git.changes_project import Project, create_project
 
 

@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from deepwork.git.changes import ChangedFiles, FileListing, find_changed_files, list_files
-from deepwork.git.command import Git
+from deepwork.kernel.git.changes import ChangedFiles, FileListing, find_changed_files, list_files
+from deepwork.kernel.git.command import Git
 
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.git.command import Git
+from deepwork.kernel.git.command import Git
 
 PLAIN = {
     "PATH": os.environ["PATH"],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepwork.git.snapshot import SnapshotStore
-from deepwork.git.snapshot_types import ChangeStatus, Snapshot, SnapshotDiff
+from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.git.snapshot_types import ChangeStatus, Snapshot, SnapshotDiff
 from git.changes_project import Project
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.git.branch_merges import BranchMerge, UnmergedBranch, merge_branches
-from deepwork.git.refs import get_commit
+from deepwork.kernel.git.branch_merges import BranchMerge, UnmergedBranch, merge_branches
+from deepwork.kernel.git.refs import get_commit
 from git.changes_project import Project
 from git.worktrees_project import create_started_project, read_state
 

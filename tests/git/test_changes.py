@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import GitError, InvalidInput
-from deepwork.git.changes import find_changed_files, list_files
-from deepwork.git.command import Git
+from deepwork.kernel.errors import GitError, InvalidInput
+from deepwork.kernel.git.changes import find_changed_files, list_files
+from deepwork.kernel.git.command import Git
 from git.changes_project import ENVIRONMENT, Project, create_project
 
 GitQuery = Callable[[Git], object]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deepwork.git.changes import ChangedFiles
+from deepwork.kernel.git.changes import ChangedFiles
 from git.changes_project import Project, create_project
 
 # Names that are also folders of other names, so that each may replace the other.

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deepwork.errors import GitError, InvalidInput
-from deepwork.git.command import Git, check_hash
+from deepwork.kernel.errors import GitError, InvalidInput
+from deepwork.kernel.git.command import Git, check_hash
 from git.waiting import pass_time_after
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}

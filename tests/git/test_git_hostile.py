@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deepwork.errors import GitError
-from deepwork.git.command import Git
+from deepwork.kernel.errors import GitError
+from deepwork.kernel.git.command import Git
 
 if TYPE_CHECKING:
     from collections.abc import Callable

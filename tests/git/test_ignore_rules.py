@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from deepwork.environment import build_child_environment
-from deepwork.git.command import Git
-from deepwork.git.ignore_rules import convert_rules, filter_ignored
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.ignore_rules import convert_rules, filter_ignored
 
 RULES = {
     "": "*.log\n!keep.log\n/only-root\nbuild/\n# comment\n\\#literal\n\nname \n",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import GitError, InvalidInput, NotAllowed
-from deepwork.git.command import Git
-from deepwork.git.merge_conflicts import find_merge_conflicts
+from deepwork.kernel.errors import GitError, InvalidInput, NotAllowed
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.merge_conflicts import find_merge_conflicts
 from git.changes_project import ENVIRONMENT, Project, create_project
 from git.worktrees_project import create_started_project, list_objects, read_state
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import GitError
-from deepwork.git.command import Git
-from deepwork.git.line_origins import find_line_origins
+from deepwork.kernel.errors import GitError
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.line_origins import find_line_origins
 
 SECRET = "root:x:0"
 PLAIN = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C"}

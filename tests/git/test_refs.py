@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import GitError
-from deepwork.git.refs import contains_branch, find_current_branch, find_merge_commit, resolve_commit
+from deepwork.kernel.errors import GitError
+from deepwork.kernel.git.refs import contains_branch, find_current_branch, find_merge_commit, resolve_commit
 from git.changes_project import Project, create_project
 from git.worktrees_project import create_started_project
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import GitError, InvalidInput
-from deepwork.git.rescue import is_dirty, rescue
+from deepwork.kernel.errors import GitError, InvalidInput
+from deepwork.kernel.git.rescue import is_dirty, rescue
 from git.changes_project import Project, create_project
 from git.worktrees_project import (
     add_tree,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import GitError, NotAllowed
-from deepwork.git.command import Git
-from deepwork.git.snapshot import SnapshotStore
-from deepwork.git.snapshot_types import LARGEST_UNTRACKED, Rename, Snapshot, SnapshotKind
+from deepwork.kernel.errors import GitError, NotAllowed
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.git.snapshot_types import LARGEST_UNTRACKED, Rename, Snapshot, SnapshotKind
 from git.changes_project import ENVIRONMENT, Project, create_project
 from git.snapshot_project import Watched, count_loose_objects, group_paths, open_snapshots
 from git.test_git_hostile import CASES, Trap

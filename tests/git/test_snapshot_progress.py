@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from deepwork.call import Call, use_call
-from deepwork.git import checksums, private_index
-from deepwork.git.command import Git
-from deepwork.git.snapshot import SnapshotStore
+from deepwork.kernel.call import Call, use_call
+from deepwork.kernel.git import checksums, private_index
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.snapshot import SnapshotStore
 from git.changes_project import ENVIRONMENT, Project
 from git.snapshot_project import open_snapshots
 from git.worktrees_project import create_started_project

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.git.snapshot import SnapshotStore
+from deepwork.kernel.git.snapshot import SnapshotStore
 from git.changes_project import Project, create_project
 from git.snapshot_project import open_snapshots
 

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import DeepworkError, GitError, InvalidInput, NotAllowed
-from deepwork.git.command import Git
-from deepwork.git.rescue import rescue
-from deepwork.git.worktrees import add_worktree, find_worktree, get_main_root, list_worktrees, remove_worktree
+from deepwork.kernel.errors import DeepworkError, GitError, InvalidInput, NotAllowed
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.rescue import rescue
+from deepwork.kernel.git.worktrees import (
+    add_worktree,
+    find_worktree,
+    get_main_root,
+    list_worktrees,
+    remove_worktree,
+)
 from git.changes_project import ENVIRONMENT, Project, create_project
 from git.test_git_hostile import CASES, Trap
 from git.waiting import pass_time_after

@@ -12,7 +12,7 @@ DAY = 24 * 3600
 
 
 def pass_time_after(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Advance the clock of `deepwork.programs` by a day as soon as the file contains a line.
+    """Advance the clock of `deepwork.kernel.programs` by a day as soon as the file contains a line.
 
     On a busy machine a program can take longer to start than any short limit. So the limit is long, and it
     expires when the program has reached the point that the test needs.
@@ -21,7 +21,9 @@ def pass_time_after(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def monotonic() -> float:
         return time.monotonic() + (DAY if _has_a_line(note) else 0)
 
-    monkeypatch.setattr("deepwork.programs.time", SimpleNamespace(monotonic=monotonic, sleep=time.sleep))
+    monkeypatch.setattr(
+        "deepwork.kernel.programs.time", SimpleNamespace(monotonic=monotonic, sleep=time.sleep)
+    )
 
 
 def _has_a_line(note: Path) -> bool:

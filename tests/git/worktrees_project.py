@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepwork.git.worktrees import add_worktree
+from deepwork.kernel.git.worktrees import add_worktree
 from git.changes_project import Project, create_project
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from application import call_tool
-from deepwork.call import Call
-from deepwork.hooks.protocol import TOOL_USE
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.views.hooks.protocol import TOOL_USE
 from hooks.make import Project, build_tool_event
 from notices.make import write_message
 from tracking.make import create_task, create_workflow_and_phase

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from application import call_tool
-from deepwork.hooks.dispatch import dispatch_event
-from deepwork.hooks.protocol import TOOL_USE, parse_event
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.views.hooks.dispatch import dispatch_event
+from deepwork.views.hooks.protocol import TOOL_USE, parse_event
 
 
 def build_event(session: str = "s1", cwd: str = "", **more: Any) -> bytes:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.config import load_settings
-from deepwork.hooks.entrypoint import BadUsage, find_event_project, parse_arguments
+from deepwork.kernel.config import load_settings
+from deepwork.views.hooks.entrypoint import BadUsage, find_event_project, parse_arguments
 
 
 def test_arguments_select_the_store():

@@ -15,18 +15,18 @@ import pytest
 from rs_bpe.bpe import openai
 
 from application import call_tool, list_event_types, make_app
-from deepwork.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.approvals.service import find_or_ask
-from deepwork.call import Call
-from deepwork.config import load_settings
-from deepwork.files.lock import FileLock
-from deepwork.hooks import dispatch, failure_log, notices, rendering, session_memory, tool_use
-from deepwork.hooks.dispatch import dispatch_event
-from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE, parse_event
-from deepwork.hooks.rendering import MAX_TOKENS
-from deepwork.hooks.session_memory import MAX_RECORDS, SessionMemory
-from deepwork.overview import current_work_store
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.gates.approvals.service import find_or_ask
+from deepwork.kernel.call import Call
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.files.lock import FileLock
+from deepwork.views.hooks import dispatch, failure_log, notices, rendering, session_memory, tool_use
+from deepwork.views.hooks.dispatch import dispatch_event
+from deepwork.views.hooks.protocol import SESSION_START, STOP, TOOL_USE, parse_event
+from deepwork.views.hooks.rendering import MAX_TOKENS
+from deepwork.views.hooks.session_memory import MAX_RECORDS, SessionMemory
+from deepwork.views.overview import current_work_store
 from hooks.make import Project, build_event, build_tool_event
 
 RENEWAL_SECONDS = tool_use.RENEWAL_WAIT_SECONDS

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from deepwork.foreign_text import FRAME
-from deepwork.hooks import rendering
-from deepwork.hooks.current_work import CurrentWork, get_project_scope, load_current_work
-from deepwork.hooks.identity import SessionRecord
-from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE
-from deepwork.messages.store import MessageStore
-from deepwork.notices.models import Notice
-from deepwork.notices.store import NoticeStore
+from deepwork.kernel.foreign_text import FRAME
+from deepwork.kernel.notices.models import Notice
+from deepwork.kernel.notices.store import NoticeStore
+from deepwork.views.hooks import rendering
+from deepwork.views.hooks.current_work import CurrentWork, get_project_scope, load_current_work
+from deepwork.views.hooks.identity import SessionRecord
+from deepwork.views.hooks.protocol import SESSION_START, STOP, TOOL_USE
+from deepwork.work.messages.store import MessageStore
 from hooks.foreign_text import INVISIBLE, MARK, PAYLOAD, fill_store
 from hooks.make import Project, build_event
 from notices.make import act

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from application import make_app
-from deepwork.hooks.identity import _ACTS_AS, MAX_AGENTS, SessionRecord, learn_from_call
+from deepwork.views.hooks.identity import _ACTS_AS, MAX_AGENTS, SessionRecord, learn_from_call
 
 NOBODY = SessionRecord("claude-code", "s1")
 ADA = SessionRecord("claude-code", "s1", agents=("ag_1",), jobs=("abcdefgh",), workflow="tw_1")

@@ -12,14 +12,14 @@ import pytest
 from rs_bpe.bpe import openai
 
 from application import call_tool
-from deepwork.files.lock import FileLock
-from deepwork.foreign_text import FRAME
-from deepwork.hooks import dispatch, failure_log, session_memory, tool_use
-from deepwork.hooks import notices as hook_notices
-from deepwork.hooks.identity import MAX_ISSUES, SessionRecord, learn_from_call
-from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE
-from deepwork.hooks.rendering import MAX_TOKENS
-from deepwork.timestamps import format_age
+from deepwork.kernel.files.lock import FileLock
+from deepwork.kernel.foreign_text import FRAME
+from deepwork.kernel.timestamps import format_age
+from deepwork.views.hooks import dispatch, failure_log, session_memory, tool_use
+from deepwork.views.hooks import notices as hook_notices
+from deepwork.views.hooks.identity import MAX_ISSUES, SessionRecord, learn_from_call
+from deepwork.views.hooks.protocol import SESSION_START, STOP, TOOL_USE
+from deepwork.views.hooks.rendering import MAX_TOKENS
 from hooks.make import Project, build_event, build_tool_event
 from notices.make import ANNA, act, beat, list_types, write_message
 from tracking.make import create_workflow_and_phase

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from deepwork.files.lock import FileLock
-from deepwork.hooks.failure_log import MAX_LOG, get_log_path, read_last_failure, record_failure
-from deepwork.hooks.protocol import CLIENTS, EVENTS, MAX_INPUT
+from deepwork.kernel.files.lock import FileLock
+from deepwork.views.hooks.failure_log import MAX_LOG, get_log_path, read_last_failure, record_failure
+from deepwork.views.hooks.protocol import CLIENTS, EVENTS, MAX_INPUT
 from hooks.make import Project, build_event
 from protocol.stdio_server import StdioServer
 
 COMMAND = [sys.executable, "-P", "-m", "deepwork", "hook"]
 COMMAND_WITHOUT_TIMEOUT = [
     sys.executable, "-P", "-c",
-    "import sys; from deepwork.hooks import entrypoint as e; e.TIMEOUT_SECONDS = 100; e.main(sys.argv[1:])",
+    "import sys; from deepwork.views.hooks import entrypoint as e; e.TIMEOUT_SECONDS = 100; e.main(sys.argv[1:])",
 ]  # fmt: skip
 """The same with a longer timeout, for tests that are not about time: this machine may be busy."""
 PATIENCE_SECONDS = 110
@@ -169,7 +169,7 @@ def test_the_installed_command_answers_like_the_module(file_project: Project, ro
     _, task = file_project.start_task()
 
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:
-        script = f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'hook', *{words!r}]; main()"
+        script = f"import sys; from deepwork.edge.cli.main import main; sys.argv = ['deepwork', 'hook', *{words!r}]; main()"
         return subprocess.run(
             [sys.executable, "-P", "-c", script], input=build_event(cwd=str(root), source="compact"), cwd=root,
             capture_output=True, timeout=PATIENCE_SECONDS, check=False,
@@ -313,7 +313,7 @@ def test_hooks_import_nothing_heavy(file_project: Project, root: Path):
         "rich",
         "asyncio",
         "hashlib",
-        "deepwork.database.tables",
+        "deepwork.kernel.database.tables",
     }
     script = (
         "import os, sys\n"
@@ -338,7 +338,7 @@ def test_hooks_import_nothing_heavy(file_project: Project, root: Path):
 
 @pytest.mark.parametrize("event", ["session_start", "stop"])
 def test_a_hook_without_a_held_task_imports_no_agents(event: str):
-    script = f"import sys, deepwork.hooks.{event}; print('deepwork.agents.models' in sys.modules)"
+    script = f"import sys, deepwork.views.hooks.{event}; print('deepwork.work.agents.models' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.errors import InvalidInput
-from deepwork.hooks.protocol import (
+from deepwork.kernel.errors import InvalidInput
+from deepwork.views.hooks.protocol import (
     CLIENTS,
     EVENTS,
     MAX_INPUT,

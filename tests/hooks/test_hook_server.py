@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, empty_database, make_app
-from deepwork.config import Settings
-from deepwork.environment import get_runtime_folder
-from deepwork.hooks.listener import HookListener
-from deepwork.hooks.protocol import HookEvent
-from deepwork.hooks.server_client import ask_server
-from deepwork.hooks.server_socket import (
+from deepwork.kernel.config import Settings
+from deepwork.kernel.environment import get_runtime_folder
+from deepwork.views.hooks.listener import HookListener
+from deepwork.views.hooks.protocol import HookEvent
+from deepwork.views.hooks.server_client import ask_server
+from deepwork.views.hooks.server_socket import (
     compute_store_identity,
     get_socket_path,
     require_own_peer,
@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 110
 # Runs the hook with other time limits, and writes to standard error whether it used the driver.
 RECORDING = """
 import os, sys
-from deepwork.hooks import entrypoint, server_client
+from deepwork.views.hooks import entrypoint, server_client
 def end(code):
     os.write(2, b"itself" if "psycopg" in sys.modules else b"server")
     os.kill(os.getpid(), 9)
@@ -205,7 +205,7 @@ def test_a_hook_answers_itself_if_the_server_cannot(project: Project, monkeypatc
         asked.append(request)
         raise RuntimeError
 
-    monkeypatch.setattr("deepwork.hooks.listener.answer_request", fail)
+    monkeypatch.setattr("deepwork.views.hooks.listener.answer_request", fail)
     who, printed = run_compacted(project)
     listener.close()
 
@@ -231,9 +231,9 @@ def test_the_newest_server_answers_and_an_older_one_leaves_its_socket_alone(tmp_
 def test_a_silent_peer_does_not_keep_the_server_from_answering(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.hooks.listener.REQUEST_SECONDS", 0.05)
-    monkeypatch.setattr("deepwork.hooks.listener.answer_request", lambda _: "Hello")
-    monkeypatch.setattr("deepwork.hooks.server_client.GREETING_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("deepwork.views.hooks.listener.REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr("deepwork.views.hooks.listener.answer_request", lambda _: "Hello")
+    monkeypatch.setattr("deepwork.views.hooks.server_client.GREETING_SECONDS", PATIENCE_SECONDS)
     settings = Settings(tmp_path, database="postgresql://localhost/none")
     listener = HookListener(settings)
     listener.start()
@@ -254,7 +254,9 @@ def test_without_a_usable_folder_a_server_starts_all_the_same(
     shared.mkdir()
     shared.chmod(0o777)
     for folder in (tmp_path / ("long" * 30), tmp_path / "missing" / "too", shared):
-        monkeypatch.setattr("deepwork.hooks.server_socket.get_runtime_folder", lambda folder=folder: folder)
+        monkeypatch.setattr(
+            "deepwork.views.hooks.server_socket.get_runtime_folder", lambda folder=folder: folder
+        )
         listener = HookListener(settings)
         listener.start()
         listener.close()

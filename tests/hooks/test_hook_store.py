@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from application import empty_database, make_app
-from deepwork.database.existing_store import open_existing_store
-from deepwork.database.transaction import Transaction
-from deepwork.errors import StorageError
+from deepwork.kernel.database.existing_store import open_existing_store
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import StorageError
 from hooks.make import Project
 
 LIMITS = ("lock_timeout", "statement_timeout", "application_name", "search_path")

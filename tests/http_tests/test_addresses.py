@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from access.other_users import use_home
-from deepwork.environment import find_secret_problem
-from deepwork.errors import DefinitionError, StorageError
-from deepwork.server.http import addresses
-from deepwork.server.http.limits import RateLimit
-from deepwork.server.http.owner_token import load_token
+from deepwork.edge.server.http import addresses
+from deepwork.edge.server.http.limits import RateLimit
+from deepwork.edge.server.http.owner_token import load_token
+from deepwork.kernel.environment import find_secret_problem
+from deepwork.kernel.errors import DefinitionError, StorageError
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from deepwork.server.http.connections import (
+from deepwork.edge.server.http.connections import (
     MAX_SILENT,
     ConnectionLimits,
     build_exception_handler,
@@ -23,7 +23,7 @@ from deepwork.server.http.connections import (
     limit_connections,
     raise_descriptor_limit,
 )
-from deepwork.server.http.fast import choose_http_protocol
+from deepwork.edge.server.http.fast import choose_http_protocol
 from http_tests.http_server import HttpServer
 
 HEAD = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n"

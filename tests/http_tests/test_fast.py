@@ -14,10 +14,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from application import skip_or_fail
-from deepwork.server.http import fast
-from deepwork.server.http.guard import Guard
-from deepwork.server.http.limits import MAX_HEADERS
-from deepwork.server.http.policy import AccessPolicy
+from deepwork.edge.server.http import fast
+from deepwork.edge.server.http.guard import Guard
+from deepwork.edge.server.http.limits import MAX_HEADERS
+from deepwork.edge.server.http.policy import AccessPolicy
 from http_tests.http_server import HttpServer
 
 HEALTH, POST = (b"%s HTTP/1.1\r\nHost: here\r\n" % each for each in (b"GET /health", b"POST /health"))

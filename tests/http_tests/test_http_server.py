@@ -21,7 +21,7 @@ from fastmcp import Client
 from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 
 from application import make_app
-from deepwork.server.http.guard import HEADERS
+from deepwork.edge.server.http.guard import HEADERS
 from http_tests.http_server import PATIENCE_SECONDS, TOKEN, HttpServer, McpSession, reserve_port
 from quick import PLAIN
 

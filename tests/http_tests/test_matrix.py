@@ -10,12 +10,12 @@ import pytest
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from application import make_app
-from deepwork.protocol.handler import MessageHandler
-from deepwork.server.http.asgi import build_router, create_mcp_app
-from deepwork.server.http.guard import HEADERS, Guard
-from deepwork.server.http.limits import RateLimit
-from deepwork.server.http.policy import AccessPolicy, is_mcp_path
-from deepwork.server.mcp_service import McpService
+from deepwork.edge.server.http.asgi import build_router, create_mcp_app
+from deepwork.edge.server.http.guard import HEADERS, Guard
+from deepwork.edge.server.http.limits import RateLimit
+from deepwork.edge.server.http.policy import AccessPolicy, is_mcp_path
+from deepwork.edge.server.mcp_service import McpService
+from deepwork.kernel.protocol.handler import MessageHandler
 
 TOKEN = "t" * 32
 HOSTS = frozenset({"127.0.0.1:8000"})

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.server.http.login_codes import CODE_SECONDS, MAX_CODES, LoginCodes
-from deepwork.server.http.policy import (
+from deepwork.edge.server.http.login_codes import CODE_SECONDS, MAX_CODES, LoginCodes
+from deepwork.edge.server.http.policy import (
     COOKIE_SECONDS,
     AccessPolicy,
     Admitted,

@@ -8,11 +8,11 @@ from typing import Any
 
 import anyio
 
-from deepwork.protocol.handler import MessageHandler
-from deepwork.protocol.messages import Request
-from deepwork.protocol.service import ToolAnswer
-from deepwork.protocol.transports.http import StreamableHttp
-from deepwork.server.http.serving import end_calls
+from deepwork.edge.server.http.serving import end_calls
+from deepwork.kernel.protocol.handler import MessageHandler
+from deepwork.kernel.protocol.messages import Request
+from deepwork.kernel.protocol.service import ToolAnswer
+from deepwork.kernel.protocol.transports.http import StreamableHttp
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.test_transports import STATELESS, HttpExchange
 from protocol.transcript import call, wrap

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from cli.run import run_deepwork
-from deepwork.server.http.connections import STALL_SECONDS
+from deepwork.edge.server.http.connections import STALL_SECONDS
 from http_tests.http_server import PATIENCE_SECONDS, HttpServer, McpSession
 from protocol.stdio_server import StdioServer
 

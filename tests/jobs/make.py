@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from deepwork.jobs.definitions.catalog import JobCatalog
+from deepwork.work.jobs.definitions.catalog import JobCatalog
 
 INFO = "common_job_info_provided_to_all_steps_at_runtime"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from application import make_app
-from deepwork.call import Call
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
 
 
 def call_job_tool(

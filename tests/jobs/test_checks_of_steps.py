@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from checks.make import Project, run_git, shell
-from deepwork.checks.models import Subject
-from deepwork.checks.store import ProofStore
+from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.store import ProofStore
 from gated_project import GatedProject, any_gated, gated, own_trust
 from jobs.project import make_review, make_step, write_job
 

@@ -12,13 +12,13 @@ import pytest
 from fastmcp import Client, FastMCP
 
 from deepwork import create_server
-from deepwork.config import load_settings
-from deepwork.jobs.claude_cli import ClaudeCLI
-from deepwork.jobs.quality_gate import QualityGate
-from deepwork.jobs.responses import FinishedStep
-from deepwork.server.application import Application
-from deepwork.server.mcp_server import create_server as defined
-from deepwork.server.registration import McpTool
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.mcp_server import create_server as defined
+from deepwork.edge.server.registration import McpTool
+from deepwork.kernel.config import load_settings
+from deepwork.work.jobs.claude_cli import ClaudeCLI
+from deepwork.work.jobs.quality_gate import QualityGate
+from deepwork.work.jobs.responses import FinishedStep
 from jobs.project import make_step, write_files, write_job
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 
 from call_counter import count_calls
-from deepwork.jobs.definitions.models import StepReview
-from deepwork.jobs.failed_reviews import MAX_FEEDBACK, MAX_REVIEWS_BYTES, cut_failed_reviews, cut_feedback
-from deepwork.jobs.quality_gate import CriterionResult, ReviewResult, ReviewTask
-from deepwork.jobs.self_review import complete_verdicts
+from deepwork.work.jobs.definitions.models import StepReview
+from deepwork.work.jobs.failed_reviews import (
+    MAX_FEEDBACK,
+    MAX_REVIEWS_BYTES,
+    cut_failed_reviews,
+    cut_feedback,
+)
+from deepwork.work.jobs.quality_gate import CriterionResult, ReviewResult, ReviewTask
+from deepwork.work.jobs.self_review import complete_verdicts
 
 
 def fail(file: str | None = None, feedback: str = "Bad.", *criteria: CriterionResult) -> ReviewResult:

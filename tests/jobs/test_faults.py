@@ -17,9 +17,9 @@ import pytest
 
 from application import skip_or_fail
 from chaos.strace import attach
-from deepwork.errors import Code, StateError, StorageError
-from deepwork.jobs.sessions.files import SessionFiles
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, StateError, StorageError
+from deepwork.work.jobs.sessions.files import SessionFiles
 from jobs.project import make_step, write_files, write_job
 from jobs.runs import call_job_tool, finish_step, get_session, get_session_file, open_app, start_job
 
@@ -54,8 +54,8 @@ class Saver:
             f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
             "from pathlib import Path\nfrom jobs.runs import *\n"
             f"app = open_app(Path({str(root)!r}))\nget_session(app, {id!r})\n"
-            "from deepwork.jobs.sessions import state\n"
-            "from deepwork.jobs.sessions.files import SessionFiles\n"
+            "from deepwork.work.jobs.sessions import state\n"
+            "from deepwork.work.jobs.sessions.files import SessionFiles\n"
             f"files = SessionFiles(Path({str(root)!r}) / '.deepwork' / 'tmp'); loaded = files.load({id!r})\n"
             "completed = state.complete_step(loaded, 'a', {'a.md': 'a.md'}, None, state.format_now())\n"
             "changed = state.advance(completed, state.format_now())\n"

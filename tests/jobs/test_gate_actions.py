@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from application import list_event_types
-from deepwork.call import Call
-from deepwork.errors import DeepworkError, NotFound, StorageError, ToolError
-from deepwork.hooks.rendering import _render_own_jobs
-from deepwork.jobs.notices import drop_read_send_backs
-from deepwork.jobs.quality_gate import ReviewResult, SentBack
-from deepwork.jobs.sessions import files, state_manager
-from deepwork.notices.store import NoticeStore
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import DeepworkError, NotFound, StorageError, ToolError
+from deepwork.kernel.notices.store import NoticeStore
+from deepwork.views.hooks.rendering import _render_own_jobs
+from deepwork.work.jobs.notices import drop_read_send_backs
+from deepwork.work.jobs.quality_gate import ReviewResult, SentBack
+from deepwork.work.jobs.sessions import files, state_manager
 from jobs.project import make_review, make_step, write_files, write_job
 from jobs.runs import call_job_tool, finish_step, get_session, open_app, start_job
 

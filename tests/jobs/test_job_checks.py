@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.jobs.definitions.catalog import find_problems, load_job
-from deepwork.jobs.definitions.checks import find_warnings
+from deepwork.work.jobs.definitions.catalog import find_problems, load_job
+from deepwork.work.jobs.definitions.checks import find_warnings
 from jobs.make import make_job, make_output, make_review, make_step, make_workflow, write_job
 
 A, B, C = make_step("a"), make_step("b"), make_step("c")

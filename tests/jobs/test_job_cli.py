@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from deepwork.cli.jobs import jobs
-from deepwork.errors import DeepworkError, InvalidInput, NotAllowed, NotFound
-from deepwork.jobs.definitions.catalog import find_problems, load_job
+from deepwork.edge.cli.jobs import jobs
+from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed, NotFound
+from deepwork.work.jobs.definitions.catalog import find_problems, load_job
 from jobs.make import make_job, make_step, make_workflow, write_job, write_project_job
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import Code, DefinitionError, NotFound
-from deepwork.files.definitions import DefinitionReader
-from deepwork.jobs.definitions import catalog
-from deepwork.jobs.definitions.catalog import STANDARD_JOBS, JobCatalog
-from deepwork.jobs.definitions.validation import JobValidation, validate_job
+from deepwork.kernel.errors import Code, DefinitionError, NotFound
+from deepwork.kernel.files.definitions import DefinitionReader
+from deepwork.work.jobs.definitions import catalog
+from deepwork.work.jobs.definitions.catalog import STANDARD_JOBS, JobCatalog
+from deepwork.work.jobs.definitions.validation import JobValidation, validate_job
 from jobs.make import make_catalog, make_job, make_step, make_workflow, write_job, write_project_job
 
 STANDARD = ["deepwork_jobs", "hello_review"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deepwork.jobs.definitions.catalog import load_job
-from deepwork.jobs.definitions.graph import render_mermaid, render_text
-from deepwork.jobs.definitions.models import Job
+from deepwork.work.jobs.definitions.catalog import load_job
+from deepwork.work.jobs.definitions.graph import render_mermaid, render_text
+from deepwork.work.jobs.definitions.models import Job
 from jobs.make import make_job, make_output, make_review, make_step, make_workflow, write_job
 
 DIAMOND = make_job(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deepwork.errors import Code, DefinitionError
-from deepwork.files.definition_models import validate_data
-from deepwork.jobs.definitions.catalog import find_problems, load_job, read_instructions
-from deepwork.jobs.definitions.job_file import JobDefinition
+from deepwork.kernel.errors import Code, DefinitionError
+from deepwork.kernel.files.definition_models import validate_data
+from deepwork.work.jobs.definitions.catalog import find_problems, load_job, read_instructions
+from deepwork.work.jobs.definitions.job_file import JobDefinition
 from jobs.make import INFO, make_job, make_step, write_job
 
 

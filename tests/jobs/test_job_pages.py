@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deepwork.files.definition_models import build_schema
-from deepwork.jobs.definitions.catalog import STANDARD_JOBS, find_problems
-from deepwork.jobs.definitions.job_file import JobDefinition
+from deepwork.kernel.files.definition_models import build_schema
+from deepwork.work.jobs.definitions.catalog import STANDARD_JOBS, find_problems
+from deepwork.work.jobs.definitions.job_file import JobDefinition
 from jobs.make import write_job
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "write-a-job.md"

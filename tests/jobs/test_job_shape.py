@@ -9,11 +9,11 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from deepwork.errors import DefinitionError
-from deepwork.files.definition_models import validate_data
-from deepwork.jobs.definitions.catalog import STANDARD_JOBS, find_problems, load_job
-from deepwork.jobs.definitions.job_file import JobDefinition
-from deepwork.jobs.definitions.models import FileInput, HookAction, OutputType, UserInput, WorkflowEntry
+from deepwork.kernel.errors import DefinitionError
+from deepwork.kernel.files.definition_models import validate_data
+from deepwork.work.jobs.definitions.catalog import STANDARD_JOBS, find_problems, load_job
+from deepwork.work.jobs.definitions.job_file import JobDefinition
+from deepwork.work.jobs.definitions.models import FileInput, HookAction, OutputType, UserInput, WorkflowEntry
 from jobs.make import INFO, make_job, make_output, make_review, make_step, make_workflow, write_job
 
 SCHEMA_FILE = STANDARD_JOBS.with_name("job.schema.json")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.jobs.definitions.catalog import STANDARD_JOBS, find_problems, load_job, read_instructions
-from deepwork.jobs.definitions.checks import find_warnings
+from deepwork.work.jobs.definitions.catalog import STANDARD_JOBS, find_problems, load_job, read_instructions
+from deepwork.work.jobs.definitions.checks import find_warnings
 
 FOLDERS = sorted(path.parent for path in STANDARD_JOBS.glob("*/job.yml"))
 

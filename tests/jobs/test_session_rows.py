@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from application import list_event_types, list_events
-from deepwork.call import Call
-from deepwork.jobs.sessions.store import SessionStore
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.work.jobs.sessions.store import SessionStore
 from jobs.project import make_review, make_step, write_files, write_job
 
 

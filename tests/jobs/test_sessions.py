@@ -15,7 +15,8 @@ from fastmcp.client.transports import ClientTransport, SSETransport, StreamableH
 
 import quick
 from application import list_event_types, list_events
-from deepwork.errors import (
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import (
     Code,
     Conflict,
     DeepworkError,
@@ -25,7 +26,6 @@ from deepwork.errors import (
     NotFound,
     StateError,
 )
-from deepwork.server.application import Application
 from http_tests.http_server import HttpServer
 from jobs.project import make_review, make_step, write_files, write_job
 from jobs.runs import call_job_tool, finish_step, get_session, get_session_file, open_app, start_job

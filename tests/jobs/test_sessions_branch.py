@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.jobs.branch import build_branch_name
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.work.jobs.branch import build_branch_name
 from jobs.project import make_step, write_files, write_job
 from jobs.runs import call_job_tool, open_app
 from jobs.test_sessions import run_together

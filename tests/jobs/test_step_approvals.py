@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from application import Clock, list_event_types, make_app
-from deepwork.approvals.service import ask
-from deepwork.call import Call
-from deepwork.errors import Code, DeepworkError, GateClosed
-from deepwork.jobs.step_gate import StepGate
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.approvals.service import ask
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import Code, DeepworkError, GateClosed
+from deepwork.work.jobs.step_gate import StepGate
 from jobs.project import make_review, make_step, write_files, write_job
 from jobs.runs import call_job_tool, finish_step, start_job
 
@@ -96,7 +96,7 @@ def test_content_that_changes_after_the_gate_looked_does_not_pass(
         return approval
 
     with monkeypatch.context() as patch:
-        patch.setattr("deepwork.jobs.step_approvals.ask", ask_then_change)
+        patch.setattr("deepwork.work.jobs.step_approvals.ask", ask_then_change)
         swapped = finish(app)
 
     assert (swapped["status"], swapped["waiting_for"]) == ("needs_work", "approval")

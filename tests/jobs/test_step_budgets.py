@@ -15,11 +15,15 @@ import pytest
 
 from application import call_tool
 from checks.make import run_git
-from deepwork.call import Call
-from deepwork.errors import DeepworkError
-from deepwork.jobs import tools as job_tools
-from deepwork.jobs.sessions.state import PinnedEntry, Session, SessionEvent
-from deepwork.jobs.step_budgets import (
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import DeepworkError
+from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.states.view import StateView
+from deepwork.work.jobs import tools as job_tools
+from deepwork.work.jobs.sessions.state import PinnedEntry, Session, SessionEvent
+from deepwork.work.jobs.step_budgets import (
     compute_minutes_left,
     count_time,
     find_overrun,
@@ -27,11 +31,7 @@ from deepwork.jobs.step_budgets import (
     start_clock,
     stop_clock,
 )
-from deepwork.jobs.step_checks import ProvenStep, StepChecks
-from deepwork.overview.needs import list_needs
-from deepwork.overview.states.view import StateView
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.work.jobs.step_checks import ProvenStep, StepChecks
 from gated_project import GatedProject, any_gated, gated, own_trust
 from jobs.project import make_review, make_step, write_files, write_job
 from jobs.runs import finish_step, get_session, get_session_file, open_app, start_job

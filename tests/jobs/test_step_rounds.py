@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from cli.run import run_deepwork
-from deepwork.call import Call
-from deepwork.dashboard.sessions import build_session_part
-from deepwork.errors import GateClosed, ToolError
-from deepwork.jobs.sessions.files import SessionFiles
-from deepwork.overview.needs import list_needs
-from deepwork.overview.run_store import RunStore, parse_session_row
-from deepwork.overview.states.facts import SessionFacts
-from deepwork.overview.states.view import StateView
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import GateClosed, ToolError
+from deepwork.views.dashboard.sessions import build_session_part
+from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.run_store import RunStore, parse_session_row
+from deepwork.views.overview.states.facts import SessionFacts
+from deepwork.views.overview.states.view import StateView
+from deepwork.work.jobs.sessions.files import SessionFiles
 from jobs.project import make_files_output, make_review, make_step, write_job
 from jobs.reviewer import Reviewer
 from jobs.runs import call_job_tool, finish_step, get_session, open_app, start_job

@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
-from deepwork.environment import get_cache_folder
-from deepwork.errors import DeepworkError
+from deepwork.kernel.environment import get_cache_folder
+from deepwork.kernel.errors import DeepworkError
 from landing.make import LandingProject
 from workspaces.make import run_git
 
@@ -612,7 +612,7 @@ def own_clean_trees() -> Iterator[Path]:
     get_cache_folder().parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="deepwork-attack-", dir=get_cache_folder().parent) as folder:
         place = Path(folder) / "deepwork"
-        with patch("deepwork.checks.clean_folders.get_cache_folder", lambda: place):
+        with patch("deepwork.gates.checks.clean_folders.get_cache_folder", lambda: place):
             yield place / "clean"
 
 

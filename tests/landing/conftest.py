@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from application import Clock
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from landing.make import LandingProject
 from workspaces.make import create_repository
 

@@ -22,17 +22,17 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from application import Clock, make_app
-from deepwork.call import Call, use_call
-from deepwork.database.transaction import Database
-from deepwork.git.command import Git
-from deepwork.landing.service import LandRequest
+from deepwork.delivery.landing.service import LandRequest
+from deepwork.kernel.call import Call, use_call
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.git.command import Git
 
 IMPORTED_ONCE = (
-    "deepwork.checks.service",
-    "deepwork.database.postgres",
-    "deepwork.database.sqlite",
-    "deepwork.runner.landing",
-    "deepwork.server.landing_assembly",
+    "deepwork.gates.checks.service",
+    "deepwork.kernel.database.postgres",
+    "deepwork.kernel.database.sqlite",
+    "deepwork.delivery.runner.landing",
+    "deepwork.edge.server.landing_assembly",
 )
 """By the process that forks, and not again by each of the others."""
 MAX_STEPS = 90

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from application import Clock, call_tool
-from deepwork.call import Call
-from deepwork.checks.definitions import parse_checks
-from deepwork.checks.models import CHECKS_FILE
-from deepwork.checks.trusting import pin_checks
-from deepwork.landing.models import Landing
-from deepwork.landing.store import LandingStore
-from deepwork.plans.requirements import ApprovalTime, PlanRequirements, serialize_requirements
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.delivery.landing.models import Landing
+from deepwork.delivery.landing.store import LandingStore
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.checks.definitions import parse_checks
+from deepwork.gates.checks.models import CHECKS_FILE
+from deepwork.gates.checks.trusting import pin_checks
+from deepwork.kernel.call import Call
+from deepwork.work.plans.requirements import ApprovalTime, PlanRequirements, serialize_requirements
 from workspaces.make import Plan, commit, run_git
 
 PERSON = "human:ada"

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from application import call_tool
-from deepwork.server.application import Application
-from deepwork.workspaces.models import Workspace, WorkspaceStatus
-from deepwork.workspaces.store import WorkspaceStore
+from deepwork.edge.server.application import Application
+from deepwork.work.workspaces.models import Workspace, WorkspaceStatus
+from deepwork.work.workspaces.store import WorkspaceStore
 
 NOW = 1_800_000_000_000
 _WHO = "Ada <ada@example.org> 1800000000 +0000"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.errors import GateClosed, NotAllowed
+from deepwork.kernel.errors import GateClosed, NotAllowed
 from landing.make import LandingProject, get_statuses
 from landing.many_tasks import ManyTasks
 from workspaces.make import commit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import DeepworkError
+from deepwork.kernel.errors import DeepworkError
 from landing.make import PERSON, LandingProject
 from workspaces.make import commit, run_git
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.checks.models import LANDING, Subject
-from deepwork.checks.store import ProofStore
-from deepwork.errors import GateClosed
+from deepwork.gates.checks.models import LANDING, Subject
+from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.errors import GateClosed
 from landing.make import LandingProject, get_statuses
 from landing.test_approvals import find_approval
 from workspaces.make import commit, run_git

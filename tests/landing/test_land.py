@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from application import list_event_types
-from deepwork.errors import InvalidInput, NotAllowed
+from deepwork.kernel.errors import InvalidInput, NotAllowed
 from landing.make import LandingProject, get_statuses
 from workspaces.make import commit
 

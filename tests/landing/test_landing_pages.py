@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from dashboard.make import create_client, read, read_error
 from dashboard.test_evidence import PROOF
-from deepwork.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.approvals.service import ask
-from deepwork.checks.models import Subject
-from deepwork.checks.store import ProofStore
-from deepwork.landing.models import Landing, LandingKind, LandingStatus
-from deepwork.landing.store import LandingStore
-from deepwork.overview.single_things import read_thing
-from deepwork.server.application import Application
+from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus
+from deepwork.delivery.landing.store import LandingStore
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.gates.approvals.service import ask
+from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.store import ProofStore
+from deepwork.views.overview.single_things import read_thing
 from landing.make import LandingProject
 from landing.many_tasks import ManyTasks
 from workspaces.make import create_plan

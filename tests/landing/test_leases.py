@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.call import Call
-from deepwork.git.merge_commits import move_branch
-from deepwork.landing import queue as landing_queue
-from deepwork.landing.leases import LEASE_SECONDS, BranchLeases, LeaseLost
-from deepwork.landing.models import PreparedCommit
-from deepwork.server.git_access import open_git
-from deepwork.server.invocation import invoke
+from deepwork.delivery.landing import queue as landing_queue
+from deepwork.delivery.landing.leases import LEASE_SECONDS, BranchLeases, LeaseLost
+from deepwork.delivery.landing.models import PreparedCommit
+from deepwork.edge.server.git_access import open_git
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.git.merge_commits import move_branch
 from landing.make import PERSON, LandingProject
 from landing.many_tasks import ManyTasks
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from application import Clock, call_tool, empty_database, make_app
-from deepwork.errors import DeepworkError, NotAllowed
-from deepwork.landing.queue import LandingQueue
-from deepwork.landing.service import LandingService
-from deepwork.landing.store import BranchLeaseStore
+from deepwork.delivery.landing.queue import LandingQueue
+from deepwork.delivery.landing.service import LandingService
+from deepwork.delivery.landing.store import BranchLeaseStore
+from deepwork.kernel.errors import DeepworkError, NotAllowed
 from landing.make import PERSON, LandingProject, get_statuses
 from workspaces.make import commit, create_plan, create_repository, run_git
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.messages import rules
-from deepwork.messages.models import BroadcastType, MessageStatusFilter, MessageType
+from deepwork.work.messages import rules
+from deepwork.work.messages.models import BroadcastType, MessageStatusFilter, MessageType
 
 
 def test_an_inbox_lists_unread_messages_by_default():

@@ -10,8 +10,8 @@ import pytest
 
 from agents.make import register_agent
 from application import NOW, Clock, call_tool, list_event_types, list_events, make_app, measure_bytes
-from deepwork.errors import Code, InvalidInput, NotAllowed, NotFound
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, InvalidInput, NotAllowed, NotFound
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 ANNA = "human:anna"
 

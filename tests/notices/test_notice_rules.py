@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.notices import rules
+from deepwork.kernel.notices import rules
 
 
 def test_the_text_of_a_pause_says_why_and_what_to_do():

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from application import NOW, Clock, call_tool, make_app
-from deepwork.call import Call
-from deepwork.events.log import RETENTION_MS
-from deepwork.notices.service import MAX_NOTICES
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.events.log import RETENTION_MS
+from deepwork.kernel.notices.service import MAX_NOTICES
 from notices.make import ANNA, act, beat, claim, create_plan, list_types, register_agent, write_message
 from statement_counter import count_statements
 from tracking.make import create_blocker, create_task, create_workflow_and_phase, get_context
@@ -249,7 +249,7 @@ def test_an_approval_and_an_abandoned_task_reach_the_work_on_a_tracked_workflow(
 
 
 def test_the_resource_shows_answers_and_notices_and_leaves_them_for_the_agent(app: Application):
-    from deepwork.server.resources import ResourceReader
+    from deepwork.edge.server.resources import ResourceReader
 
     where = create_workflow_and_phase(app)
     act(app, "resolve_issue", issue_id=create_blocker(app, create_task(app, where)), note="7 percent")
@@ -334,7 +334,7 @@ def test_a_notice_that_the_answer_of_a_read_carried_is_not_delivered_by_that_rea
 
 
 def list_undelivered(app: Application, agent: str) -> list[str]:
-    from deepwork.notices.store import NoticeStore
+    from deepwork.kernel.notices.store import NoticeStore
 
     with app.database.reading() as tx:
         return [notice.type.value for notice in NoticeStore(tx).list_undelivered([agent], 9)]

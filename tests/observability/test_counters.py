@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from application import call_tool
-from deepwork.call import CANCELLED, Call
-from deepwork.errors import Code, InvalidInput
-from deepwork.observability import calls
-from deepwork.observability.calls import CallRecorder, get_error_code
-from deepwork.observability.counters import BOUNDS, Counters, Histogram
-from deepwork.observability.prometheus import MetricsCollector, render_metrics
-from deepwork.overview.activity_store import ActivityCounts
+from deepwork.kernel.call import CANCELLED, Call
+from deepwork.kernel.errors import Code, InvalidInput
+from deepwork.views.observability import calls
+from deepwork.views.observability.calls import CallRecorder, get_error_code
+from deepwork.views.observability.counters import BOUNDS, Counters, Histogram
+from deepwork.views.observability.prometheus import MetricsCollector, render_metrics
+from deepwork.views.overview.activity_store import ActivityCounts
 from effort import measure_effort
 from observability.prometheus_reader import get_value, parse_metrics
 

@@ -17,14 +17,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from application import LEASE_MS, Clock, call_tool, make_app
 from dashboard.make_agent_runs import add_attempt, start_run
-from deepwork.errors import StorageError
-from deepwork.events.hub import EventHub
-from deepwork.observability.counters import Counters
-from deepwork.overview.activity_store import ActivityCounts, ActivityStore
-from deepwork.runner.models import Stage
-from deepwork.server.application import Application
-from deepwork.server.http import metrics
-from deepwork.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
+from deepwork.delivery.runner.models import Stage
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.http import metrics
+from deepwork.edge.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.events.hub import EventHub
+from deepwork.views.observability.counters import Counters
+from deepwork.views.overview.activity_store import ActivityCounts, ActivityStore
 from observability.prometheus_reader import ParsedMetric, get_value, parse_metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "observe.md"

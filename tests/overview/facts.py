@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.landing.models import Landing, LandingKind, LandingStatus
-from deepwork.overview.session_rows import SessionRow
-from deepwork.overview.states.facts import (
+from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus
+from deepwork.delivery.runner.models import Attempt, Run, RunOptions, RunStatus, Stage
+from deepwork.views.overview.session_rows import SessionRow
+from deepwork.views.overview.states.facts import (
     AttemptFacts,
     LandingFacts,
     PlanFacts,
@@ -14,8 +15,7 @@ from deepwork.overview.states.facts import (
     SessionFacts,
     TaskFacts,
 )
-from deepwork.plans.models import PlanStatus, TaskStatus
-from deepwork.runner.models import Attempt, Run, RunOptions, RunStatus, Stage
+from deepwork.work.plans.models import PlanStatus, TaskStatus
 
 PLAN, TASK, RUN, ATTEMPT, LANDING, APPROVAL = "wf_1", "tk_1", "rn_1", "at_1", "ld_1", "ap_1"
 NOON = 1_794_916_800_000

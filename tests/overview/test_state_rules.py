@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 import pytest
 
-from deepwork.cli.main import deepwork
-from deepwork.landing.models import LandingKind, LandingStatus, Problem
-from deepwork.overview.states.facts import PlanWork, TrackFacts
-from deepwork.overview.states.models import Cause, Command, Standing, State
-from deepwork.overview.states.rules import (
+from deepwork.delivery.landing.models import LandingKind, LandingStatus, Problem
+from deepwork.delivery.runner.models import ParkedFor, RunOptions, RunStatus, Stage
+from deepwork.edge.cli.main import deepwork
+from deepwork.views.overview.states.facts import PlanWork, TrackFacts
+from deepwork.views.overview.states.models import Cause, Command, Standing, State
+from deepwork.views.overview.states.rules import (
     build_run_command,
     judge_attempt,
     judge_landing,
@@ -25,8 +26,7 @@ from deepwork.overview.states.rules import (
     judge_tracked_task,
     name_tasks,
 )
-from deepwork.plans.models import PlanStatus, TaskStatus
-from deepwork.runner.models import ParkedFor, RunOptions, RunStatus, Stage
+from deepwork.work.plans.models import PlanStatus, TaskStatus
 from overview.facts import NOON, make_attempt, make_landing, make_plan, make_run, make_session, make_task
 
 RUN, ATTACH, LAND, RETRY = (

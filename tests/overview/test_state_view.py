@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from application import call_tool
-from deepwork.files.lock import is_file_locked
-from deepwork.overview.states.local_processes import LocalProcesses
-from deepwork.overview.states.models import State
-from deepwork.overview.states.view import StateView
-from deepwork.runner.attempt_locks import AttemptLocks
-from deepwork.server.application import Application
+from deepwork.delivery.runner.attempt_locks import AttemptLocks
+from deepwork.edge.server.application import Application
+from deepwork.kernel.files.lock import is_file_locked
+from deepwork.views.overview.states.local_processes import LocalProcesses
+from deepwork.views.overview.states.models import State
+from deepwork.views.overview.states.view import StateView
 from statement_counter import count_statements
 
 

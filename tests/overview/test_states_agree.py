@@ -16,14 +16,14 @@ from approvals.make import ask, decide
 from cli.command_tree import run_command
 from dashboard.make import create_client, read
 from dashboard.make_agent_runs import add_attempt, move
-from deepwork.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.landing.models import Landing, LandingKind, LandingStatus, Problem
-from deepwork.landing.store import LandingStore
-from deepwork.overview.states.models import State
-from deepwork.runner.attempt_locks import AttemptLocks
-from deepwork.runner.models import ParkedFor, Run, RunOptions, RunStatus, Stage
-from deepwork.runner.service import RunService, create_run
-from deepwork.server.application import Application
+from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem
+from deepwork.delivery.landing.store import LandingStore
+from deepwork.delivery.runner.attempt_locks import AttemptLocks
+from deepwork.delivery.runner.models import ParkedFor, Run, RunOptions, RunStatus, Stage
+from deepwork.delivery.runner.service import RunService, create_run
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.views.overview.states.models import State
 from jobs.project import make_step, write_job
 from jobs.runs import call_job_tool
 from tracking import make as track
@@ -139,7 +139,7 @@ def agree(said: dict[str, Said]) -> Said:
 
 @pytest.fixture
 def interfaces(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interfaces]:
-    monkeypatch.setattr("deepwork.server.http.metrics.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("deepwork.edge.server.http.metrics.FRESH_SECONDS", 0.0)
     write_job(tmp_path, "letter", [make_step("write"), make_step("send")])
     app = make_app(tmp_path, location)
     monkeypatch.setenv("DEEPWORK_DATABASE_URL", location)
@@ -387,7 +387,7 @@ def test_a_job(interfaces: Interfaces, monkeypatch: pytest.MonkeyPatch):
     assert [(step["state"], step.get("because")) for step in steps] == [
         ("running", None), ("waiting", "tasks: write"),
     ]  # fmt: skip
-    monkeypatch.setattr("deepwork.overview.states.local_processes.has_exited", bool)
+    monkeypatch.setattr("deepwork.views.overview.states.local_processes.has_exited", bool)
     assert agree(interfaces.session(id)) == ("unattended", "agent_gone", f"deepwork sessions resume {id}")
     asked = ask(app, ApprovalRequest(ApprovalKind.STEP, f"{id}/write", id, {"name": "write"}))
     approve = f"deepwork approvals approve {asked.id}"

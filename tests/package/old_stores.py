@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from deepwork.database import schema
+from deepwork.kernel.database import schema
 
 ROWS = Path(__file__).parent / "stores"
 """For each schema, rows of the tables that it introduced."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.database.opening import open_engine
-from deepwork.errors import StorageError
+from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.errors import StorageError
 from package.installation import Installation
 
 URL = "postgresql://ada@127.0.0.1:1/deepwork"
@@ -29,7 +29,7 @@ def test_without_the_extra_every_command_says_what_to_install(deepwork: Installa
 
 @pytest.mark.parametrize("module", ["psycopg", "psycopg_pool"])
 def test_either_part_of_the_driver_may_be_missing(module: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "deepwork.database.postgres", raising=False)
+    monkeypatch.delitem(sys.modules, "deepwork.kernel.database.postgres", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
 
     with pytest.raises(StorageError, match="PostgreSQL driver") as refused:
@@ -39,8 +39,8 @@ def test_either_part_of_the_driver_may_be_missing(module: str, monkeypatch: pyte
 
 
 def test_another_failed_import_is_not_reported_as_a_missing_driver(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "deepwork.database.postgres", raising=False)
-    monkeypatch.setitem(sys.modules, "deepwork.database.table_store", None)
+    monkeypatch.delitem(sys.modules, "deepwork.kernel.database.postgres", raising=False)
+    monkeypatch.setitem(sys.modules, "deepwork.kernel.database.table_store", None)
 
     with pytest.raises(ModuleNotFoundError, match="table_store"):
         open_engine(URL)

@@ -22,18 +22,18 @@ from protocol.stdio_server import StdioServer
 
 MUST_BE_THERE = (
     "deepwork/py.typed",
-    "deepwork/dashboard/static/index.html",
-    "deepwork/database/migrations/env.py",
-    "deepwork/database/migrations/postgresql.sql",
-    "deepwork/database/migrations/sqlite.sql",
-    "deepwork/database/migrations/versions/0001_first_tables.py",
-    "deepwork/jobs/job.schema.json",
-    "deepwork/jobs/standard/deepwork_jobs/job.yml",
-    "deepwork/text_budget/known_tokens.txt",
-    "deepwork/reviews/deepreview.schema.json",
-    "deepwork/templates/shipped/feature.yml",
-    "deepwork/templates/template.schema.json",
-    "deepwork/checks/checks.schema.json",
+    "deepwork/views/dashboard/static/index.html",
+    "deepwork/kernel/database/migrations/env.py",
+    "deepwork/kernel/database/migrations/postgresql.sql",
+    "deepwork/kernel/database/migrations/sqlite.sql",
+    "deepwork/kernel/database/migrations/versions/0001_first_tables.py",
+    "deepwork/work/jobs/job.schema.json",
+    "deepwork/work/jobs/standard/deepwork_jobs/job.yml",
+    "deepwork/kernel/text_budget/known_tokens.txt",
+    "deepwork/gates/reviews/deepreview.schema.json",
+    "deepwork/work/templates/shipped/feature.yml",
+    "deepwork/work/templates/template.schema.json",
+    "deepwork/gates/checks/checks.schema.json",
 )
 
 
@@ -48,12 +48,12 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(source: Path, wh
 
 def test_the_page_in_the_wheel_finds_its_assets(wheel: Path):
     held = read_contents(wheel)
-    page = held["deepwork/dashboard/static/index.html"].decode()
+    page = held["deepwork/views/dashboard/static/index.html"].decode()
 
     assets = re.findall(r'(?:src|href)="/(assets/[^"]+)"', page)
 
     assert any(name.endswith(".js") for name in assets)
-    assert {f"deepwork/dashboard/static/{name}" for name in assets} <= set(held)
+    assert {f"deepwork/views/dashboard/static/{name}" for name in assets} <= set(held)
 
 
 def test_the_sdist_builds_the_same_wheel(source: Path, wheel: Path, tmp_path: Path):
@@ -101,8 +101,8 @@ def test_the_installed_server_answers_over_stdio_and_finds_its_data_files(
 
 def test_the_installed_tools_are_described_by_prepared_data(deepwork: Installation):
     question = (
-        "from deepwork.server.prepared_tools import find_prepared_class as find;"
-        "print(len(find('deepwork.agents.tools:AgentTools').tools))"
+        "from deepwork.edge.server.prepared_tools import find_prepared_class as find;"
+        "print(len(find('deepwork.work.agents.tools:AgentTools').tools))"
     )
     python = deepwork.folder / "bin" / "python"
     asked = subprocess.run([python, "-P", "-c", question], capture_output=True, text=True, check=True)

@@ -11,14 +11,14 @@ import pytest
 
 from application import Clock, call_tool, list_events, make_app
 from conftest import KINDS
-from deepwork.access.audit_chain import verify_chain
-from deepwork.access.store import AuditStore, TokenStore
-from deepwork.database import schema
-from deepwork.database.sqlite import SQLite
-from deepwork.jobs.sessions.store import SessionStore
-from deepwork.overview.attention_store import AttentionStore
-from deepwork.server.application import Application
-from deepwork.store_adoption import adopt_store
+from deepwork.delivery.store_adoption import adopt_store
+from deepwork.edge.server.application import Application
+from deepwork.gates.access.audit_chain import verify_chain
+from deepwork.gates.access.store import AuditStore, TokenStore
+from deepwork.kernel.database import schema
+from deepwork.kernel.database.sqlite import SQLite
+from deepwork.views.overview.attention_store import AttentionStore
+from deepwork.work.jobs.sessions.store import SessionStore
 from package.old_stores import SCHEMAS, create_empty_location, create_old_store
 from store_admin.stores import read_all_rows, run_sql
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from deepwork.plans.models import Node, TaskStatus
-from deepwork.plans.rules.graph import Graph
+from deepwork.work.plans.models import Node, TaskStatus
+from deepwork.work.plans.rules.graph import Graph
 
 
 class ParallelGroup(NamedTuple):

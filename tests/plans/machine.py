@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from application import LEASE_MS, Clock, call_tool, list_events, make_app
-from deepwork.errors import DeepworkError
-from deepwork.plans.models import Node, TaskStatus
-from deepwork.plans.stores.plan_store import PlanStore
-from deepwork.plans.stores.task_store import TaskStore
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import DeepworkError
+from deepwork.work.plans.models import Node, TaskStatus
+from deepwork.work.plans.stores.plan_store import PlanStore
+from deepwork.work.plans.stores.task_store import TaskStore
 from plans.graph_oracle import OracleGraph
 
 NAMES = [f"task {number}" for number in range(12)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from application import NOW
-from deepwork.plans.models import (
+from deepwork.work.plans.models import (
     FileConflicts,
     Node,
     Outline,

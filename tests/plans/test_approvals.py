@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from approvals.make import decide as decide_approval
-from deepwork.errors import Code, GateClosed
+from deepwork.kernel.errors import Code, GateClosed
 from plans.world import Plan, World, expect_error
 
 PERSON = "human:anna"

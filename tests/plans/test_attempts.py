@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.errors import Code, DeepworkError
-from deepwork.overview.needs import list_needs
-from deepwork.overview.states.view import StateView
+from deepwork.kernel.errors import Code, DeepworkError
+from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.states.view import StateView
 from plans.world import Plan, World
 
 PERSON = "human:Ada"

@@ -13,15 +13,15 @@ from rs_bpe.bpe import openai
 from application import Clock
 from approvals.make import decide
 from checks.make import run_git, shell
-from deepwork.call import Call
-from deepwork.checks.models import Subject
-from deepwork.checks.store import ProofStore
-from deepwork.cli.main import deepwork
-from deepwork.errors import GateClosed
-from deepwork.overview.needs import list_needs
-from deepwork.overview.provenance_store import ProvenanceStore
-from deepwork.overview.states.view import StateView
-from deepwork.server.invocation import invoke
+from deepwork.edge.cli.main import deepwork
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import GateClosed
+from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.provenance_store import ProvenanceStore
+from deepwork.views.overview.states.view import StateView
 from gated_project import CHECK, GatedProject
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from application import LEASE_MS
-from deepwork.errors import Code, DeepworkError, NotAllowed
-from deepwork.plans.rules.file_overlaps import ActiveTask, find_overlapping
+from deepwork.kernel.errors import Code, DeepworkError, NotAllowed
+from deepwork.work.plans.rules.file_overlaps import ActiveTask, find_overlapping
 from plans.world import Plan, World, expect_error
 
 
@@ -130,7 +130,7 @@ def test_a_claim_that_comes_too_late_does_not_wait_for_the_lock_of_the_plan(
     holder, other = world.register_agent(), world.register_agent()
     plan.claim("held", holder)
     world.call("task_update_status", id=plan["done"], status="completed", outcome="It is built.")
-    monkeypatch.setattr("deepwork.plans.stores.plan_store.PlanStore.get_for_update_by_task", None)
+    monkeypatch.setattr("deepwork.work.plans.stores.plan_store.PlanStore.get_for_update_by_task", None)
 
     assert plan.claim("held", other)["already_claimed_by"] == holder
     with expect_error(Code.INVALID_STATE):

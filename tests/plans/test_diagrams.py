@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.plans.diagrams import render_mermaid, render_text
+from deepwork.work.plans.diagrams import render_mermaid, render_text
 from effort import measure_effort
 from plans.make import make_node
 

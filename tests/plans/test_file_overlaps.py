@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.plans.models import parse_likely_files
-from deepwork.plans.rules.file_overlaps import (
+from deepwork.work.plans.models import parse_likely_files
+from deepwork.work.plans.rules.file_overlaps import (
     ActiveTask,
     FileSet,
     OverlapIndex,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from deepwork.errors import Code, InvalidInput
-from deepwork.plans.models import Node, Outline, TaskStatus
-from deepwork.plans.rules import graph
-from deepwork.plans.rules.graph import Graph, find_problems
+from deepwork.kernel.errors import Code, InvalidInput
+from deepwork.work.plans.models import Node, Outline, TaskStatus
+from deepwork.work.plans.rules import graph
+from deepwork.work.plans.rules.graph import Graph, find_problems
 from plans.graph_oracle import OracleGraph
 from plans.make import make_node, make_outline
 

@@ -11,9 +11,9 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepwork.errors import Code
-from deepwork.plans.models import Node, Outline, TaskStatus
-from deepwork.plans.rules.graph import Graph, find_problems
+from deepwork.kernel.errors import Code
+from deepwork.work.plans.models import Node, Outline, TaskStatus
+from deepwork.work.plans.rules.graph import Graph, find_problems
 from plans.graph_oracle import OracleGraph
 from plans.make import make_node, make_outline
 

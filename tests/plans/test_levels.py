@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from deepwork.errors import NotAllowed
-from deepwork.plans.models import StatusCount, TaskStatus
-from deepwork.plans.rules.levels import Levels
-from deepwork.plans.stores.queue_store import QueueStore
-from deepwork.plans.stores.task_store import TaskStore
+from deepwork.kernel.errors import NotAllowed
+from deepwork.work.plans.models import StatusCount, TaskStatus
+from deepwork.work.plans.rules.levels import Levels
+from deepwork.work.plans.stores.queue_store import QueueStore
+from deepwork.work.plans.stores.task_store import TaskStore
 from plans.graph_oracle import OracleGraph
 from plans.make import make_random_plan, make_task
 from plans.world import World

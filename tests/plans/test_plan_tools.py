@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from application import measure_bytes
-from deepwork.errors import Code
+from deepwork.kernel.errors import Code
 from plans.world import Plan, World, expect_error
 
 STATUSES = ["planning", "ready", "in_progress", "paused", "completed", "failed", "abandoned"]

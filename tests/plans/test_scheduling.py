@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from application import Clock, measure_bytes
-from deepwork.database.transaction import Transaction
-from deepwork.errors import Code, NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import Code, NotAllowed
 from plans.make import make_random_plan
 from plans.world import World, expect_error
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.errors import Code
+from deepwork.kernel.errors import Code
 from plans.world import Plan, World, expect_error
 
 

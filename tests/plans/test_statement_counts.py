@@ -49,7 +49,7 @@ def test_reading_a_task_takes_as_many_statements_in_a_large_plan_as_in_a_small_o
 
 def test_reading_one_task_does_not_count_the_plan(world: World, monkeypatch: pytest.MonkeyPatch):
     plan = create_started_plan(world, 12)
-    monkeypatch.setattr("deepwork.plans.stores.task_store.TaskStore.count_by_status", None)
+    monkeypatch.setattr("deepwork.work.plans.stores.task_store.TaskStore.count_by_status", None)
 
     first, follower, started = (
         world.call("task_get", id=plan[name]) for name in ("task 0", "task 8", "task 4")

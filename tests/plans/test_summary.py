@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from deepwork.plans.models import TaskStatus
-from deepwork.plans.summary import WorkflowOverview, build_summary, render_markdown
-from deepwork.text_budget.tokens import estimate_tokens
+from deepwork.kernel.text_budget.tokens import estimate_tokens
+from deepwork.work.plans.models import TaskStatus
+from deepwork.work.plans.summary import WorkflowOverview, build_summary, render_markdown
 from plans.make import make_task, make_workflow
 
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
-from deepwork.plans.models import Checkpoint, CheckpointType, RelatedTask, TaskStatus
-from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
-from deepwork.text_budget.tokens import estimate_tokens
+from deepwork.kernel.text_budget.tokens import estimate_tokens
+from deepwork.work.plans.models import Checkpoint, CheckpointType, RelatedTask, TaskStatus
+from deepwork.work.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
 from effort import measure_effort
 from plans.make import make_task, make_workflow
 

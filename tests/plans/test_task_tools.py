@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.errors import Code
+from deepwork.kernel.errors import Code
 from plans.world import World, expect_error
 
 PLAN = {"approach": "Carefully.", "steps": ["read", "write"]}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deepwork.errors import Code, InvalidInput, NotAllowed, ToolError
-from deepwork.plans.models import PlanStatus, TaskStatus
-from deepwork.plans.rules import transitions
+from deepwork.kernel.errors import Code, InvalidInput, NotAllowed, ToolError
+from deepwork.work.plans.models import PlanStatus, TaskStatus
+from deepwork.work.plans.rules import transitions
 from plans.make import make_task, make_workflow
 
 TASK_TABLE = {

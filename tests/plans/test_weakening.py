@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.budgets.models import Budget
-from deepwork.errors import NotAllowed
-from deepwork.plans.models import Outline
-from deepwork.plans.requirements import ApprovalTime, PlanRequirements, TaskRequirements
-from deepwork.plans.rules.weakening import require_same_strength
+from deepwork.gates.budgets.models import Budget
+from deepwork.kernel.errors import NotAllowed
+from deepwork.work.plans.models import Outline
+from deepwork.work.plans.requirements import ApprovalTime, PlanRequirements, TaskRequirements
+from deepwork.work.plans.rules.weakening import require_same_strength
 from plans.make import make_outline, make_task
 
 STRICT = TaskRequirements(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from application import call_tool, make_app
-from deepwork.errors import Code
+from deepwork.kernel.errors import Code
 from plans.world import Plan, World, expect_error
 
 CHANGES: dict[str, dict[str, Any]] = {

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from application import Clock, call_tool, list_events
-from deepwork.errors import Code, DeepworkError
-from deepwork.events.log import Event
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, DeepworkError
+from deepwork.kernel.events.log import Event
 
 REPORTS = {"completed": {"outcome": "It is done."}, "failed": {"error": "It broke."}}
 

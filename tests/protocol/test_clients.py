@@ -14,7 +14,7 @@ from fastmcp import Client
 
 import deepwork
 import quick
-from deepwork.errors import Code
+from deepwork.kernel.errors import Code
 
 Era = Literal["legacy", "auto"]
 

@@ -18,12 +18,12 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
 from application import make_app
-from deepwork.protocol.handler import MessageHandler
-from deepwork.protocol.messages import Peer
-from deepwork.protocol.transports.http import StreamableHttp
-from deepwork.server.application import Application
-from deepwork.server.mcp_server import build_server
-from deepwork.server.mcp_service import McpService
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.mcp_server import build_server
+from deepwork.edge.server.mcp_service import McpService
+from deepwork.kernel.protocol.handler import MessageHandler
+from deepwork.kernel.protocol.messages import Peer
+from deepwork.kernel.protocol.transports.http import StreamableHttp
 from protocol.transcript import (
     HttpStep,
     Step,

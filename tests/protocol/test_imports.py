@@ -63,11 +63,11 @@ def test_a_package_is_imported_when_one_of_its_tools_is_called(tmp_path: Path, m
         assert wire.call("agent_list", {})["total"] == 0
 
     imported = set(json.loads(modules.read_text()))
-    assert "deepwork.agents.tools" in imported
+    assert "deepwork.work.agents.tools" in imported
     assert not {
         name
         for name in imported
-        if name.startswith(("deepwork.plans.stores", "deepwork.jobs.", "deepwork.git."))
+        if name.startswith(("deepwork.work.plans.stores", "deepwork.work.jobs.", "deepwork.kernel.git."))
     }
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deepwork.protocol import progress as progress_module
-from deepwork.protocol.handler import MessageHandler
-from deepwork.protocol.progress import BURST, PER_SECOND, SILENT_SECONDS, Progress, SignsOfLife
+from deepwork.kernel.protocol import progress as progress_module
+from deepwork.kernel.protocol.handler import MessageHandler
+from deepwork.kernel.protocol.progress import BURST, PER_SECOND, SILENT_SECONDS, Progress, SignsOfLife
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.test_handler import connect
 from protocol.transcript import call

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from deepwork.protocol import tasks as tasks_module
-from deepwork.protocol.handler import MessageHandler
-from deepwork.protocol.messages import Peer, Request, RequestError, Response
-from deepwork.protocol.service import ToolAnswer
-from deepwork.protocol.tasks import KEPT_SECONDS, Tasks
+from deepwork.kernel.protocol import tasks as tasks_module
+from deepwork.kernel.protocol.handler import MessageHandler
+from deepwork.kernel.protocol.messages import Peer, Request, RequestError, Response
+from deepwork.kernel.protocol.service import ToolAnswer
+from deepwork.kernel.protocol.tasks import KEPT_SECONDS, Tasks
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.task_client import CAPABILITIES
 from protocol.transcript import Step, call, request, wrap

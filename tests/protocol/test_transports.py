@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 import pytest
 
-from deepwork.protocol.handler import MessageHandler
-from deepwork.protocol.messages import Peer
-from deepwork.protocol.transports import stdio
-from deepwork.protocol.transports.http import StreamableHttp
-from deepwork.protocol.transports.sse import SseTransport
-from deepwork.protocol.transports.stdio import RequestReader, ResponseWriter, StdioSession
-from deepwork.protocol.transports.workers import LONG_WORKERS, Workers
+from deepwork.kernel.protocol.handler import MessageHandler
+from deepwork.kernel.protocol.messages import Peer
+from deepwork.kernel.protocol.transports import stdio
+from deepwork.kernel.protocol.transports.http import StreamableHttp
+from deepwork.kernel.protocol.transports.sse import SseTransport
+from deepwork.kernel.protocol.transports.stdio import RequestReader, ResponseWriter, StdioSession
+from deepwork.kernel.protocol.transports.workers import LONG_WORKERS, Workers
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.transcript import INITIALIZE, Step, call, notify, request, wrap
 
@@ -253,7 +253,7 @@ def test_long_calls_do_not_occupy_the_threads_of_short_ones(
 def test_at_the_limit_the_least_used_session_makes_room(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.protocol.transports.http.MAX_SESSIONS", 2)
+    monkeypatch.setattr("deepwork.kernel.protocol.transports.http.MAX_SESSIONS", 2)
 
     async def look() -> None:
         app = StreamableHttp(MessageHandler(service), lambda _: None)
@@ -272,7 +272,7 @@ def test_at_the_limit_the_least_used_session_makes_room(
 def test_an_owner_with_too_many_sessions_loses_its_own_least_used_one_and_nobody_elses(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.protocol.transports.http.MAX_SESSIONS_OF_OWNER", 2)
+    monkeypatch.setattr("deepwork.kernel.protocol.transports.http.MAX_SESSIONS_OF_OWNER", 2)
 
     async def look() -> None:
         owner = "other"
@@ -297,7 +297,7 @@ def test_an_owner_with_too_many_sessions_loses_its_own_least_used_one_and_nobody
 def test_an_owner_whose_sessions_are_all_in_use_gets_an_error(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.protocol.transports.http.MAX_SESSIONS_OF_OWNER", 1)
+    monkeypatch.setattr("deepwork.kernel.protocol.transports.http.MAX_SESSIONS_OF_OWNER", 1)
 
     async def look() -> None:
         app = StreamableHttp(MessageHandler(service), lambda _: "busy")
@@ -320,7 +320,7 @@ def test_an_owner_whose_sessions_are_all_in_use_gets_an_error(
 def test_over_sse_an_owner_can_open_only_so_many_streams(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.protocol.transports.sse.MAX_SESSIONS_OF_OWNER", 1)
+    monkeypatch.setattr("deepwork.kernel.protocol.transports.sse.MAX_SESSIONS_OF_OWNER", 1)
 
     async def look() -> None:
         owner, statuses = "greedy", []

@@ -12,7 +12,7 @@ import pytest
 from access.make import make_token
 from application import call_tool, make_app
 from cli.run import run_deepwork
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from http_tests.http_server import HttpServer
 from protocol.stdio_server import StdioServer
 from protocol.token_session import TokenSession

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from application import make_app
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from provenance.make import Made, commit_all, edit_lines, make_work
 from workspaces.make import create_repository
 

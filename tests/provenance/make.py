@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from application import call_tool
-from deepwork.environment import build_child_environment
-from deepwork.git.command import Git
-from deepwork.overview.work_directory import StoredWork
-from deepwork.provenance.models import VerifiedCommit
-from deepwork.provenance.verification import ProvenanceVerifier
-from deepwork.runner.models import Attempt, RunOptions, Stage
-from deepwork.runner.service import create_run
-from deepwork.runner.store import AttemptStore, RunStore
-from deepwork.server.application import Application
+from deepwork.delivery.provenance.models import VerifiedCommit
+from deepwork.delivery.provenance.verification import ProvenanceVerifier
+from deepwork.delivery.runner.models import Attempt, RunOptions, Stage
+from deepwork.delivery.runner.service import create_run
+from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.edge.server.application import Application
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.git.command import Git
+from deepwork.views.overview.work_directory import StoredWork
 from workspaces.make import commit, create_plan, run_git
 
 LINES = [f"line {number}\n" for number in range(1, 41)]

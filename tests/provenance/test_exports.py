@@ -7,8 +7,8 @@ import json
 from click.testing import CliRunner
 
 from dashboard.make import create_client
-from deepwork.cli.main import deepwork
-from deepwork.provenance.exports import ExportedCommit, build_note, build_statement, build_trace
+from deepwork.delivery.provenance.exports import ExportedCommit, build_note, build_statement, build_trace
+from deepwork.edge.cli.main import deepwork
 from provenance.make import Made, build_trailers, commit_all, edit_lines
 from workspaces.make import run_git
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from deepwork.landing.commit_links import link_landed_commit
-from deepwork.landing.models import LandedCommit, Landing, LandingKind
-from deepwork.landing.store import LandingStore
-from deepwork.provenance.models import CommitLink, KnownBy
-from deepwork.provenance.rules import find_chain
-from deepwork.provenance.store import LinkStore
-from deepwork.server.application import Application
+from deepwork.delivery.landing.commit_links import link_landed_commit
+from deepwork.delivery.landing.models import LandedCommit, Landing, LandingKind
+from deepwork.delivery.landing.store import LandingStore
+from deepwork.delivery.provenance.models import CommitLink, KnownBy
+from deepwork.delivery.provenance.rules import find_chain
+from deepwork.delivery.provenance.store import LinkStore
+from deepwork.edge.server.application import Application
 from landing.make import LandingProject
 from provenance.make import Made, list_verdicts, verify
 from workspaces.make import create_repository, run_git

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.errors import InvalidInput
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import InvalidInput
 from provenance.make import Made, edit_lines
 from tracking.make import complete_task, create_task, create_workflow_and_phase
 from workspaces.make import run_git

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import InvalidInput
+from deepwork.kernel.errors import InvalidInput
 from provenance.make import Made, build_trailers, commit_all, edit_lines, list_verdicts, verify
 from workspaces.make import run_git
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.errors import DeepworkError, InvalidInput
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import DeepworkError, InvalidInput
 from provenance.make import Made, commit_all, edit_lines, make_work
 from tracking.make import complete_task, create_task, create_workflow_and_phase
 from workspaces.make import commit, create_repository, run_git

@@ -17,11 +17,11 @@ from selectors import EVENT_READ, DefaultSelector, SelectorKey
 
 from click import Context
 
-from deepwork.cli.main import COMMANDS
-from deepwork.cli.main import deepwork as every_command
-from deepwork.config import load_settings
-from deepwork.server.application import Application
-from deepwork.server.mcp_service import McpService
+from deepwork.edge.cli.main import COMMANDS
+from deepwork.edge.cli.main import deepwork as every_command
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.mcp_service import McpService
+from deepwork.kernel.config import load_settings
 
 
 def main(address: str) -> None:
@@ -114,7 +114,12 @@ def _become(files: list[int], arguments: list[str], folder: str, environment: di
 
 def _import_all() -> None:
     """Import everything that commands need, without opening a store."""
-    for name in ("psycopg", "uvicorn", "deepwork.server.http.serving", "deepwork.protocol.transports.stdio"):
+    for name in (
+        "psycopg",
+        "uvicorn",
+        "deepwork.edge.server.http.serving",
+        "deepwork.kernel.protocol.transports.stdio",
+    ):
         import_module(name)
     for name in COMMANDS:
         every_command.get_command(Context(every_command), name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from application import call_tool, make_app
 from chaos.claimer import Note, read_notes
 from chaos.workers import Outcome, Worker
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from reliability.result import Result
 
 A_DAY = 86_400

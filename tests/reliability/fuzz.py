@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from application import call_tool, make_app
-from deepwork.protocol.handler import MessageHandler
-from deepwork.protocol.messages import Peer
-from deepwork.server.application import Application
-from deepwork.server.mcp_service import KEY, McpService
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.mcp_service import KEY, McpService
+from deepwork.kernel.protocol.handler import MessageHandler
+from deepwork.kernel.protocol.messages import Peer
 from jobs import project as jobs
 from reliability.call_drawer import CallDrawer
 from reliability.result import Result

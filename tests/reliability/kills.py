@@ -16,8 +16,8 @@ from chaos.team_members import Scribe
 from chaos.team_servers import TeamServer
 from chaos.workers import Worker
 from chaos.writer import Writer
-from deepwork.server.application import Application
-from deepwork.server.mcp_service import KEY
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.mcp_service import KEY
 from protocol.stdio_server import StdioServer
 from quick import PLAIN
 from reliability.bystanders import read_store_in_a_loop, visit_pages_in_a_loop

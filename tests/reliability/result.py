@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from chaos import ledger
 from chaos.effects import find_damage, find_mismatches, is_without_gaps, list_effects
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 
 @dataclass

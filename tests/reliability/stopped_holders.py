@@ -9,7 +9,7 @@ from pathlib import Path
 
 from application import call_tool, list_event_types, make_app
 from chaos.workers import Worker
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from reliability.claims import create_plans
 from reliability.result import Result
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from deepwork.runner.models import RunRequest, RunStatus
-from deepwork.runner.store import RunStore
-from deepwork.runner.temporal import TemporalPlace, start_workflow
-from deepwork.runner.temporal_workflow import RunInput
+from deepwork.delivery.runner.models import RunRequest, RunStatus
+from deepwork.delivery.runner.store import RunStore
+from deepwork.delivery.runner.temporal import TemporalPlace, start_workflow
+from deepwork.delivery.runner.temporal_workflow import RunInput
 from quick import PLAIN
 from reliability.result import Result
 from reliability.runs import KINDS

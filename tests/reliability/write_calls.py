@@ -13,7 +13,7 @@ from application import call_tool, list_event_types, make_app
 from chaos.effects import find_damage, is_without_gaps
 from chaos.strace import WRITES, count_changes, kill_at
 from chaos.workers import Worker
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from jobs import project as jobs
 from reliability.claims import create_plans
 from reliability.result import Result

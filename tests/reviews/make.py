@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from deepwork.files.globs import Globs
-from deepwork.reviews.catalog import RuleCatalog
-from deepwork.reviews.models import ReviewRule, RuleSet, Strategy
+from deepwork.gates.reviews.catalog import RuleCatalog
+from deepwork.gates.reviews.models import ReviewRule, RuleSet, Strategy
+from deepwork.kernel.files.globs import Globs
 from git.changes_project import Project, create_project
 
 FOLDER = ".deepwork/tmp/review_instructions"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from deepwork.reviews import deltas
-from deepwork.reviews.deltas import (
+from deepwork.gates.reviews import deltas
+from deepwork.gates.reviews.deltas import (
     FileDelta,
     FileVersion,
     Hunk,
@@ -19,8 +19,8 @@ from deepwork.reviews.deltas import (
     render_delta,
     split_lines,
 )
-from deepwork.reviews.round_trees import MAX_STORED, RoundTrees
-from deepwork.reviews.rounds import Finding, Severity
+from deepwork.gates.reviews.round_trees import MAX_STORED, RoundTrees
+from deepwork.gates.reviews.rounds import Finding, Severity
 
 lines = some.lists(some.sampled_from(["a\n", "b\n", "c\n", "\n", "d"]), max_size=12)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from application import call_tool
-from deepwork.reviews.rendering import MAX_REVIEWS, MAX_TASK_BYTES
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.reviews.rendering import MAX_REVIEWS, MAX_TASK_BYTES
 from reviews.make import FOLDER, make_project, make_rule_data
 
 

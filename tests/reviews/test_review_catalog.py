@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from deepwork.files.paths import read_confined
-from deepwork.reviews.catalog import RuleCatalog
-from deepwork.reviews.models import Strategy
+from deepwork.gates.reviews.catalog import RuleCatalog
+from deepwork.gates.reviews.models import Strategy
+from deepwork.kernel.files.paths import read_confined
 from reviews.make import load_rules, make_rule_data
 
 TAIL = """\
@@ -396,7 +396,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         opened.append(file)
         return read_confined(root, file, max_bytes=max_bytes)
 
-    monkeypatch.setattr("deepwork.files.definitions.read_confined", record_read)
+    monkeypatch.setattr("deepwork.kernel.files.definitions.read_confined", record_read)
     return opened
 
 
@@ -447,8 +447,8 @@ def test_a_cached_file_is_reused_only_when_the_clock_could_show_a_change(
 ):
     now = time.time_ns()
     moment = now - int(seconds_ago * 1e9)
-    monkeypatch.setattr("deepwork.files.definitions.time", SimpleNamespace(time_ns=lambda: now))
-    monkeypatch.setattr("deepwork.files.definitions.find_stamp", lambda _: (moment, moment, 1, 1))
+    monkeypatch.setattr("deepwork.kernel.files.definitions.time", SimpleNamespace(time_ns=lambda: now))
+    monkeypatch.setattr("deepwork.kernel.files.definitions.find_stamp", lambda _: (moment, moment, 1, 1))
     write_rules(tmp_path, {"rule": make_rule_data()})
     catalog = RuleCatalog(tmp_path)
 

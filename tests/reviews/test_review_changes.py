@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from application import call_tool, make_app
-from deepwork.errors import GitError, InvalidInput
+from deepwork.kernel.errors import GitError, InvalidInput
 from git.changes_project import create_project
 from reviews.make import (
     ReviewProject,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from deepwork.errors import NotFound
-from deepwork.reviews.instructions import InstructionFiles
-from deepwork.reviews.models import Review, ReviewRule
+from deepwork.gates.reviews.instructions import InstructionFiles
+from deepwork.gates.reviews.models import Review, ReviewRule
+from deepwork.kernel.errors import NotFound
 from reviews.make import FOLDER, make_rule
 
 DAY = 24 * 3600

@@ -9,11 +9,11 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from deepwork.cli.review import review
-from deepwork.files.definition_models import build_schema
-from deepwork.reviews import rule_file
-from deepwork.reviews.models import Strategy
-from deepwork.reviews.rule_file import RuleFile
+from deepwork.edge.cli.review import review
+from deepwork.gates.reviews import rule_file
+from deepwork.gates.reviews.models import Strategy
+from deepwork.gates.reviews.rule_file import RuleFile
+from deepwork.kernel.files.definition_models import build_schema
 from reviews.make import ReviewProject, load_rules
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from application import NOW, Clock, call_tool, list_event_types, list_events, make_app
-from deepwork.errors import NotFound
-from deepwork.reviews.store import PassedReviews
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.gates.reviews.store import PassedReviews
+from deepwork.kernel.errors import NotFound
 from reviews.make import ReviewProject, make_project, make_rule_data, parse_ids, parse_names
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from deepwork.files.problems import FileProblem
-from deepwork.reviews import rendering, rules
-from deepwork.reviews.instructions import PreparedReview
-from deepwork.reviews.models import Review, RuleSet
+from deepwork.gates.reviews import rendering, rules
+from deepwork.gates.reviews.instructions import PreparedReview
+from deepwork.gates.reviews.models import Review, RuleSet
+from deepwork.kernel.files.problems import FileProblem
 from reviews.make import ReviewProject, load_rules, make_rule, make_rule_data
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from deepwork.files.definition_models import validate_data
-from deepwork.reviews import rule_file
-from deepwork.reviews.rule_file import RuleFile
+from deepwork.gates.reviews import rule_file
+from deepwork.gates.reviews.rule_file import RuleFile
+from deepwork.kernel.files.definition_models import validate_data
 from reviews.make import make_rule_data
 from reviews.test_review_catalog import BROKEN
 

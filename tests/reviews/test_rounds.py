@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from deepwork.reviews.deltas import FileVersion, build_material, compute_delta
-from deepwork.reviews.rounds import (
+from deepwork.gates.reviews.deltas import FileVersion, build_material, compute_delta
+from deepwork.gates.reviews.rounds import (
     MAX_FINDING_TEXT,
     MAX_FINDINGS,
     Effect,

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from application import Clock, call_tool, list_event_types, make_app
-from deepwork.agents.presence import Presence
-from deepwork.call import Call
-from deepwork.dashboard.endpoints import NoParameters, ReadContext
-from deepwork.dashboard.home import read_home
-from deepwork.errors import GateClosed, NotAllowed, NotFound
-from deepwork.overview.needs import list_needs
-from deepwork.overview.states.view import StateView
-from deepwork.reviews.round_store import RoundStore
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.reviews.round_store import RoundStore
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import GateClosed, NotAllowed, NotFound
+from deepwork.views.dashboard.endpoints import NoParameters, ReadContext
+from deepwork.views.dashboard.home import read_home
+from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.states.view import StateView
+from deepwork.work.agents.presence import Presence
 from reviews.make import FOLDER, ReviewProject, make_project, make_rule_data, parse_ids
 
 LINES = ["one", "two", "three"]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from application import Clock, make_app
-from deepwork.git import file_placing, tree_restores
-from deepwork.rewind import service
-from deepwork.rewind.landed_work import LandedWork
+from deepwork.delivery.rewind import service
+from deepwork.delivery.rewind.landed_work import LandedWork
+from deepwork.kernel.git import file_placing, tree_restores
 from rewind.make import act
 
 STAGES = ("_rescue", "_change_files", "_change_state", "_finish")

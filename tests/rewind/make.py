@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from deepwork.call import Call
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
 from workspaces.make import run_git
 
 PERSON = "human:anna"

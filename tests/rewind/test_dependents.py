@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.errors import NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import NotAllowed
 from rewind.make import act, read_state, rewind
 from workspaces.make import Plan, run_git
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import NotAllowed
 from rewind.make import act, read_state, rewind
 from rewind.test_shared_trees import SharedWork
 from workspaces.make import Plan, run_git

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from rewind.make import act, rewind
 from workspaces.make import Plan, commit, run_git
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from rewind.killed_process import MOMENTS, STAGES, act_and_die
 from rewind.make import act, read_state, rewind
 from workspaces.make import Plan, commit

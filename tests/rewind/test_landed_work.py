@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from application import Clock, call_tool
-from deepwork.errors import NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import NotAllowed
 from landing.make import LandingProject
 from rewind.killed_process import act_and_die
 from rewind.make import act, rewind

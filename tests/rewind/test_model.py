@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from application import Clock, call_tool
-from deepwork.errors import NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import NotAllowed
 from landing.make import LandingProject
 from rewind.make import act, read_tree
 from workspaces.make import commit, run_git

@@ -9,12 +9,12 @@ import pytest
 
 from application import call_tool, list_event_types
 from approvals.person import PASSPHRASE, enroll_passphrase
-from deepwork.call import Call, GivenProof
-from deepwork.errors import NotAllowed, ToolError
-from deepwork.rewind.models import Rewind
-from deepwork.rewind.service import RewindService
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.delivery.rewind.models import Rewind
+from deepwork.delivery.rewind.service import RewindService
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call, GivenProof
+from deepwork.kernel.errors import NotAllowed, ToolError
 from rewind.make import PERSON, act, read_state, rewind
 from workspaces.make import Plan, commit, run_git
 

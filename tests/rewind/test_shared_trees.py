@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from application import call_tool
-from deepwork.errors import NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import NotAllowed
 from rewind.make import act, read_state, rewind
 from workspaces.make import create_plan, run_git
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from application import make_app
-from deepwork.call import Call
-from deepwork.files.state import make_state_folder
-from deepwork.runner.models import Attempt, Run, RunRequest
-from deepwork.runner.store import AttemptStore
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.delivery.runner.models import Attempt, Run, RunRequest
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.files.state import make_state_folder
 from jobs.project import make_step, write_job
 from runner.endings import PATIENCE_SECONDS
 from runner.person_checkout import create_checkout, list_differences, take_fingerprint

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from deepwork.supervision import supervisor
+from deepwork.kernel.supervision import supervisor
 
 Identity = tuple[int, str]
 """The pid of a process, and when it started: a pid alone may be another process a moment later."""

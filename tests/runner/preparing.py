@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from deepwork.config import load_settings
-from deepwork.runner.run_settings import WorkspaceSettings
-from deepwork.runner.workspace_setup import WorkspacePreparer
-from deepwork.server.application import Application
+from deepwork.delivery.runner.run_settings import WorkspaceSettings
+from deepwork.delivery.runner.workspace_setup import WorkspacePreparer
+from deepwork.edge.server.application import Application
+from deepwork.kernel.config import load_settings
 
 if __name__ == "__main__":
     main, tree, command = sys.argv[1:]

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from deepwork.runner import processes
-from deepwork.runner.attempt_files import AttemptFiles
+from deepwork.delivery.runner import processes
+from deepwork.delivery.runner.attempt_files import AttemptFiles
 
 
 def die(*_: Any, **__: Any) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from application import call_tool, make_app
 from cli.run import CommandResult, run_deepwork
-from deepwork.environment import get_user_folder
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.environment import get_user_folder
 from isolation import GIT_CONFIG
 from quick import PLAIN
 from runner.person_checkout import create_checkout, take_fingerprint

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepwork.runner.adapters import get_adapter
-from deepwork.runner.stream_state import StreamState, apply
+from deepwork.delivery.runner.adapters import get_adapter
+from deepwork.delivery.runner.stream_state import StreamState, apply
 
 RECORDED_FOLDER = Path(__file__).parent / "streams"
 NOW = 1_794_950_000_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.runner.adapters import ADAPTERS, Launch, LaunchRequest, McpServer, get_adapter
-from deepwork.runner.profiles import Profile
+from deepwork.delivery.runner.adapters import ADAPTERS, Launch, LaunchRequest, McpServer, get_adapter
+from deepwork.delivery.runner.profiles import Profile
 
 TREE = Path("/trees/one")
 FOLDER = Path("/runs/at_1/1")

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from deepwork.budgets.models import Source
-from deepwork.errors import InvalidInput
-from deepwork.runner.adapters import get_adapter
-from deepwork.runner.signals import Ended, LimitReached, Said, ToolEnded, TransientFailure
-from deepwork.runner.stream_state import StreamState, begin_start
+from deepwork.delivery.runner.adapters import get_adapter
+from deepwork.delivery.runner.signals import Ended, LimitReached, Said, ToolEnded, TransientFailure
+from deepwork.delivery.runner.stream_state import StreamState, begin_start
+from deepwork.gates.budgets.models import Source
+from deepwork.kernel.errors import InvalidInput
 from runner.samples import (
     CLAUDE_INIT,
     CLAUDE_RESULT,

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from application import make_app
-from deepwork.runner.engine import AttemptEngine
-from deepwork.runner.models import ParkedFor, Run, RunRequest, Stage
-from deepwork.runner.rules import is_working
-from deepwork.runner.service import AttemptService, has_room
-from deepwork.runner.store import AttemptStore
-from deepwork.server.application import Application
+from deepwork.delivery.runner.engine import AttemptEngine
+from deepwork.delivery.runner.models import ParkedFor, Run, RunRequest, Stage
+from deepwork.delivery.runner.rules import is_working
+from deepwork.delivery.runner.service import AttemptService, has_room
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.edge.server.application import Application
 from runner.run_project import RunProject
 
 AGENTS = 2

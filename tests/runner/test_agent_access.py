@@ -15,11 +15,11 @@ import pytest
 
 from application import call_tool
 from cli.run import run_deepwork
-from deepwork.database.transaction import join_transaction
-from deepwork.errors import NotAllowed
-from deepwork.runner import bridge
-from deepwork.runner.agent_access import AgentAccess
-from deepwork.runner.models import RunStatus
+from deepwork.delivery.runner import bridge
+from deepwork.delivery.runner.agent_access import AgentAccess
+from deepwork.delivery.runner.models import RunStatus
+from deepwork.kernel.database.transaction import join_transaction
+from deepwork.kernel.errors import NotAllowed
 from quick import PLAIN
 from runner.endings import PATIENCE_SECONDS, Ended, check_nothing_is_left, plan, wait_until, write
 from runner.job_project import WRITE_B, JobProject

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import NotAllowed
-from deepwork.runner.adapters import ADAPTERS
-from deepwork.runner.agent_programs import find_program, read_version, require_program
-from deepwork.runner.profiles import Profile
+from deepwork.delivery.runner.adapters import ADAPTERS
+from deepwork.delivery.runner.agent_programs import find_program, read_version, require_program
+from deepwork.delivery.runner.profiles import Profile
+from deepwork.kernel.errors import NotAllowed
 from setup.sandbox import Sandbox
 
 POISON = "#!/bin/sh\necho started > {}\n"

@@ -11,12 +11,12 @@ import pytest
 
 from application import make_app
 from cli.run import run_deepwork
-from deepwork.config import load_settings
-from deepwork.errors import DefinitionError, GateClosed, ReviewerError
-from deepwork.jobs.quality_gate import VERDICT
-from deepwork.runner.agent_reviewer import AgentReviewer, find_object
-from deepwork.runner.models import RunStatus
-from deepwork.runner.profiles import Profile
+from deepwork.delivery.runner.agent_reviewer import AgentReviewer, find_object
+from deepwork.delivery.runner.models import RunStatus
+from deepwork.delivery.runner.profiles import Profile
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.errors import DefinitionError, GateClosed, ReviewerError
+from deepwork.work.jobs.quality_gate import VERDICT
 from jobs.project import make_review, make_step, write_files, write_job
 from jobs.runs import finish_step, start_job
 from runner.job_project import JobProject

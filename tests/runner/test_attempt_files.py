@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.runner import attempt_files
-from deepwork.runner.attempt_files import (
+from deepwork.delivery.runner import attempt_files
+from deepwork.delivery.runner.attempt_files import (
     CUT_MARK,
     MAX_LINE_BYTES,
     AttemptFiles,

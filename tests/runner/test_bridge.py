@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.runner import bridge
+from deepwork.delivery.runner import bridge
 
 KEY = "deepwork/idempotency-key"
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}

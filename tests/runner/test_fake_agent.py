@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.runner.adapters import get_adapter
-from deepwork.runner.stream_state import StreamState, apply, begin_start
+from deepwork.delivery.runner.adapters import get_adapter
+from deepwork.delivery.runner.stream_state import StreamState, apply, begin_start
 from runner.fake_streams import STREAMS, Used
 from runner.scripted import ScriptedAgents, Steps, list_possible_sums
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from deepwork.records import copy_with
-from deepwork.runner import following, watching
-from deepwork.runner.finishing import AttemptFinisher
-from deepwork.runner.models import RunRequest, RunStatus
-from deepwork.runner.preparing import AttemptPreparer
+from deepwork.delivery.runner import following, watching
+from deepwork.delivery.runner.finishing import AttemptFinisher
+from deepwork.delivery.runner.models import RunRequest, RunStatus
+from deepwork.delivery.runner.preparing import AttemptPreparer
+from deepwork.kernel.records import copy_with
 from runner.endings import check_nothing_is_left, finish
 from runner.run_invariants import list_attempts
 from runner.run_project import RunProject

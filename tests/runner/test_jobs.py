@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from deepwork.budgets.models import Budget, SubjectKind
-from deepwork.budgets.service import BudgetService
-from deepwork.errors import DeepworkError, InvalidInput, NotFound
-from deepwork.runner import watching
-from deepwork.runner.models import ParkedFor, Run, RunRequest, RunStatus, Stage
-from deepwork.runner.spending_limits import find_step_overrun
-from deepwork.runner.work_kinds import StepBudget
+from deepwork.delivery.runner import watching
+from deepwork.delivery.runner.models import ParkedFor, Run, RunRequest, RunStatus, Stage
+from deepwork.delivery.runner.spending_limits import find_step_overrun
+from deepwork.delivery.runner.work_kinds import StepBudget
+from deepwork.gates.budgets.models import Budget, SubjectKind
+from deepwork.gates.budgets.service import BudgetService
+from deepwork.kernel.errors import DeepworkError, InvalidInput, NotFound
 from jobs.project import make_files_output, make_review, make_step, write_job
 from provenance.make import verify
 from runner.endings import wait_until

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.plans.models import TaskStatus
-from deepwork.runner.models import Attempt, Observation, ProcessState, RunOptions, Stage
-from deepwork.runner.rules import Action, judge_ending
-from deepwork.runner.stream_state import StreamState
+from deepwork.delivery.runner.models import Attempt, Observation, ProcessState, RunOptions, Stage
+from deepwork.delivery.runner.rules import Action, judge_ending
+from deepwork.delivery.runner.stream_state import StreamState
+from deepwork.work.plans.models import TaskStatus
 
 ATTEMPT = Attempt(
     "att_1", "run_1", "wf_1", "task_1", 1, "claude", "claude", "agent_1", 1, Stage.RUNNING, "host", 0, 0

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.config_options import OPTIONS
-from deepwork.errors import NotAllowed
-from deepwork.runner.ports import (
+from deepwork.delivery.runner.ports import (
     BLOCK_SIZE,
     FIRST_PORTS,
     PortBlocks,
@@ -19,7 +17,9 @@ from deepwork.runner.ports import (
     are_free,
     list_candidates,
 )
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.config_options import OPTIONS
+from deepwork.kernel.errors import NotAllowed
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+import deepwork
 from application import skip_or_fail
-from deepwork.errors import Code, NotAllowed, StorageError
-from deepwork.runner import processes, shim
-from deepwork.runner.attempt_files import AttemptFiles, read_lines, read_record
-from deepwork.runner.cpu_times import CpuTimes
-from deepwork.runner.models import Observation, ProcessState
-from deepwork.runner.processes import (
+from deepwork.delivery.runner import processes, shim
+from deepwork.delivery.runner.attempt_files import AttemptFiles, read_lines, read_record
+from deepwork.delivery.runner.cpu_times import CpuTimes
+from deepwork.delivery.runner.models import Observation, ProcessState
+from deepwork.delivery.runner.processes import (
     AlreadyStarted,
     ProcessIdentity,
     StartFailed,
@@ -33,7 +33,8 @@ from deepwork.runner.processes import (
     read_identity,
     start_process,
 )
-from deepwork.supervision import supervisor
+from deepwork.kernel.errors import Code, NotAllowed, StorageError
+from deepwork.kernel.supervision import supervisor
 
 PATIENCE_SECONDS = 60
 PROGRAM = Path(__file__).parents[1] / "supervision/tree_program.py"
@@ -303,10 +304,10 @@ def change_shim(monkeypatch: pytest.MonkeyPatch, folder: Path, old: str, new: st
     """Let starts use a copy of the shim with one line changed."""
     for module in (shim, supervisor):
         path = Path(str(module.__file__))
-        copy = folder / "package" / path.parent.name / path.name
+        copy = folder / "package" / path.relative_to(Path(str(deepwork.__file__)).parent)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-    copy = folder / "package/runner/shim.py"
+    copy = folder / "package/delivery/runner/shim.py"
     text = copy.read_text()
     assert text.count(old) == 1
     copy.write_text(text.replace(old, new))

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import InvalidInput, StorageError
-from deepwork.files.problems import InvalidDefinition
-from deepwork.runner.profiles import KINDS, Profile, ProfileCatalog, build_agent_environment, load_catalog
+from deepwork.delivery.runner.profiles import (
+    KINDS,
+    Profile,
+    ProfileCatalog,
+    build_agent_environment,
+    load_catalog,
+)
+from deepwork.kernel.errors import InvalidInput, StorageError
+from deepwork.kernel.files.problems import InvalidDefinition
 
 
 @pytest.fixture

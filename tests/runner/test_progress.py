@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from application import list_event_types
-from deepwork.records import copy_with
-from deepwork.runner.following import Followed, ProgressRecorder
-from deepwork.runner.models import Attempt, ParkedFor, RunRequest, Stage
-from deepwork.runner.service import AttemptService
-from deepwork.runner.store import AttemptStore, RunStore
+from deepwork.delivery.runner.following import Followed, ProgressRecorder
+from deepwork.delivery.runner.models import Attempt, ParkedFor, RunRequest, Stage
+from deepwork.delivery.runner.service import AttemptService
+from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.kernel.records import copy_with
 from runner.run_project import RunProject
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.plans.models import TaskStatus
-from deepwork.runner.models import FINAL_STAGES, Attempt, Observation, ProcessState, RunOptions, Stage
-from deepwork.runner.rules import (
+from deepwork.delivery.runner.models import (
+    FINAL_STAGES,
+    Attempt,
+    Observation,
+    ProcessState,
+    RunOptions,
+    Stage,
+)
+from deepwork.delivery.runner.rules import (
     MOVES,
     MS_PER_MINUTE,
     Action,
@@ -18,8 +24,9 @@ from deepwork.runner.rules import (
     is_using_cpu,
     judge_ending,
 )
-from deepwork.runner.signals import Ended, LimitReached, TransientFailure
-from deepwork.runner.stream_state import StreamState
+from deepwork.delivery.runner.signals import Ended, LimitReached, TransientFailure
+from deepwork.delivery.runner.stream_state import StreamState
+from deepwork.work.plans.models import TaskStatus
 
 NOW = 1_700_000_000_000
 OK = Observation(ProcessState.EXITED, code=0, reason="exited")

@@ -15,7 +15,7 @@ import pytest
 from application import call_tool
 from cli.live_terminal import LiveTerminal
 from cli.run import CommandResult, run_deepwork
-from deepwork.cli import main
+from deepwork.edge.cli import main
 from quick import PLAIN
 from runner.endings import finish, list_living, plan, wait_until, write
 from runner.run_project import RunProject

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from deepwork.call import Call
-from deepwork.checks.definitions import parse_checks
-from deepwork.checks.trusting import pin_checks
-from deepwork.runner import watching
-from deepwork.runner.attempt_files import AttemptFiles
-from deepwork.runner.models import Run, RunRequest, RunStatus
-from deepwork.server.invocation import invoke
+from deepwork.delivery.runner import watching
+from deepwork.delivery.runner.attempt_files import AttemptFiles
+from deepwork.delivery.runner.models import Run, RunRequest, RunStatus
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.checks.definitions import parse_checks
+from deepwork.gates.checks.trusting import pin_checks
+from deepwork.kernel.call import Call
 from quick import PLAIN
 from runner.endings import check_nothing_is_left, finish, plan, wait_until, write
 from runner.person_checkout import take_fingerprint

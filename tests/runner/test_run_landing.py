@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.landing.models import Landing
-from deepwork.landing.store import LandingStore
+from deepwork.delivery.landing.models import Landing
+from deepwork.delivery.landing.store import LandingStore
 from provenance.make import verify
 from runner.endings import Ended, check_nothing_is_left, finish
 from runner.run_project import RunProject

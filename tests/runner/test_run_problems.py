@@ -12,8 +12,8 @@ import pytest
 
 from application import skip_or_fail
 from cli.run import run_deepwork
-from deepwork.call import Call
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
 from quick import build_command
 from runner.endings import Ended, finish, list_living, plan, wait_until, write, write_profiles
 from runner.played_machine import is_alive

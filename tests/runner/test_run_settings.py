@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.config import Settings, find_unknown_keys, load_settings
-from deepwork.errors import DefinitionError, NotAllowed
-from deepwork.runner.run_settings import (
+from deepwork.delivery.runner.run_settings import (
     RunSettings,
     WorkspaceSettings,
     build_run_settings,
@@ -17,6 +15,8 @@ from deepwork.runner.run_settings import (
     list_untrusted_setup,
     require_trusted_setup,
 )
+from deepwork.kernel.config import Settings, find_unknown_keys, load_settings
+from deepwork.kernel.errors import DefinitionError, NotAllowed
 from trust.make import trust_settings, write_config
 
 

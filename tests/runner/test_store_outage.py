@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from application import empty_database
-from deepwork.runner.models import Run, RunRequest, RunStatus
+from deepwork.delivery.runner.models import Run, RunRequest, RunStatus
 from runner.endings import check_nothing_is_left, finish, plan, wait_until
 from runner.run_invariants import list_attempts
 from runner.run_project import RunProject

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepwork.budgets.models import MICROS_PER_USD
-from deepwork.foreign_numbers import MAX_MOMENT, MAX_TOKENS, MAX_USD
-from deepwork.runner.adapters import ADAPTERS, get_adapter
-from deepwork.runner.adapters.base import StreamAdapter
-from deepwork.runner.signals import (
+from deepwork.delivery.runner.adapters import ADAPTERS, get_adapter
+from deepwork.delivery.runner.adapters.base import StreamAdapter
+from deepwork.delivery.runner.signals import (
     START_TOTAL,
     Ended,
     LimitReached,
@@ -24,7 +22,9 @@ from deepwork.runner.signals import (
     TransientFailure,
     UsageReported,
 )
-from deepwork.runner.stream_state import StreamState, apply, begin_start, describe_now
+from deepwork.delivery.runner.stream_state import StreamState, apply, begin_start, describe_now
+from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.foreign_numbers import MAX_MOMENT, MAX_TOKENS, MAX_USD
 from runner.samples import NOW, STREAMS, Stream, read_all
 
 LONGEST_WAIT_MS = 40 * 24 * 3_600_000

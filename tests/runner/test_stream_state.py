@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from deepwork.budgets.models import Source
-from deepwork.runner.signals import (
+from deepwork.delivery.runner.signals import (
     SESSION_TOTAL,
     START_TOTAL,
     Ended,
@@ -14,7 +13,8 @@ from deepwork.runner.signals import (
     TransientFailure,
     UsageReported,
 )
-from deepwork.runner.stream_state import MAX_MESSAGE, StreamState, apply, begin_start, describe_now
+from deepwork.delivery.runner.stream_state import MAX_MESSAGE, StreamState, apply, begin_start, describe_now
+from deepwork.gates.budgets.models import Source
 
 OPUS = "claude-opus-4-8"
 

@@ -14,13 +14,21 @@ from temporalio.client import Client
 
 import quick
 from cli.run import run_deepwork
-from deepwork.cli.run_engines import take_engine
-from deepwork.errors import NotAllowed
-from deepwork.runner.models import Attempt, RunOptions, RunRequest, RunStatus, Stage, WorkResult, WorkStatus
-from deepwork.runner.service import create_run
-from deepwork.runner.store import RunStore
-from deepwork.runner.temporal import TemporalPlace, build_report, start_workflow
-from deepwork.runner.temporal_workflow import RunInput
+from deepwork.delivery.runner.models import (
+    Attempt,
+    RunOptions,
+    RunRequest,
+    RunStatus,
+    Stage,
+    WorkResult,
+    WorkStatus,
+)
+from deepwork.delivery.runner.service import create_run
+from deepwork.delivery.runner.store import RunStore
+from deepwork.delivery.runner.temporal import TemporalPlace, build_report, start_workflow
+from deepwork.delivery.runner.temporal_workflow import RunInput
+from deepwork.edge.cli.run_engines import take_engine
+from deepwork.kernel.errors import NotAllowed
 from http_tests.http_server import reserve_port
 from quick import PLAIN
 from runner.endings import Ended, check_nothing_is_left, finish, plan, wait_until
@@ -115,8 +123,8 @@ def test_a_server_that_cannot_be_reached_is_named():
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "deepwork.runner.temporal")
-    monkeypatch.delattr("deepwork.runner.temporal")
+    monkeypatch.delitem(sys.modules, "deepwork.delivery.runner.temporal")
+    monkeypatch.delattr("deepwork.delivery.runner.temporal")
     monkeypatch.setitem(sys.modules, "temporalio", None)
 
     with pytest.raises(NotAllowed) as raised:

@@ -14,7 +14,7 @@ import pytest
 
 from application import call_tool, empty_database
 from cli.run import run_deepwork
-from deepwork.errors import DeepworkError
+from deepwork.kernel.errors import DeepworkError
 from quick import PLAIN
 from runner.endings import finish, list_living, wait_until
 from runner.run_invariants import list_attempts

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from deepwork.runner.adapters import get_adapter
-from deepwork.runner.adapters.wording import classify, find_reset
-from deepwork.runner.signals import LimitReached, TransientFailure
-from deepwork.runner.stream_state import StreamState, begin_start
+from deepwork.delivery.runner.adapters import get_adapter
+from deepwork.delivery.runner.adapters.wording import classify, find_reset
+from deepwork.delivery.runner.signals import LimitReached, TransientFailure
+from deepwork.delivery.runner.stream_state import StreamState, begin_start
 
 NOW = datetime(2026, 11, 17, 21, 13, 20, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

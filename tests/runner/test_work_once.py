@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, make_app
-from deepwork.errors import NotAllowed
-from deepwork.runner import watching
-from deepwork.runner.models import ParkedFor, RunRequest, RunStatus, Stage, WorkResult, WorkStatus
-from deepwork.runner.store import RunStore
-from deepwork.server.application import Application
+from deepwork.delivery.runner import watching
+from deepwork.delivery.runner.models import ParkedFor, RunRequest, RunStatus, Stage, WorkResult, WorkStatus
+from deepwork.delivery.runner.store import RunStore
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import NotAllowed
 from runner.endings import LIMIT_LOG, check_nothing_is_left, finish, plan, wait_until
 from runner.run_invariants import list_attempts
 from runner.run_project import RunProject

@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from application import make_app
-from deepwork.environment import build_child_environment
-from deepwork.errors import NotAllowed, StorageError
-from deepwork.files.repositories import find_git_folder
-from deepwork.git.command import Git
-from deepwork.runner.run_settings import WorkspaceSettings
-from deepwork.runner.tree_copies import copy_ignored
-from deepwork.runner.workspace_setup import PORT_VARIABLE, PreparedTree, WorkspacePreparer
-from deepwork.server.application import Application
+from deepwork.delivery.runner.run_settings import WorkspaceSettings
+from deepwork.delivery.runner.tree_copies import copy_ignored
+from deepwork.delivery.runner.workspace_setup import PORT_VARIABLE, PreparedTree, WorkspacePreparer
+from deepwork.edge.server.application import Application
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.errors import NotAllowed, StorageError
+from deepwork.kernel.files.repositories import find_git_folder
+from deepwork.kernel.git.command import Git
 from workspaces.make import commit, create_repository, run_git
 
 IGNORED = ".env\n.venv/\n/linked\n/data\nbuild\n"

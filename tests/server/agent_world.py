@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from application import call_tool
-from deepwork.database.store_key import create_store_key
-from deepwork.protocol.messages import Request
-from deepwork.runner.agent_access import AgentAccess, AgentToken, build_bridge_file, update_bridge_file
-from deepwork.runner.attempt_files import AttemptFiles
-from deepwork.runner.models import Attempt, RunOptions, Stage
-from deepwork.runner.processes import read_boot_id
-from deepwork.runner.service import create_run
-from deepwork.runner.store import AttemptStore, RunStore
-from deepwork.server.agent_service import AgentService
-from deepwork.server.application import Application
-from deepwork.supervision.supervisor import read_start_time
+from deepwork.delivery.runner.agent_access import (
+    AgentAccess,
+    AgentToken,
+    build_bridge_file,
+    update_bridge_file,
+)
+from deepwork.delivery.runner.attempt_files import AttemptFiles
+from deepwork.delivery.runner.models import Attempt, RunOptions, Stage
+from deepwork.delivery.runner.processes import read_boot_id
+from deepwork.delivery.runner.service import create_run
+from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.edge.server.agent_service import AgentService
+from deepwork.edge.server.application import Application
+from deepwork.kernel.database.store_key import create_store_key
+from deepwork.kernel.protocol.messages import Request
+from deepwork.kernel.supervision.supervisor import read_start_time
 
 ATTEMPT = "at_000000000001"
 

@@ -14,8 +14,8 @@ from mcp import MCPError
 from mcp.types import TextContent
 
 import quick
-from deepwork.server.application import Application
-from deepwork.server.mcp_server import build_server
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.mcp_server import build_server
 from http_tests.http_server import HttpServer
 
 

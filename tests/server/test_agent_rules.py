@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.access.store import AuditStore
-from deepwork.agents.leases import LeaseStore
-from deepwork.errors import Code, NotAllowed
-from deepwork.protocol.messages import Request, RequestError
-from deepwork.runner.agent_access import AgentToken, Grant
-from deepwork.runner.models import Stage
-from deepwork.server.application import Application
+from deepwork.delivery.runner.agent_access import AgentToken, Grant
+from deepwork.delivery.runner.models import Stage
+from deepwork.edge.server.application import Application
+from deepwork.gates.access.store import AuditStore
+from deepwork.kernel.errors import Code, NotAllowed
+from deepwork.kernel.protocol.messages import Request, RequestError
+from deepwork.work.agents.leases import LeaseStore
 from server.agent_world import ATTEMPT, AgentWorld
 
 ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.environment import get_runtime_folder
-from deepwork.errors import NotAllowed
-from deepwork.runner import bridge
-from deepwork.runner.models import Stage
-from deepwork.server import agent_socket, private_sockets
-from deepwork.server.agent_socket import AgentServer
-from deepwork.server.application import Application
-from deepwork.server.private_sockets import open_new_socket, open_socket
-from deepwork.supervision.supervisor import read_start_time
+from deepwork.delivery.runner import bridge
+from deepwork.delivery.runner.models import Stage
+from deepwork.edge.server import agent_socket, private_sockets
+from deepwork.edge.server.agent_socket import AgentServer
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.private_sockets import open_new_socket, open_socket
+from deepwork.kernel.environment import get_runtime_folder
+from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.supervision.supervisor import read_start_time
 from hooks.make import build_event
 from quick import PLAIN
 from runner.endings import wait_until

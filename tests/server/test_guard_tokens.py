@@ -12,14 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
-from deepwork.access.models import Token
-from deepwork.access.rules import format_token, hash_secret
-from deepwork.access.scopes import Scope
-from deepwork.access.token_cache import TokenCache
-from deepwork.errors import StorageError
-from deepwork.server.http.guard import Guard
-from deepwork.server.http.limits import RateLimit
-from deepwork.server.http.policy import (
+from deepwork.edge.server.http.guard import Guard
+from deepwork.edge.server.http.limits import RateLimit
+from deepwork.edge.server.http.policy import (
     COOKIE_SECONDS,
     AccessPolicy,
     Admitted,
@@ -27,7 +22,12 @@ from deepwork.server.http.policy import (
     authorize_request,
     find_token_id,
 )
-from deepwork.server.http.redaction import TokenRedactionFilter
+from deepwork.edge.server.http.redaction import TokenRedactionFilter
+from deepwork.gates.access.models import Token
+from deepwork.gates.access.rules import format_token, hash_secret
+from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.token_cache import TokenCache
+from deepwork.kernel.errors import StorageError
 
 OWNER = "o" * 32
 SECRET = "s" * 43

@@ -12,13 +12,13 @@ import pytest
 from application import make_app
 from cli.run import run_deepwork
 from dashboard.make import create_client
-from deepwork.call import Call
-from deepwork.dashboard.endpoint_registry import ENDPOINTS, REPOSITORY_ENDPOINTS, TOOL_ENDPOINTS
-from deepwork.errors import DeepworkError
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
-from deepwork.server.registry import ToolSpec
-from deepwork.tool_types import is_id_parameter
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.edge.server.registry import ToolSpec
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.tool_types import is_id_parameter
+from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, REPOSITORY_ENDPOINTS, TOOL_ENDPOINTS
 
 HOSTILE_IDS = {
     "a megabyte": "x" * 1024 * 1024,

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import pytest
 
 from application import call_tool, list_event_types
-from deepwork.answers import Done
-from deepwork.call import Call, current_call
-from deepwork.database.transaction import Database
-from deepwork.errors import Code, DeepworkError, GateClosed
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
-from deepwork.server.registry import index_by_name
-from deepwork.tool_declarations import NotPrepared, Traits, tool
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.edge.server.registry import index_by_name
+from deepwork.kernel.answers import Done
+from deepwork.kernel.call import Call, current_call
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import Code, DeepworkError, GateClosed
+from deepwork.kernel.tool_declarations import NotPrepared, Traits, tool
 
 
 def call_as(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.server.launch import parse_flags, plan_launch
+from deepwork.edge.server.launch import parse_flags, plan_launch
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from application import make_app
-from deepwork.server.mcp_service import McpService
-from deepwork.server.schemas import shorten_schema
+from deepwork.edge.server.mcp_service import McpService
+from deepwork.edge.server.schemas import shorten_schema
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 
 from access.make import call_token_tool
 from application import Clock, call_tool, make_app
-from deepwork.cli.main import deepwork
-from deepwork.errors import InvalidInput, NotAllowed
-from deepwork.server.application import Application
+from deepwork.edge.cli.main import deepwork
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import InvalidInput, NotAllowed
 from notices.make import ANNA, act, claim, create_plan, register_agent, write_message
 from tracking.make import create_task, create_workflow_and_phase
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepwork.errors import InvalidInput
-from deepwork.server.application import ALL_TOOL_CLASSES
-from deepwork.server.plain_arguments import PlainArguments
-from deepwork.server.registry import ToolSpec, describe_class
-from deepwork.server.tool_models import validate_with_model
+from deepwork.edge.server.application import ALL_TOOL_CLASSES
+from deepwork.edge.server.plain_arguments import PlainArguments
+from deepwork.edge.server.registry import ToolSpec, describe_class
+from deepwork.edge.server.tool_models import validate_with_model
+from deepwork.kernel.errors import InvalidInput
 
 SPECS = {f"{path}.{spec.name}": spec for path in ALL_TOOL_CLASSES for spec in describe_class(path).specs}
 WORDS = ["worker", "WORKER", "online", "blocked", "text", "warn", "tasks", " padded ", "", "x" * 201, "\x1c"]
@@ -54,13 +54,13 @@ def test_every_accepted_value_is_what_pydantic_returns(data: st.DataObject):
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("agents.tools:AgentTools.agent_register", {"name": "Ada", "runtime": "codex", "metadata": {"a": 1}}),
-        ("agents.tools:AgentTools.agent_list", {"status": ["online"], "limit": 5}),
-        ("plans.task_tools:TaskTools.task_claim", {"task_id": "tk_1", "agent_id": "ag_1"}),
-        ("plans.task_tools:TaskTools.task_load_context", {"task_id": "tk_1", "max_tokens": 4000}),
-        ("messages.tools:MessageTools.message_send", {"body": "hello", "sender_id": "a", "recipient_id": "b", "message_type": "query"}),
-        ("messages.tools:MessageTools.message_send", {"body": {"a": []}, "sender_id": "a", "recipient_id": "b", "message_type": "query"}),
-        ("tracking.log_tools:LogTools.log_milestone", {"task_id": "tt_1", "message": "half", "progress": 50}),
+        ("work.agents.tools:AgentTools.agent_register", {"name": "Ada", "runtime": "codex", "metadata": {"a": 1}}),
+        ("work.agents.tools:AgentTools.agent_list", {"status": ["online"], "limit": 5}),
+        ("work.plans.task_tools:TaskTools.task_claim", {"task_id": "tk_1", "agent_id": "ag_1"}),
+        ("work.plans.task_tools:TaskTools.task_load_context", {"task_id": "tk_1", "max_tokens": 4000}),
+        ("work.messages.tools:MessageTools.message_send", {"body": "hello", "sender_id": "a", "recipient_id": "b", "message_type": "query"}),
+        ("work.messages.tools:MessageTools.message_send", {"body": {"a": []}, "sender_id": "a", "recipient_id": "b", "message_type": "query"}),
+        ("work.tracking.log_tools:LogTools.log_milestone", {"task_id": "tt_1", "message": "half", "progress": 50}),
     ],
 )  # fmt: skip
 def test_usual_calls_need_no_pydantic(tool: str, arguments: dict[str, Any]):
@@ -75,7 +75,7 @@ def test_usual_calls_need_no_pydantic(tool: str, arguments: dict[str, Any]):
     [{}, {"id": 5}, {"id": None}, {"id": ""}, {"id": " ag_1"}, {"id": "x" * 201}, {"id": "ag_1", "more": 1}],
 )
 def test_anything_unusual_is_left_to_pydantic(arguments: dict[str, Any]):
-    spec = SPECS["deepwork.agents.tools:AgentTools.agent_get"]
+    spec = SPECS["deepwork.work.agents.tools:AgentTools.agent_get"]
     assert spec.prepared is not None
 
     assert PlainArguments(spec.prepared.shapes).convert(arguments) is None

@@ -8,10 +8,10 @@ import pytest
 from scripts.prepared_tools import build_schemas, build_tools, render
 
 from application import make_app
-from deepwork.config import load_settings
-from deepwork.server import prepared_tools, registry
-from deepwork.server.application import ALL_TOOL_CLASSES, Application
-from deepwork.server.registry import ToolSpec, describe_class, import_class, list_specs
+from deepwork.edge.server import prepared_tools, registry
+from deepwork.edge.server.application import ALL_TOOL_CLASSES, Application
+from deepwork.edge.server.registry import ToolSpec, describe_class, import_class, list_specs
+from deepwork.kernel.config import load_settings
 
 
 def describe(spec: ToolSpec) -> tuple[object, ...]:

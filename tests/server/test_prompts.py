@@ -11,11 +11,11 @@ import pytest
 from mcp.types import ResourceTemplateReference
 
 from application import call_tool, make_app
-from deepwork.call import Call
-from deepwork.foreign_text import FRAME
-from deepwork.server.application import Application
-from deepwork.server.prompts import PromptRenderer
-from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.prompts import PromptRenderer
+from deepwork.edge.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
+from deepwork.kernel.call import Call
+from deepwork.kernel.foreign_text import FRAME
 from hooks.make import Project
 from server.make import connect_in_process, connect_stdio, get_prompt, get_refusal, read_resource
 

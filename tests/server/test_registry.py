@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from application import make_app
-from deepwork.config import load_settings
-from deepwork.errors import DefinitionError, InvalidInput
-from deepwork.server.registry import ToolSpec
-from deepwork.server.toolsets import select_tools
+from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.toolsets import select_tools
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.errors import DefinitionError, InvalidInput
 
 
 @pytest.fixture

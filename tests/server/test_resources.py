@@ -12,10 +12,10 @@ from mcp.types import PromptReference, ResourceTemplateReference
 
 from access.make import make_token
 from application import call_tool, make_app
-from deepwork.call import Call
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
-from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.edge.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
+from deepwork.kernel.call import Call
 from hooks.make import Project
 from http_tests.http_server import HttpServer
 from server.make import connect_http, connect_in_process, get_prompt, get_refusal, read_resource

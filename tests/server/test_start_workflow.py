@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from application import Clock, list_event_types, make_app
-from deepwork.errors import Code, DeepworkError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, DeepworkError
 from jobs import runs
 from jobs.project import make_step, write_job
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from application import LEASE_MS, Clock, call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from statement_counter import count_statements
 
 STATEMENTS = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.cli.main import main
+from deepwork.edge.cli.main import main
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
-from deepwork.config import load_settings
-from deepwork.server.application import Application
-from deepwork.server.instructions import build_instructions
-from deepwork.server.toolsets import select_tools
-from deepwork.setup import guidance
-from deepwork.setup.jsonc import UnreadableText
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.instructions import build_instructions
+from deepwork.edge.server.toolsets import select_tools
+from deepwork.kernel.config import load_settings
+from deepwork.views.setup import guidance
+from deepwork.views.setup.jsonc import UnreadableText
 
 TOOLSETS = ("agents", "jobs", "messages", "plans", "reviews", "templates", "tracking", "workspaces")
 WORDS = {"step_instructions", "needs_work", "workflow_complete", "suggestion", "deepwork"}

@@ -6,8 +6,8 @@ import re
 
 import yaml
 
-from deepwork.config import load_settings
-from deepwork.config_options import OPTIONS
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.config_options import OPTIONS
 from setup.sandbox import Sandbox
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepwork.setup import jsonc
-from deepwork.setup.json_edits import append, insert, remove, replace, update
+from deepwork.views.setup import jsonc
+from deepwork.views.setup.json_edits import append, insert, remove, replace, update
 
 PATH = ("mcpServers", "deepwork")
 ENTRY = {"command": "deepwork", "args": ["serve", "--path", "."], "env": {"DEEPWORK_SETUP": "entry"}}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.hooks.protocol import CLIENTS as HOOK_CLIENTS
-from deepwork.setup.clients import BY_NAME, CLIENTS
+from deepwork.views.hooks.protocol import CLIENTS as HOOK_CLIENTS
+from deepwork.views.setup.clients import BY_NAME, CLIENTS
 from setup.sandbox import Sandbox
 
 FILES = {

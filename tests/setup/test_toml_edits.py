@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from deepwork.setup.jsonc import UnreadableText
-from deepwork.setup.toml_edits import insert, remove, update
-from deepwork.setup.toml_reader import find_table, parse
+from deepwork.views.setup.jsonc import UnreadableText
+from deepwork.views.setup.toml_edits import insert, remove, update
+from deepwork.views.setup.toml_reader import find_table, parse
 
 PATH = ("mcp_servers", "deepwork")
 ENTRY = {"command": "deepwork", "args": ["serve", "--path", "."], "env": {"DEEPWORK_SETUP": "entry"}}

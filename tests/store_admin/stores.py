@@ -14,11 +14,11 @@ from typing import Any
 import psycopg
 
 from application import call_tool, make_app
-from deepwork.call import Call
-from deepwork.database.opening import open_engine
-from deepwork.database.store_key import TABLE as KEY_TABLE
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.database.store_key import TABLE as KEY_TABLE
 from jobs.project import make_step, write_files, write_job
 
 ODD = "ünï©ødé 日本語 \u202e \x01\x1b[31m \\N \\. \t\r\n '\"%s :name {} \U0001f600 e\u0301 ½ ²"
@@ -123,7 +123,7 @@ def create_older_store(version: str, path: Path) -> Path:
     from alembic import command
     from alembic.config import Config
 
-    from deepwork.database import schema
+    from deepwork.kernel.database import schema
 
     engine = sa.create_engine(
         "sqlite://", creator=lambda: sqlite3.connect(path), poolclass=sa.pool.StaticPool
@@ -239,8 +239,8 @@ def wait_until_closed(location: str) -> None:
 
 _KILLED_AT = """
 import os, signal, sys
-from deepwork.cli.main import main
-from deepwork.cli.framework.progress import ProgressBar
+from deepwork.edge.cli.main import main
+from deepwork.edge.cli.framework.progress import ProgressBar
 stage, rows = sys.argv[1], int(sys.argv[2])
 
 def report(self, what, done=0, total=0):
@@ -253,7 +253,7 @@ main()
 """
 _KILLED_BY_SIZE = """
 import resource, signal, sys
-from deepwork.cli.main import main
+from deepwork.edge.cli.main import main
 size = int(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

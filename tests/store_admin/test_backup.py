@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from application import call_tool, list_events
-from deepwork.database import schema
-from deepwork.database.opening import open_engine
-from deepwork.database.processes import find_processes_with_open
-from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
-from deepwork.store_admin.backup import RestoreResult, back_up, restore
-from deepwork.store_admin.copying import CopyResult
-from deepwork.store_adoption import take_over_copy
+from deepwork.delivery.store_adoption import take_over_copy
+from deepwork.kernel.database import schema
+from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.database.processes import find_processes_with_open
+from deepwork.kernel.errors import Code, DeepworkError, NotAllowed, StorageError
+from deepwork.kernel.store_admin.backup import RestoreResult, back_up, restore
+from deepwork.kernel.store_admin.copying import CopyResult
 from store_admin.conftest import TASKS, Place
 from store_admin.stores import (
     PATIENCE,
@@ -242,7 +242,7 @@ def test_replaced_data_is_saved_and_can_be_restored(place: Place, tmp_path: Path
 
 HOLDING = """
 import sys, time
-from deepwork.database.opening import open_engine
+from deepwork.kernel.database.opening import open_engine
 store = open_engine(sys.argv[1])
 with store.reading() as connection:
     connection.execute("SELECT * FROM agents").fetchall()

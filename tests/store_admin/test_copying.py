@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, list_events, skip_or_fail
-from deepwork.database import schema
-from deepwork.database.opening import open_engine
-from deepwork.database.tables import Table, Values, find_first_difference, sort_by_reference
-from deepwork.errors import DeepworkError, NotAllowed, StorageError
-from deepwork.server.application import Application
-from deepwork.store_admin.copying import CopyResult, copy_store
+from deepwork.edge.server.application import Application
+from deepwork.kernel.database import schema
+from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.database.tables import Table, Values, find_first_difference, sort_by_reference
+from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
+from deepwork.kernel.store_admin.copying import CopyResult, copy_store
 from store_admin.conftest import TASKS, Place
 from store_admin.stores import (
     KEY,
@@ -414,8 +414,8 @@ def test_a_kill_in_the_middle_leaves_the_target_empty(large: Callable[[str], str
 
 MEASURED = """
 import sys
-from deepwork.store_admin.copying import copy_store
-from deepwork.database.opening import open_engine
+from deepwork.kernel.store_admin.copying import copy_store
+from deepwork.kernel.database.opening import open_engine
 copy_store(*map(open_engine, sys.argv[1:]))
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """

@@ -10,15 +10,15 @@ import pytest
 from access.make import make_token, verify_audit
 from access.other_users import use_home
 from application import call_tool, make_app
-from deepwork.access.rules import matches_secret
-from deepwork.access.store import TokenStore
-from deepwork.access.token_cache import TokenCache
-from deepwork.database.opening import open_engine
-from deepwork.errors import Code, StoreNotAdopted
-from deepwork.server.application import Application
-from deepwork.store_admin.backup import back_up, restore
-from deepwork.store_admin.copying import copy_store
-from deepwork.store_adoption import take_over_copy
+from deepwork.delivery.store_adoption import take_over_copy
+from deepwork.edge.server.application import Application
+from deepwork.gates.access.rules import matches_secret
+from deepwork.gates.access.store import TokenStore
+from deepwork.gates.access.token_cache import TokenCache
+from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.errors import Code, StoreNotAdopted
+from deepwork.kernel.store_admin.backup import back_up, restore
+from deepwork.kernel.store_admin.copying import copy_store
 from store_admin.conftest import Place
 from store_admin.stores import is_empty, read_all_rows
 

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from deepwork.supervision.supervised_program import start_supervised
+from deepwork.kernel.supervision.supervised_program import start_supervised
 
 PROGRAM = Path(__file__).with_name("tree_program.py")
 

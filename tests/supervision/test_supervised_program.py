@@ -14,9 +14,15 @@ from typing import Any
 
 import pytest
 
-from deepwork.programs import OutputTooLarge, ProgramCancelled, ProgramLimits, run_bounded, run_supervised
-from deepwork.supervision import supervisor
-from deepwork.supervision.supervised_program import SupervisedProgram, start_supervised
+from deepwork.kernel.programs import (
+    OutputTooLarge,
+    ProgramCancelled,
+    ProgramLimits,
+    run_bounded,
+    run_supervised,
+)
+from deepwork.kernel.supervision import supervisor
+from deepwork.kernel.supervision.supervised_program import SupervisedProgram, start_supervised
 
 PATIENCE_SECONDS = 60
 PROGRAM = Path(__file__).with_name("tree_program.py")
@@ -293,7 +299,7 @@ def test_without_a_list_of_processes_the_process_group_is_ended(
 
 
 def test_a_process_that_hides_shows_its_environment_to_nobody_with_its_rights():
-    code = "from deepwork.supervision import supervisor; supervisor.hide_process(); import ctypes; print(ctypes.CDLL(None).prctl(3))"
+    code = "from deepwork.kernel.supervision import supervisor; supervisor.hide_process(); import ctypes; print(ctypes.CDLL(None).prctl(3))"
 
     shown = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
 

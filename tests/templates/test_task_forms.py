@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from application import call_tool
-from deepwork.plans.inputs import PlannedTask
-from deepwork.server.application import Application
-from deepwork.templates.responses import TaskForm
-from deepwork.templates.template_file import TaskDefinition
+from deepwork.edge.server.application import Application
+from deepwork.work.plans.inputs import PlannedTask
+from deepwork.work.templates.responses import TaskForm
+from deepwork.work.templates.template_file import TaskDefinition
 
 FIELDS = set(PlannedTask.model_fields)
 

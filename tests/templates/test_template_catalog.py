@@ -13,11 +13,11 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from application import call_tool, make_app, skip_or_fail
-from deepwork.errors import Code, DeepworkError
-from deepwork.files.paths import read_confined
-from deepwork.server.application import Application
-from deepwork.templates import catalog as catalog_module
-from deepwork.templates.catalog import TemplateCatalog
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, DeepworkError
+from deepwork.kernel.files.paths import read_confined
+from deepwork.work.templates import catalog as catalog_module
+from deepwork.work.templates.catalog import TemplateCatalog
 from templates.make import list_templates, write_template
 
 RELEASE = """\
@@ -197,7 +197,7 @@ def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(
         reads.append(Path(path).name)
         return read_confined(root, path, max_bytes=max_bytes)
 
-    monkeypatch.setattr("deepwork.files.definitions.read_confined", noted)
+    monkeypatch.setattr("deepwork.kernel.files.definitions.read_confined", noted)
     catalog.scan()
     assert reads == []
 

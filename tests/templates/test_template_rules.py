@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.errors import Code, InvalidInput
-from deepwork.templates import rules
-from deepwork.templates.models import Template, Variable
+from deepwork.kernel.errors import Code, InvalidInput
+from deepwork.work.templates import rules
+from deepwork.work.templates.models import Template, Variable
 from plans.make import make_outline
 from templates.make import build_template
 

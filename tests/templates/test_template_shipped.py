@@ -9,7 +9,7 @@ import pytest
 
 from agents.make import register_agent
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from protocol.stdio_server import StdioServer
 
 VALUES = {

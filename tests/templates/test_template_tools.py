@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from application import NOW, call_tool, list_event_types, list_events, make_app, measure_bytes
-from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
 from templates.make import create_template, list_templates, write_template
 
 
@@ -469,7 +469,7 @@ def test_the_name_of_a_template_file_cannot_be_reused(app: Application, tmp_path
 
 
 def test_a_read_only_server_only_lists_templates(tmp_path: Path, location: str):
-    from deepwork.server.toolsets import select_tools
+    from deepwork.edge.server.toolsets import select_tools
 
     reader = make_app(tmp_path, location, read_only=True)
 

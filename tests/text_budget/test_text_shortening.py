@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepwork.text_budget.json_shortening import count_json_tokens, fits_whole, shorten_json, to_compact_json
-from deepwork.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
-from deepwork.text_budget.tokens import estimate_tokens
+from deepwork.kernel.text_budget.json_shortening import (
+    count_json_tokens,
+    fits_whole,
+    shorten_json,
+    to_compact_json,
+)
+from deepwork.kernel.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
+from deepwork.kernel.text_budget.tokens import estimate_tokens
 from effort import measure_effort
 
 ENGLISH = "".join(f"Sentence number {n} of this long text says something. " for n in range(300))

@@ -16,8 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
-from deepwork.text_budget import tokens
-from deepwork.text_budget.tokens import KNOWN_FILE, estimate_tokens, fits, measure_head, measure_tail
+from deepwork.kernel.text_budget import tokens
+from deepwork.kernel.text_budget.tokens import KNOWN_FILE, estimate_tokens, fits, measure_head, measure_tail
 from effort import measure_effort
 
 CHANCE = random.Random(7)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.call import Call
-from deepwork.errors import DeepworkError
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import DeepworkError
 
 
 def start_workflow(app: Application, key: str | None = None, **given: Any) -> dict[str, Any]:

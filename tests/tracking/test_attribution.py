@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from deepwork.git.snapshot_types import FileChange
-from deepwork.tracking.attribution import CandidateTask, Interval, attribute_changes
-from deepwork.tracking.models import AttributedChange
+from deepwork.kernel.git.snapshot_types import FileChange
+from deepwork.work.tracking.attribution import CandidateTask, Interval, attribute_changes
+from deepwork.work.tracking.models import AttributedChange
 
 A, B = CandidateTask("a"), CandidateTask("b")
 

@@ -8,9 +8,9 @@ from typing import Any
 from click.testing import CliRunner
 
 from checks.make import run_git
-from deepwork.checks.models import Subject
-from deepwork.checks.store import ProofStore
-from deepwork.cli.main import deepwork
+from deepwork.edge.cli.main import deepwork
+from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.store import ProofStore
 from gated_project import GatedProject, any_gated, gated, own_trust
 
 __all__ = ["any_gated", "gated", "own_trust"]

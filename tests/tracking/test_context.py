@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from application import NOW, Clock, call_tool
-from deepwork.errors import Code
-from deepwork.server.application import Application
-from deepwork.timestamps import format_timestamp
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code
+from deepwork.kernel.timestamps import format_timestamp
 from jobs import runs
 from jobs.project import make_step, write_files, write_job
 from tracking.make import (

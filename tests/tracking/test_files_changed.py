@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, make_app
-from deepwork.errors import Code
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code
 from tracking.make import (
     complete_task,
     create_phase,

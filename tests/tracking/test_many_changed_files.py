@@ -8,7 +8,8 @@ from typing import Any
 
 from application import call_tool
 from call_counter import count_calls
-from deepwork.git.snapshot_types import (
+from deepwork.edge.server.application import Application
+from deepwork.kernel.git.snapshot_types import (
     Commit,
     FileChange,
     ListedFile,
@@ -18,9 +19,8 @@ from deepwork.git.snapshot_types import (
     SnapshotKind,
     add_listed_changes,
 )
-from deepwork.server.application import Application
-from deepwork.tracking.attribution_service import TaskChanges
-from deepwork.tracking.models import AttributedChange, Attribution
+from deepwork.work.tracking.attribution_service import TaskChanges
+from deepwork.work.tracking.models import AttributedChange, Attribution
 from tracking.make import complete_task, create_task, create_workflow_and_phase
 
 

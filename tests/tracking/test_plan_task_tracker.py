@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from application import LEASE_MS, Clock, call_tool, make_app
-from deepwork.errors import NotFound
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import NotFound
 from workspaces.make import create_plan, create_repository, run_git
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from application import call_tool
-from deepwork.git.snapshot import SnapshotStore
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.git.snapshot import SnapshotStore
 from tracking.make import complete_task, create_task, create_workflow_and_phase, write_files
 from workspaces.make import create_repository
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from application import NOW, Clock, call_tool, list_event_types, list_events
-from deepwork.errors import Code, DeepworkError
-from deepwork.server.application import Application
-from deepwork.timestamps import format_timestamp
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, DeepworkError
+from deepwork.kernel.timestamps import format_timestamp
 from tracking.make import (
     complete_task,
     create_phase,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepwork.config import Settings, list_acting_settings
-from deepwork.trust.models import Kind
-from deepwork.trust.policy import open_trust_store
+from deepwork.kernel.config import Settings, list_acting_settings
+from deepwork.kernel.trust.models import Kind
+from deepwork.kernel.trust.policy import open_trust_store
 
 
 def write_config(root: Path, text: str) -> Path:

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from deepwork.config import load_settings
-from deepwork.errors import NotAllowed
-from deepwork.runner.profiles import load_catalog
-from deepwork.runner.run_settings import require_trusted_setup
+from deepwork.delivery.runner.profiles import load_catalog
+from deepwork.delivery.runner.run_settings import require_trusted_setup
+from deepwork.kernel.config import load_settings
+from deepwork.kernel.errors import NotAllowed
 from http_tests.http_server import reserve_port
 from protocol.stdio_server import StdioServer
 from trust.hostile_clone import (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.errors import StorageError
-from deepwork.trust.models import Kind
-from deepwork.trust.rules import compute_digest
-from deepwork.trust.store import TrustStore
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.trust.models import Kind
+from deepwork.kernel.trust.rules import compute_digest
+from deepwork.kernel.trust.store import TrustStore
 
 NOW = "2026-01-01T00:00:00.000Z"
 

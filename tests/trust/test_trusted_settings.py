@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deepwork.config import Settings, load_settings
-from deepwork.config_options import OPTIONS
-from deepwork.environment import get_user_folder
+from deepwork.kernel.config import Settings, load_settings
+from deepwork.kernel.config_options import OPTIONS
+from deepwork.kernel.environment import get_user_folder
 from trust.make import trust_settings, write_config
 
 ACTING = {
@@ -137,10 +137,10 @@ def test_without_acting_keys_loading_settings_reads_nothing_of_the_user(tmp_path
         "import os, sys\n"
         "opened = []\n"
         "sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == 'open' else None)\n"
-        "from deepwork.config import load_settings\n"
+        "from deepwork.kernel.config import load_settings\n"
         "del opened[:]\n"
         "load_settings(sys.argv[1])\n"
-        "unwanted = {'deepwork.trust', 'hashlib', 'json'} | ({'yaml'} if len(sys.argv) > 2 else set())\n"
+        "unwanted = {'deepwork.kernel.trust', 'hashlib', 'json'} | ({'yaml'} if len(sys.argv) > 2 else set())\n"
         "print([name for name in opened if os.environ['XDG_CONFIG_HOME'] in name], sorted(unwanted & set(sys.modules)))\n"
     )
     words = [str(tmp_path), *(["without"] if text is None else [])]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 
 _NOBODY = {
     "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org",

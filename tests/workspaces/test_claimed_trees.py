@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from application import LEASE_MS, Clock, call_tool, list_event_types, make_app
-from deepwork.config import load_settings
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.config import load_settings
 from workspaces.make import commit, create_plan, create_repository, list_workspaces, run_git
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from workspaces.make import Plan, list_workspaces, run_git
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from application import call_tool
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
 from workspaces.make import Plan, create_plan, create_repository, run_git
 
 pytestmark = pytest.mark.usefixtures("project")

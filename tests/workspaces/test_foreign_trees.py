@@ -9,9 +9,9 @@ import pytest
 
 from access.make import call_tool_as
 from application import call_tool
-from deepwork.errors import Code, DeepworkError
-from deepwork.files.repositories import is_tree_of
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, DeepworkError
+from deepwork.kernel.files.repositories import is_tree_of
 from workspaces.make import commit, create_plan, create_repository, run_git
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from application import LEASE_MS, NOW, Clock, call_tool
-from deepwork.config import load_settings
-from deepwork.hooks.current_work import get_project_scope, load_current_work
-from deepwork.hooks.identity import SessionRecord
-from deepwork.hooks.rendering import render_current_work
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.config import load_settings
+from deepwork.views.hooks.current_work import get_project_scope, load_current_work
+from deepwork.views.hooks.identity import SessionRecord
+from deepwork.views.hooks.rendering import render_current_work
 from workspaces.make import Plan
 
 pytestmark = pytest.mark.usefixtures("project")

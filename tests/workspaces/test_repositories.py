@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from application import NOW, Clock, call_tool, list_event_types, list_events, make_app
-from deepwork.call import Call
-from deepwork.errors import Code, InvalidInput, NotAllowed
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
+from deepwork.kernel.errors import Code, InvalidInput, NotAllowed
 from workspaces.make import create_plan, create_repository
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, make_app
-from deepwork.config import Settings, load_settings
+from deepwork.kernel.config import Settings, load_settings
 from workspaces.make import create_plan, create_repository, run_git
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from application import NOW, Clock, call_tool, list_event_types, list_events
-from deepwork.errors import Code, DeepworkError, GitError
-from deepwork.server.application import Application
+from deepwork.edge.server.application import Application
+from deepwork.kernel.errors import Code, DeepworkError, GitError
 from workspaces.make import commit, create_plan, create_repository, list_workspaces, run_git
 
 pytestmark = pytest.mark.usefixtures("project")

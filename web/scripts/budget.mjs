@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
 const BUDGET = 120 * 1024;
-const root = new URL("../../src/deepwork/dashboard/static", import.meta.url).pathname;
+const root = new URL("../../src/deepwork/views/dashboard/static", import.meta.url).pathname;
 const files = readdirSync(root, { recursive: true }).filter((name) => statSync(join(root, name)).isFile()).sort();
 let total = 0;
 for (const name of files) {

@@ -1,0 +1,88 @@
+"""Any command: its last line is its message, its exit code the result.
+
+A line that is a JSON object `{"type": "result", "is_error": …}` may say that it failed, and what it used:
+`usage: {input_tokens, cached_tokens, output_tokens}`, `total_cost_usd`, `model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from deepwork.delivery.runner.adapters.base import (
+    Event,
+    Launch,
+    LaunchRequest,
+    clean_text,
+    finish_state,
+    get_count,
+    get_id,
+    get_now,
+    get_object,
+    get_text,
+    get_usd_micros,
+    parse_event,
+)
+from deepwork.delivery.runner.signals import START_TOTAL, Ended, LimitReached, Said, Signal, UsageReported
+from deepwork.delivery.runner.stream_state import StreamState
+from deepwork.kernel.records import copy_with
+
+PROMPT_FILE_FIELD = "{prompt_file}"
+MAX_MESSAGE_BYTES = 2048
+
+
+@dataclass(frozen=True)
+class CommandAdapter:
+    """Any command."""
+
+    kind: str = "command"
+    binary: str | None = None
+    tested_versions: tuple[str, ...] = ()
+
+    def build_launch(self, request: LaunchRequest) -> Launch:
+        """Build the command of a start: the profile's words, with the path of the prompt file in them."""
+        path = str(request.prompt_file)
+        return Launch(tuple(word.replace(PROMPT_FILE_FIELD, path) for word in request.profile.run))
+
+    def read_line(self, line: str, *, now: int | None = None) -> tuple[Signal, ...]:  # noqa: ARG002 - as others
+        """Return what a line says."""
+        event = parse_event(line) if '"result"' in line else None
+        is_result = event is not None and event["type"] == "result"
+        return (*_read_message(line), *(_read_result(event) if event is not None and is_result else ()))
+
+    def find_awaited_limit(self, stderr_tail: str, *, now: int) -> LimitReached | None:  # noqa: ARG002 - as others
+        """Return None: its errors may be about anything."""
+        return None
+
+    def finish(
+        self, state: StreamState, exit_code: int | None, stderr_tail: str, *, now: int | None = None
+    ) -> StreamState:
+        """Return the state after the process ended: without a line that says otherwise, 0 is a success."""
+        if exit_code == 0 and state.ended is None:
+            state = copy_with(state, ended=Ended(is_error=False))
+        return finish_state(state, exit_code, stderr_tail, get_now(now))
+
+
+def _read_message(line: str) -> Iterator[Signal]:
+    text = clean_text(line.strip()[:MAX_MESSAGE_BYTES], MAX_MESSAGE_BYTES)
+    text = text.encode()[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore").strip()
+    if text:
+        yield Said(text)
+
+
+def _read_result(event: Event) -> Iterator[Signal]:
+    usage = get_object(event, "usage")
+    usd_micros = get_usd_micros(event, "total_cost_usd")
+    if usage or usd_micros is not None:
+        yield UsageReported(
+            START_TOTAL,
+            get_count(usage, "input_tokens"),
+            get_count(usage, "cached_tokens"),
+            get_count(usage, "output_tokens"),
+            usd_micros,
+            get_id(event, "model") or None,
+            is_total=True,
+        )
+    is_error = event.get("is_error") is True
+    text = get_text(event, "result", MAX_MESSAGE_BYTES) if is_error else ""
+    yield Ended(is_error, text, get_id(event, "subtype"))

@@ -1,0 +1,231 @@
+"""Finishes attempts: checks the work, commits it, completes the task; or gives the task to the next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from deepwork.delivery.provenance.recorder import LinkRecorder
+from deepwork.delivery.runner.attempt_links import prepare_links
+from deepwork.delivery.runner.claiming import find_next_profile
+from deepwork.delivery.runner.interfaces import ToolCaller
+from deepwork.delivery.runner.models import Attempt, ParkedFor, Stage
+from deepwork.delivery.runner.reopening import NotClaimed, reopen_for_attempt
+from deepwork.delivery.runner.service import AttemptService, move_attempt
+from deepwork.delivery.runner.store import RunStore
+from deepwork.kernel.database.transaction import Database, join_transaction
+from deepwork.kernel.errors import Code, DeepworkError, GateClosed
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.commit_records import read_commits
+from deepwork.kernel.git.refs import get_commit
+from deepwork.kernel.git.uncommitted import FilesChanged, commit_uncommitted, list_uncommitted
+from deepwork.kernel.records import copy_with
+from deepwork.work.plans.models import Task, TaskStatus
+from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.stores.plan_store import PlanStore
+from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.plans.task_proofs import TaskProver
+from deepwork.work.workspaces.completed_work import get_expected_files, is_completed_work
+from deepwork.work.workspaces.store import WorkspaceStore
+
+_MAX_OUTCOME = 4000
+_NO_OUTCOME = "The agent ended without a message."
+_CHANGED = "The files or commits in its tree changed after it was completed, so it is completed again."
+_FOR_PERSON = (Code.CHECKS_NOT_TRUSTED, Code.CHECKS_GUARDED)
+
+
+class AttemptFinisher:
+    """Ends attempts: completes their tasks, or releases them."""
+
+    def __init__(
+        self,
+        database: Database,
+        call: ToolCaller,
+        prover: TaskProver,
+        open_git: Callable[[Path], Git],
+        recorder: LinkRecorder,
+    ) -> None:
+        self._database, self._call, self._prover, self._open_git = database, call, prover, open_git
+        self._recorder = recorder
+        self._attempts = AttemptService(database)
+
+    def finish(self, attempt: Attempt) -> Attempt | None:
+        """Complete the task if its work counts. Every step can be repeated after a crash."""
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(attempt.task_id)
+        if task.status is TaskStatus.COMPLETED and not self._commit_completed(attempt, task):
+            again = self._open_again(attempt)
+            if again is None or again.stage.is_final:
+                return again
+            attempt, task = again, copy_with(task, status=TaskStatus.IN_PROGRESS)
+        if not task.status.is_done:
+            try:
+                if problem := self._find_problem(attempt, task):
+                    return self.fail(attempt, problem)
+                self._prover.prove(task.id, attempt.agent_id, attempt.claim_epoch)
+                self._commit(attempt, task)
+                self._complete(attempt)
+            except GateClosed as closed:
+                return self._handle_closed_gate(attempt, closed)
+        elif task.status is TaskStatus.SKIPPED:
+            self._commit(attempt, task)
+        return self._end_or_land(attempt)
+
+    def fail(self, attempt: Attempt, reason: str, stage: Stage = Stage.FAILED) -> Attempt | None:
+        """End the attempt as failed; release the task for the next one, or let it wait for a person."""
+        with self._database.transaction() as tx, join_transaction(tx):
+            run = RunStore(tx).find(attempt.run_id)
+            ended = move_attempt(tx, attempt, stage, reason=reason)
+            if ended is None or run is None:
+                return None
+            task = TaskStore(tx).get(attempt.task_id)
+            if task.claimed_by == attempt.agent_id and not task.status.is_done:
+                if find_next_profile(tx, run, task):
+                    self._release(attempt, reason)
+                else:
+                    self._give_up(attempt, task, reason)
+                    ended = move_attempt(tx, ended, stage, exhausted=1)
+            self._call("agent_unregister", {"id": attempt.agent_id})
+            return ended
+
+    def stop(self, attempt: Attempt, reason: str) -> Attempt | None:
+        """End the attempt because the run ends or the task was taken away; its tree stays."""
+        with self._database.transaction() as tx, join_transaction(tx):
+            ended = move_attempt(tx, attempt, Stage.STOPPED, reason=reason)
+            task = TaskStore(tx).get(attempt.task_id)
+            if ended and task.claimed_by == attempt.agent_id and not task.status.is_done:
+                self._release(attempt, reason)
+            self._call("agent_unregister", {"id": attempt.agent_id})
+            return ended
+
+    def end_reviewed(self, attempt: Attempt) -> Attempt | None:
+        """End an attempt whose task a person has completed by an approval."""
+        return self._end_or_land(attempt)
+
+    # The work
+
+    def _find_problem(self, attempt: Attempt, task: Task) -> str | None:
+        """Return why the work cannot count although nothing checks it."""
+        with self._database.reading() as tx:
+            workflow = PlanStore(tx).get(task.workflow_id)
+            workspace = WorkspaceStore(tx).find_active(task.workspace_id)
+        if not Path(attempt.tree or "").is_dir():
+            return f"Its worktree is gone: {attempt.tree}."
+        if list_required_checks(workflow.requirements, task.requirements):
+            return None
+        if task.requirements and task.requirements.changes == "none":
+            return None
+        git = self._open_git(Path(attempt.tree or ""))
+        is_changed = list_uncommitted(git) or get_commit(git, "HEAD") != (workspace and workspace.base_commit)
+        return None if is_changed else "The agent ended without an error, but it changed no file."
+
+    def _commit(self, attempt: Attempt, task: Task) -> None:
+        tree = Path(attempt.tree or "")
+        if not tree.is_dir() or not attempt.branch:
+            return
+        commit_uncommitted(self._open_git(tree), attempt.branch, build_commit_message(attempt, task))
+
+    def _commit_completed(self, attempt: Attempt, task: Task) -> bool:
+        """Commit what the agent completed the task with; False if the tree is not as it was then."""
+        tree = Path(attempt.tree or "")
+        if not tree.is_dir() or not attempt.branch:
+            return True
+        git, message = self._open_git(tree), build_commit_message(attempt, task)
+        try:
+            commit_uncommitted(git, attempt.branch, message, get_expected_files(task))
+        except FilesChanged:
+            return False
+        return all(is_completed_work(task, tip) for tip in read_commits(git, ["HEAD"]).values())
+
+    def _open_again(self, attempt: Attempt) -> Attempt | None:
+        """Open a task again whose tree changed after it was completed: it has to be completed as it is."""
+        with self._database.transaction() as tx, join_transaction(tx):
+            try:
+                return reopen_for_attempt(tx, self._call, attempt, _CHANGED, reason="its files changed")
+            except NotClaimed as problem:
+                ended = move_attempt(tx, attempt, Stage.FAILED, reason=str(problem))
+                self._call("agent_unregister", {"id": attempt.agent_id})
+                return ended
+
+    def _complete(self, attempt: Attempt) -> None:
+        outcome = (attempt.outcome or _NO_OUTCOME)[:_MAX_OUTCOME]
+        self._call(
+            "task_update_status",
+            {
+                "id": attempt.task_id,
+                "status": "completed",
+                "outcome": outcome,
+                "agent_id": attempt.agent_id,
+                "claim_epoch": attempt.claim_epoch,
+            },
+        )
+
+    def _handle_closed_gate(self, attempt: Attempt, closed: GateClosed) -> Attempt | None:
+        if closed.code is Code.CHECKS_RUNNING:
+            return attempt
+        if closed.code is Code.NEEDS_APPROVAL:
+            return self._attempts.move(attempt, Stage.REVIEWING, reason=closed.message)
+        if closed.code in _FOR_PERSON:
+            return self._attempts.move(
+                attempt, Stage.PARKED, parked_for=ParkedFor.PERSON, reason=closed.message
+            )
+        return self.fail(attempt, describe_closed_gate(closed))
+
+    # The end
+
+    def _end_or_land(self, attempt: Attempt) -> Attempt | None:
+        """End an attempt whose task is completed, unless its work is to land first; link its commits."""
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(attempt.task_id)
+            workspace = WorkspaceStore(tx).find_active(task.workspace_id)
+        links = prepare_links(self._recorder, attempt, workspace.base_commit if workspace else None)
+        with self._database.transaction() as tx, join_transaction(tx):
+            links.store(tx)
+            run = RunStore(tx).find(attempt.run_id)
+            if run is not None and run.options.land and attempt.branch:
+                return move_attempt(tx, attempt, Stage.LANDING, reason=None)
+            ended = move_attempt(tx, attempt, Stage.DONE, reason=None)
+            if ended:
+                self._call("agent_unregister", {"id": attempt.agent_id})
+            return ended
+
+    def _release(self, attempt: Attempt, reason: str) -> None:
+        given = {"task_id": attempt.task_id, "agent_id": attempt.agent_id, "reason": reason[:500]}
+        self._call("task_release", given)
+
+    def _give_up(self, attempt: Attempt, task: Task, reason: str) -> None:
+        """Let the task fail for good: every agent of the chain has tried as often as it may."""
+        with self._database.transaction() as tx:
+            TaskStore(tx).use_up_attempts(task)
+        given = {
+            "id": task.id,
+            "status": "failed",
+            "error": reason[:_MAX_OUTCOME],
+            "agent_id": attempt.agent_id,
+            "claim_epoch": attempt.claim_epoch,
+        }
+        self._call("task_update_status", given)
+
+
+def build_commit_message(attempt: Attempt, task: Task) -> str:
+    """Build the message of the commit that has an attempt's work, with the trailers that name it."""
+    trailers = [
+        f"Deepwork-Task: {task.id}",
+        f"Deepwork-Attempt: {attempt.id}",
+        f"Deepwork-Agent: {attempt.agent_id}",
+    ]
+    subject = " ".join(task.name.split())[:72] or task.id
+    outcome = (attempt.outcome or "").strip()[:_MAX_OUTCOME]
+    return "\n\n".join(part for part in (subject, outcome, "\n".join(trailers)) if part)
+
+
+def describe_closed_gate(closed: GateClosed) -> str:
+    """Say why the work does not count, with the evidence of each check."""
+    evidence = [json.dumps(check, ensure_ascii=False) for check in closed.evidence.get("checks", [])]
+    return "\n\n".join([closed.message, *evidence])
+
+
+def is_lost_claim(error: DeepworkError) -> bool:
+    """Return whether an error says that the attempt's claim is not valid any more."""
+    return error.code in (Code.STALE_CLAIM, Code.NOT_CLAIMED, Code.NOT_ASSIGNED)

@@ -1,0 +1,101 @@
+"""Decides for a run of a job which step starts next, and when the run has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from deepwork.delivery.runner.claiming import TaskClaimer, find_next_profile
+from deepwork.delivery.runner.job_steps import JobStep, JobSteps, build_step_id, is_current, locate_place
+from deepwork.delivery.runner.models import Attempt, Run, RunStatus
+from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.rules import is_limit_sure
+from deepwork.delivery.runner.service import RunService
+from deepwork.delivery.runner.spending_limits import find_step_overrun
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.delivery.runner.work_kinds import WorkPlace
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import DeepworkError, StorageError
+from deepwork.work.jobs.sessions.state import Session, SessionStatus
+from deepwork.work.plans.models import TaskStatus
+
+
+class JobScheduler:
+    """Begins the steps of jobs, one after the other: each needs what the one before wrote."""
+
+    def __init__(
+        self,
+        database: Database,
+        claimer: TaskClaimer,
+        steps: JobSteps,
+        get_profile: Callable[[str], Profile],
+        host: str,
+    ) -> None:
+        self._database, self._claimer, self._steps = database, claimer, steps
+        self._get_profile, self._host = get_profile, host
+        self._runs = RunService(database)
+
+    def advance(self, run: Run, waiting: Sequence[Attempt], limit: str | None) -> bool:
+        """Begin the next step of a run without working agents, or end it; return whether anything happened.
+
+        `waiting` are its attempts that wait for a person; `limit` is why it must not start more.
+        """
+        try:
+            session = self._steps.begin(run)
+        except StorageError:
+            raise
+        except DeepworkError as error:
+            reason = f"{error.message} {error.suggestion or ''}".strip()
+            self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, reason)
+            return True
+        if waiting:
+            return self._ask_person(run, session, waiting)
+        if not session.is_active:
+            self._end(run, session)
+            return True
+        if limit is not None:
+            self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, limit)
+            return True
+        return self._begin_step(run, session)
+
+    def _ask_person(self, run: Run, session: Session, waiting: Sequence[Attempt]) -> bool:
+        for attempt in waiting:
+            if is_current(session, attempt):
+                self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, attempt.reason)
+                return True
+        return False  # its step has passed, and its work is being committed
+
+    def _end(self, run: Run, session: Session) -> None:
+        if session.status is SessionStatus.COMPLETED:
+            branch = locate_place(run).branch
+            self._runs.set_status(run.id, RunStatus.DONE, f"The result is on the branch {branch}.")
+        else:
+            reason = session.abort_reason or "no reason was given"
+            self._runs.set_status(run.id, RunStatus.STOPPED, f"The session was aborted: {reason}")
+
+    def _begin_step(self, run: Run, session: Session) -> bool:
+        step = JobStep(build_step_id(session), session.current_step_id, TaskStatus.PENDING, None)
+        with self._database.reading() as tx:
+            name = find_next_profile(tx, run, step)
+            profile = self._get_profile(name) if name else None
+            at_limit = (
+                AttemptStore(tx).count_at_limit(profile.kind, profile.name, self._host) if profile else (0, 0)
+            )
+            if is_limit_sure(*at_limit):
+                return False
+        if profile is None:
+            reason = f"Every agent of the chain has tried step {step.name!r}."
+            self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, reason)
+            return True
+        place = locate_place(run)
+        if overrun := self._find_overrun(place, session, step.id):
+            self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, overrun)
+            return True
+        return self._claimer.begin_step(run, step.id, profile, place) is not None
+
+    def _find_overrun(self, place: WorkPlace, session: Session, step_id: str) -> str | None:
+        """Return why no further agent may begin a step: earlier ones have used up its budget."""
+        limit = self._steps.find_step_budget(place.tree, session, step_id)
+        if limit is None:
+            return None
+        with self._database.reading() as tx:
+            return find_step_overrun(tx, step_id, limit)

@@ -1,0 +1,242 @@
+"""Runs and attempts: agents that deepwork starts, and what they do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepwork.kernel.names import CaseInsensitiveEnum
+
+
+class RunStatus(CaseInsensitiveEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"  # starts nothing; agents go on
+    STOPPING = "stopping"  # starts nothing; ends when the agents have ended
+    ENDING = "ending"  # ends its agents now
+    DONE = "done"
+    NEEDS_PERSON = "needs_person"
+    STOPPED = "stopped"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run has ended."""
+        return self in (RunStatus.DONE, RunStatus.NEEDS_PERSON, RunStatus.STOPPED)
+
+
+class Stage(CaseInsensitiveEnum):
+    """Where an attempt is."""
+
+    CLAIMED = "claimed"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    PARKED = "parked"
+    CHECKING = "checking"
+    REVIEWING = "reviewing"
+    LANDING = "landing"
+    DONE = "done"
+    FAILED = "failed"
+    STALLED = "stalled"
+    HANDED_OVER = "handed_over"
+    STOPPED = "stopped"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the attempt has ended."""
+        return self in FINAL_STAGES
+
+
+FINAL_STAGES = frozenset({Stage.DONE, Stage.FAILED, Stage.STALLED, Stage.HANDED_OVER, Stage.STOPPED})
+NOT_LANDED = "Its work was not landed:"
+"""Begins the reason of an attempt whose task is done, but could not even be queued to land."""
+TIME_IS_OVER = "The time of the run is over."
+"""The reason of a run that ended at the moment of `--until`."""
+FAILED_STAGES = frozenset({Stage.FAILED, Stage.STALLED, Stage.HANDED_OVER})
+"""The stages of attempts that count against `max_attempts`."""
+
+
+class ParkedFor(CaseInsensitiveEnum):
+    """What a parked attempt waits for."""
+
+    LIMIT = "limit"
+    PERSON = "person"
+    BUDGET = "budget"
+
+
+class ProcessState(CaseInsensitiveEnum):
+    """What is known of one start of an agent.
+
+    `not_started`: no agent of it has run, so it may be started. `running`: its shim runs. `exited`: it is
+    over and nothing of it runs. `vanished`: its shim was killed, and the agent dies with it; what the agent
+    started may run until `end_process`. `rebooted`: the machine was started again, so nothing of it runs.
+    """
+
+    NOT_STARTED = "not_started"
+    RUNNING = "running"
+    EXITED = "exited"
+    VANISHED = "vanished"
+    REBOOTED = "rebooted"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a start does, or how it ended.
+
+    `reason` of an exited one: `exited` by itself, `timeout` at its deadline, `failed` to be executed,
+    `stopped` by a signal: from us, or from a machine that shuts down. `code` is negative for a signal. `left`
+    is the number of processes that could not be ended. `ended_at` is in Unix milliseconds.
+    """
+
+    state: ProcessState
+    code: int | None = None
+    reason: str = ""
+    cpu_ms: int | None = None
+    ended_at: int | None = None
+    left: int = 0
+
+
+class RunEvent(CaseInsensitiveEnum):
+    """Event types of runs; the payload is the run or the attempt as REST shows it."""
+
+    STARTED = "run:started"
+    UPDATED = "run:updated"
+    ENDED = "run:ended"
+    ATTEMPT_STARTED = "attempt:started"
+    ATTEMPT_UPDATED = "attempt:updated"
+    ATTEMPT_ENDED = "attempt:ended"
+    ATTEMPT_PROGRESS = "attempt:progress"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a person chose for a run; stored with it."""
+
+    max_usd: float | None = None
+    until: int | None = None
+    """A moment in Unix milliseconds after which nothing starts, and agents are ended."""
+    stall_minutes: float = 15.0
+    minutes: float = 240.0
+    """How long one process of an agent may run."""
+    resumes: int = 10
+    """How often one attempt goes on after an interruption, a failed request or a limit."""
+    wait_at_limit: float = 720.0
+    """How many minutes an attempt waits for one limit at most."""
+    orphan: str = "end"
+    """What happens to an agent whose task was taken away: it is ended, or may go on in its tree (`keep`)."""
+    max_unreviewed: int | None = None
+    land: bool = False
+    without_dependencies: bool = False
+    """Whether tasks begin although work of their dependencies is on other machines."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A plan or a job that agents work on; times are Unix milliseconds."""
+
+    id: str
+    workflow_id: str | None
+    job: str | None
+    goal: str | None
+    session_id: str | None
+    repository_path: str
+    status: RunStatus
+    chain: tuple[str, ...]
+    """Names of profiles, or commands: who takes over from whom."""
+    options: RunOptions
+    reason: str | None
+    created_by: str
+    created_at: int
+    updated_at: int
+    ended_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One agent's work on one task: one process after another, until it is done or has failed."""
+
+    id: str
+    run_id: str
+    workflow_id: str | None
+    task_id: str
+    number: int
+    profile: str
+    vendor: str
+    agent_id: str
+    claim_epoch: int
+    stage: Stage
+    host: str
+    created_at: int
+    updated_at: int
+    parked_for: ParkedFor | None = None
+    reason: str | None = None
+    not_before: int | None = None
+    boot_id: str | None = None
+    pid: int | None = None
+    start_time: str | None = None
+    tree: str | None = None
+    branch: str | None = None
+    port: int | None = None
+    vendor_session: str | None = None
+    starts: int = 0
+    resumes: int = 0
+    waits: int = 0
+    """How often in a row it was parked at a limit without a reset."""
+    stream_offset: int = 0
+    stream_state: str = "{}"
+    """What the stream said up to there, as JSON."""
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    usd_micros: int = 0
+    usd_source: str | None = None
+    now_doing: str | None = None
+    next_prompt: str | None = None
+    outcome: str | None = None
+    started_at: int | None = None
+    active_at: int | None = None
+    cpu_ms: int = 0
+    entries: int = 0
+    """How many lines of the ledger it has."""
+    exhausted: int = 0
+    """1 if the task failed with it for good; if a person lets it be tried again, only later ones count."""
+    ended_at: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, read or written."""
+        return self.input_tokens + self.cached_tokens + self.output_tokens
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a person asks for; None is what the project's config.yml says."""
+
+    agents: tuple[str, ...] = ()
+    """Names of profiles, or commands, in the order in which they take over."""
+    chain: str | None = None
+    parallel: int | None = None
+    max_usd: float | None = None
+    until: int | None = None
+    stall_minutes: float | None = None
+    minutes: float | None = None
+    resumes: int | None = None
+    wait_at_limit: float | None = None
+    max_unreviewed: int | None = None
+    land: bool | None = None
+    without_dependencies: bool | None = None
+
+
+class WorkStatus(CaseInsensitiveEnum):
+    """How `deepwork work --once` ended."""
+
+    WORKED = "worked"
+    NOTHING = "nothing"
+    PARKED = "parked"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class WorkResult:
+    """What one attempt came to."""
+
+    status: WorkStatus
+    attempt: Attempt | None = None
+    reason: str | None = None

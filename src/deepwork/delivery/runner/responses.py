@@ -1,0 +1,117 @@
+"""Runs and attempts as people see them: in events, REST and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from deepwork.delivery.runner.models import Attempt, Run
+from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.answers import Answer
+from deepwork.kernel.timestamps import format_timestamp
+
+
+class AttemptView(Answer):
+    """One agent's work on one task."""
+
+    id: str
+    run_id: str
+    workflow_id: str | None = None
+    task_id: str
+    number: int
+    profile: str
+    agent_id: str
+    stage: str
+    parked_for: str | None = None
+    reason: str | None = None
+    not_before: str | None = None
+    host: str
+    tree: str | None = None
+    branch: str | None = None
+    vendor_session: str | None = None
+    starts: int
+    resumes: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    usd: float
+    usd_source: str | None = None
+    now_doing: str | None = None
+    outcome: str | None = None
+    started_at: str | None = None
+    created_at: str
+    updated_at: str
+    ended_at: str | None = None
+
+
+class RunView(Answer):
+    """A run, with its attempts if they were asked for."""
+
+    id: str
+    workflow_id: str | None = None
+    job: str | None = None
+    goal: str | None = None
+    session_id: str | None = None
+    status: str
+    reason: str | None = None
+    chain: list[str]
+    max_usd: float | None = None
+    until: str | None = None
+    usd: float | None = None
+    created_by: str
+    created_at: str
+    ended_at: str | None = None
+    attempts: list[AttemptView] | None = None
+
+
+def describe_attempt(attempt: Attempt) -> AttemptView:
+    """Describe an attempt."""
+    return AttemptView(
+        **{name: getattr(attempt, name) for name in _SAME_NAMES},
+        stage=attempt.stage.value,
+        parked_for=attempt.parked_for.value if attempt.parked_for else None,
+        usd=attempt.usd_micros / MICROS_PER_USD,
+        **{name: _format(getattr(attempt, name)) for name in _ATTEMPT_TIMES},
+    )
+
+
+def describe_run(
+    run: Run, attempts: Iterable[Attempt] | None = None, *, usd_micros: int | None = None
+) -> RunView:
+    """Describe a run."""
+    shown = None if attempts is None else [describe_attempt(attempt) for attempt in attempts]
+    return RunView(
+        id=run.id,
+        workflow_id=run.workflow_id,
+        job=run.job,
+        goal=run.goal,
+        session_id=run.session_id,
+        status=run.status.value,
+        reason=run.reason,
+        chain=list(run.chain),
+        max_usd=run.options.max_usd,
+        until=_format(run.options.until),
+        usd=None if usd_micros is None else usd_micros / MICROS_PER_USD,
+        created_by=run.created_by,
+        created_at=format_timestamp(run.created_at),
+        ended_at=_format(run.ended_at),
+        attempts=shown,
+    )
+
+
+def build_payload(view: Answer) -> dict[str, Any]:
+    """Return the payload of an event."""
+    payload: dict[str, Any] = view.model_dump(mode="json")
+    return {name: value for name, value in payload.items() if value is not None}
+
+
+_SAME_NAMES = (
+    *("id", "run_id", "workflow_id", "task_id", "number", "profile", "agent_id", "reason", "host", "tree"),
+    *("branch", "vendor_session", "starts", "resumes", "input_tokens", "cached_tokens", "output_tokens"),
+    *("usd_source", "now_doing", "outcome"),
+)
+_ATTEMPT_TIMES = ("not_before", "started_at", "created_at", "updated_at", "ended_at")
+
+
+def _format(moment: int | None) -> Any:
+    return None if moment is None else format_timestamp(moment)

@@ -1,0 +1,145 @@
+"""Works on one attempt of this host, for whatever starts one process for each task: timers, containers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from deepwork.delivery.runner.claiming import Refused
+from deepwork.delivery.runner.engine import AttemptEngine
+from deepwork.delivery.runner.models import Attempt, Run, Stage, WorkResult, WorkStatus
+from deepwork.delivery.runner.repeating import repeat_until_over
+from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
+from deepwork.work.plans.stores.task_store import TaskStore
+
+_WAITING = frozenset({Stage.PARKED, Stage.REVIEWING})
+_NOTHING = "No task is ready."
+_LEFT = "It was left; the next worker on this host goes on with it."
+_TRIES = 3
+"""How often a task is claimed whose run was ended by another process meanwhile."""
+
+
+class PlanDone(NotAllowed):
+    """Every task of the plan is done: there is nothing to run, and nothing wrong."""
+
+
+class Worker:
+    """Brings one attempt to its end; others of this host may work on others at the same time."""
+
+    def __init__(
+        self,
+        database: Database,
+        engine: AttemptEngine,
+        host: str,
+        join: Callable[[str], tuple[Run, Sequence[str]]],
+        labels: frozenset[str] | None = None,
+    ) -> None:
+        """`labels`: the capabilities that tasks may require; None: any, because others chose the worker."""
+        self._database, self._engine, self._host = database, engine, host
+        self._join, self._labels = join, labels
+
+    def work(self, plans: Iterable[str], only: str | None, stop: threading.Event) -> WorkResult:
+        """Go on with an attempt that was left on this host, or start a task of the first plan that has one.
+
+        `only` restricts what was left to this plan.
+        """
+        waiting = None
+        for left in self._list_left(only):
+            ended = self._continue(left, stop)
+            if isinstance(ended, WorkResult):
+                return ended
+            waiting = waiting or ended
+        reason = None
+        for plan in plans:
+            started = self._start(plan, is_named=only is not None)
+            if isinstance(started, Attempt):
+                return self._finish(started, stop)
+            reason = reason or started
+        if waiting is not None:
+            return build_result(waiting)
+        return WorkResult(WorkStatus.NOTHING, reason=reason or _NOTHING)
+
+    # What was left
+
+    def _list_left(self, only: str | None) -> list[Attempt]:
+        with self._database.reading() as tx:
+            found = AttemptStore(tx).list_open_of_host(self._host)
+            left = [each for each in found if each.workflow_id and only in (None, each.workflow_id)]
+            if self._labels is None or not left:
+                return left
+            tasks = TaskStore(tx).find_by_ids([each.task_id for each in left])
+        able = {id for id, task in tasks.items() if task.required_capabilities <= self._labels}
+        return [each for each in left if each.task_id in able or each.task_id not in tasks]
+
+    def _continue(self, left: Attempt, stop: threading.Event) -> WorkResult | Attempt | None:
+        """Go on with an attempt, unless another process does; return it as it is if it is still parked."""
+        if not self._engine.take(left):
+            return None
+        before = self._join_again(self._read(left))
+        ended = self._finish(before, stop)  # also renews the claim of one that waits
+        after = ended.attempt or before
+        if before.stage not in _WAITING or after.starts > before.starts:
+            return ended
+        return after if after.stage is Stage.PARKED else None
+
+    def _join_again(self, left: Attempt) -> Attempt:
+        """Let an attempt go on in an open run of its plan, if there can be one."""
+        with self._database.reading() as tx:
+            run = RunStore(tx).find(left.run_id)
+        if left.workflow_id and (run is None or run.status.is_final):
+            with suppress(NotAllowed):
+                self._join(left.workflow_id)
+        return self._read(left)
+
+    # A new attempt
+
+    def _start(self, plan: str, *, is_named: bool) -> Attempt | str | None:
+        """Claim a task of the plan; return why not, if there is more to say than that there is none."""
+        reason = None
+        try:
+            for _ in range(_TRIES):
+                run, chain = self._join(plan)
+                started = self._engine.scheduler.start_one(run, chain, self._labels)
+                if not isinstance(started, Refused):
+                    return started
+                reason = started.reason
+        except StorageError:
+            raise
+        except DeepworkError as error:
+            if is_named and not isinstance(error, PlanDone):
+                raise
+            return error.message
+        return reason
+
+    # Its end
+
+    def _finish(self, attempt: Attempt, stop: threading.Event) -> WorkResult:
+        """Look after the attempt until it has ended or waits."""
+        latest = attempt
+
+        def is_over(has_news: bool) -> bool:
+            nonlocal latest
+            latest = self._read(attempt)
+            return latest.stage.is_final or (latest.stage in _WAITING and not has_news)
+
+        repeat_until_over(self._database, stop, partial(self._engine.tick_one, attempt.id), is_over)
+        if not stop.is_set():
+            self._engine.scheduler.settle(latest.run_id)
+        return build_result(latest)
+
+    def _read(self, attempt: Attempt) -> Attempt:
+        with self._database.reading() as tx:
+            return AttemptStore(tx).find(attempt.id) or attempt
+
+
+def build_result(attempt: Attempt) -> WorkResult:
+    """Say what an attempt came to."""
+    if attempt.stage in (Stage.DONE, Stage.REVIEWING):
+        return WorkResult(WorkStatus.WORKED, attempt, attempt.reason)
+    if attempt.stage.is_final:
+        return WorkResult(WorkStatus.FAILED, attempt, attempt.reason)
+    return WorkResult(WorkStatus.PARKED, attempt, attempt.reason or _LEFT)

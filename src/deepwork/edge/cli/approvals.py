@@ -1,0 +1,204 @@
+"""`deepwork approvals`: what waits for a person, their decisions, and how they prove to be one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.command_groups import CommandGroup
+from deepwork.edge.cli.framework.documents import TextParam
+from deepwork.edge.cli.framework.id_resolution import resolve_id
+from deepwork.edge.cli.framework.options import json_option, key_option, passphrase_option, place_options
+from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.proofs import build_person_call
+from deepwork.edge.cli.person_proof import enroll, lower, proof
+from deepwork.kernel.errors import InvalidInput, NotAllowed
+
+if TYPE_CHECKING:
+    from deepwork.edge.server.application import Application
+
+_MAX_LISTED = 500
+comment_option = click.option(
+    "--comment", type=TextParam(may_be_empty=False), metavar="TEXT|-", help="For the agent, which reads it."
+)
+
+
+@click.group(cls=CommandGroup)
+def approvals() -> None:
+    """What waits for your approval, what you decided, and how you prove to be a person."""
+
+
+approvals.add_command(enroll)
+approvals.add_command(lower)
+approvals.add_command(proof)
+
+
+@approvals.command("list")
+@click.option("--all", "whole", is_flag=True, help="Also those that were decided or are out of date.")
+@click.option("--workflow", metavar="ID", help="Only of this plan, tracked workflow or job session.")
+@place_options
+@json_option
+def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, **place: Any) -> None:
+    """List what waits for your approval, the last asked first."""
+    from deepwork.gates.approvals.models import ApprovalStatus
+    from deepwork.gates.approvals.queries import list_approvals
+
+    statuses = None if whole else [ApprovalStatus.PENDING]
+    with open_application(path, place, reads=True, quiet=as_json) as app, app.database.reading() as tx:
+        found = list_approvals(tx, statuses=statuses, workflow_id=workflow, limit=_MAX_LISTED).model_dump()
+    if as_json:
+        print_answer(found, as_json=True)
+    elif not found["approvals"]:
+        print("Nothing waits for your approval.")
+    else:
+        keys = ("id", "status", "kind", "title", "workflow_id", "asked_by", "asked_at")
+        rows = [{key: each.get(key) for key in keys} for each in found["approvals"]]
+        print_answer({"approvals": rows}, as_json=False)
+
+
+@approvals.command("show")
+@click.argument("id", metavar="APPROVAL")
+@click.option("--whole", is_flag=True, help="Show all, even if only a part differs from what was approved.")
+@place_options
+@json_option
+def show_approval(id: str, whole: bool, as_json: bool, path: str, **place: Any) -> None:
+    """Show what is to be approved: all of it, or what differs from what was approved before."""
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        found = _read(app, resolve_id(app.database, "approval", id), whole=whole)
+    if as_json:
+        print_answer(found, as_json=True)
+    else:
+        _print_lines(_render(found))
+
+
+@approvals.command()
+@click.argument("id", metavar="[APPROVAL]", required=False)
+@comment_option
+@passphrase_option
+@key_option
+@place_options
+@json_option
+def approve(id: str | None, **given: Any) -> None:
+    """Approve exactly what an approval shows; without APPROVAL, the only one that waits.
+
+    Exit code 1 if it could not be carried out, such as when the work was changed after it was shown.
+    """
+    _decide("give_approval", id, **given)
+
+
+@approvals.command()
+@click.argument("id", metavar="[APPROVAL]", required=False)
+@comment_option
+@passphrase_option
+@key_option
+@place_options
+@json_option
+def refuse(id: str | None, **given: Any) -> None:
+    """Refuse what an approval shows; without APPROVAL, the only one that waits."""
+    _decide("refuse_approval", id, **given)
+
+
+def _decide(
+    action: str,
+    id: str | None,
+    comment: str | None,
+    idempotency_key: str | None,
+    passphrase_stdin: bool,
+    as_json: bool,
+    path: str,
+    **place: Any,
+) -> None:
+    from deepwork.edge.server.invocation import invoke
+    from deepwork.kernel.database.idempotency import check_key
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        chosen = resolve_id(app.database, "approval", id) if id else _choose_only(app)
+        key = None if idempotency_key is None else check_key(idempotency_key)
+        arguments = {"approval_id": chosen} | ({"comment": comment} if comment else {})
+        call = build_person_call(app.database, action, key, passphrase_stdin=passphrase_stdin)
+        answer = invoke(app.database, app.person_actions[action], arguments, call)
+    if as_json:
+        print_answer(answer, as_json=True)
+    else:
+        done = "Approved" if answer["status"] == "given" else "Refused"
+        print(to_printable(f"{done} {chosen}. {answer.get('effect') or ''}".rstrip()))
+    if answer.get("carried_out") is False:
+        sys.exit(1)
+
+
+def _choose_only(app: Application) -> str:
+    """Return the only approval that waits, after the person has seen what it shows."""
+    from deepwork.gates.approvals.models import ApprovalStatus
+    from deepwork.gates.approvals.queries import list_approvals
+
+    with app.database.reading() as tx:
+        found = list_approvals(tx, statuses=[ApprovalStatus.PENDING], workflow_id=None, limit=2)
+    if found.total != 1:
+        waiting = "Nothing waits" if not found.total else f"{found.total} things wait"
+        raise InvalidInput(
+            f"{waiting} for your approval: say which one.", suggestion="See `deepwork approvals list`."
+        )
+    id = found.approvals[0].id
+    if not sys.stdin or not sys.stdin.isatty():
+        raise NotAllowed(
+            "Nothing was decided: standard input is not a terminal, so nobody can be asked.",
+            suggestion=f"Look at it with `deepwork approvals show {id}`, then name it.",
+        )
+    _print_lines(_render(_read(app, id, whole=False)))
+    click.confirm("Decide about this?", abort=True, err=True)
+    return id
+
+
+def _read(app: Application, id: str, *, whole: bool) -> dict[str, Any]:
+    from deepwork.gates.approvals.queries import show_approval
+
+    with app.database.reading() as tx:
+        return show_approval(tx, id, whole=whole).model_dump()
+
+
+def _render(found: Mapping[str, Any]) -> Iterator[str]:
+    shown, differences = found.get("shown"), found.get("differences")
+    for key, value in found.items():
+        if key not in ("shown", "differences"):
+            yield f"{key}: {value}"
+    if differences is not None:
+        yield ""
+        yield f"What differs from what was approved in {found['approved_before']}:"
+        for each in differences:
+            yield from _render_difference(each)
+    if shown is not None:
+        yield ""
+        yield from _render_guarded(shown) if found["kind"] == "guarded" else _render_json(shown)
+
+
+def _render_guarded(shown: Mapping[str, Any]) -> Iterator[str]:
+    """Render changes to guarded files: the diffs below the rest, indented, so that they fake nothing."""
+    files = [{key: value for key, value in each.items() if key != "diff"} for each in shown["paths"]]
+    yield from _render_json({**shown, "paths": files})
+    for each in shown["paths"]:
+        if "diff" in each:
+            yield ""
+            yield f"{each['path']}:"
+            yield from (f"    {line}" for line in each["diff"].split("\n"))
+
+
+def _render_json(value: Any) -> list[str]:
+    return json.dumps(value, indent=2, ensure_ascii=False).splitlines()
+
+
+def _render_difference(each: Mapping[str, Any]) -> Iterator[str]:
+    yield f"  {each['path']}"
+    for sign, side in (("-", "before"), ("+", "after")):
+        if side in each:
+            yield f"    {sign} {json.dumps(each[side], ensure_ascii=False)}"
+    yield from (f"    {line}" for line in each.get("diff", ()))
+
+
+def _print_lines(lines: Iterator[str]) -> None:
+    for line in lines:
+        print(to_printable(line))

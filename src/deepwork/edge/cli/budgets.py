@@ -1,0 +1,152 @@
+"""`deepwork budget` and `deepwork spend`: what work may cost, and what it cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.command_groups import CommandGroup
+from deepwork.edge.cli.framework.id_resolution import resolve_id
+from deepwork.edge.cli.framework.options import json_option, key_option, passphrase_option, place_options
+from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.proofs import build_act_call
+from deepwork.kernel.errors import NotFound
+
+_UNITS = ("usd", "tokens", "minutes")
+
+
+@click.group(cls=CommandGroup)
+def budget() -> None:
+    """What plans and tasks may cost: show it, change it."""
+
+
+@budget.command("set")
+@click.argument("id", metavar="PLAN|TASK")
+@click.option("--usd", type=click.FloatRange(min=0, min_open=True), help="Dollars.")
+@click.option("--tokens", type=click.IntRange(min=1), help="Tokens.")
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Minutes under claim.")
+@click.option("--remove-others", is_flag=True, help="Remove the limits that are not given.")
+@passphrase_option
+@key_option
+@json_option
+@place_options
+def set_budget(
+    id: str,
+    usd: float | None,
+    tokens: int | None,
+    minutes: float | None,
+    remove_others: bool,
+    passphrase_stdin: bool,
+    idempotency_key: str | None,
+    as_json: bool,
+    **place: Any,
+) -> None:
+    """Set what a plan or a task may cost; limits that are not given stay.
+
+    It is recorded as yours. Raising one needs the proof that your decisions need.
+    """
+    from deepwork.edge.server.invocation import invoke
+    from deepwork.kernel.database.idempotency import check_key
+
+    amounts = {"usd": usd, "tokens": tokens, "minutes": minutes}
+    given = {name: value for name, value in amounts.items() if value is not None}
+    with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
+        known = _resolve(app.database, id)
+        key = None if idempotency_key is None else check_key(idempotency_key)
+        call = build_act_call("set_budget", key, passphrase_stdin=passphrase_stdin)
+        arguments = {"id": known, "remove_others": remove_others, **given}
+        answer = invoke(app.database, app.person_actions["set_budget"], arguments, call)
+    if as_json:
+        print_answer(answer, as_json=True)
+        return
+    before, now = _describe(answer.get("before")), _describe(answer.get("budget"))
+    print(to_printable(f"{answer['name']}: {now} (before: {before})"))
+
+
+@budget.command("show")
+@click.argument("id", metavar="PLAN|TASK")
+@json_option
+@place_options
+def show_budget(id: str, as_json: bool, **place: Any) -> None:
+    """Show what a plan or a task may cost, and what it cost so far."""
+    from deepwork.views.overview.spending import build_plan_spending, build_task_spending
+    from deepwork.work.plans.stores.plan_store import PlanStore
+    from deepwork.work.plans.stores.task_store import TaskStore
+
+    with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
+        known = _resolve(app.database, id)
+        with app.database.reading() as tx:
+            answer = (
+                build_task_spending(tx, TaskStore(tx).get(known))
+                if known.startswith("tk_")
+                else build_plan_spending(tx, PlanStore(tx).get(known))
+            )
+    print_answer(answer if as_json else _flatten(answer), as_json=as_json)
+
+
+@click.command()
+@click.option(
+    "--by",
+    "grouping",
+    type=click.Choice(["plan", "task", "agent", "vendor", "model", "day", "source"]),
+    default="plan",
+    show_default=True,
+    help="What to add up by.",
+)
+@click.option("--plan", "workflow_id", metavar="ID", help="Only this plan.")
+@json_option
+@place_options
+def spend(grouping: Any, workflow_id: str | None, as_json: bool, **place: Any) -> None:
+    """Show what work cost, as agents and their streams reported it."""
+    from deepwork.views.overview.spending import build_spending
+
+    with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "plan", workflow_id) if workflow_id else None
+        with app.database.reading() as tx:
+            answer = build_spending(tx, grouping, known)
+    if as_json:
+        print_answer(answer, as_json=True)
+        return
+    if answer["spending"]:
+        print_answer({"spending": answer["spending"]}, as_json=False)
+    else:
+        print("Nothing was reported.")
+    for title in ("plan", "day"):
+        if title in answer:
+            print_answer(_flatten(answer[title]), as_json=False)
+
+
+def _resolve(database: Any, given: str) -> str:
+    """Return the id of a plan or of a task."""
+    if given.startswith("tk_"):
+        return resolve_id(database, "task", given)
+    known = resolve_id(database, "plan", given)
+    if not known.startswith("wf_"):
+        raise NotFound("workflow", given, suggestion="List plans with `deepwork plans list`.")
+    return known
+
+
+def _describe(limits: dict[str, Any] | None) -> str:
+    if not limits:
+        return "no budget"
+    return ", ".join(f"{_format(limits[unit])} {unit}" for unit in _UNITS if unit in limits)
+
+
+def _format(amount: float) -> str:
+    """Write a number with at most six decimals, and without zeros at its end."""
+    return f"{amount:,.6f}".rstrip("0").rstrip(".")
+
+
+def _flatten(answer: dict[str, Any]) -> dict[str, Any]:
+    """Write amounts as words, one line for each fact."""
+    words = {name: value for name, value in answer.items() if name not in ("budget", "spent", "sources")}
+    if "budget" in answer:
+        words["budget"] = _describe(answer["budget"])
+    words["spent"] = _describe(answer.get("spent"))
+    if answer.get("sources"):
+        words["sources"] = ", ".join(
+            f"{_format(usd)} usd {source}" for source, usd in answer["sources"].items()
+        )
+    return words

@@ -1,0 +1,122 @@
+"""Finds what a person means by the beginning of an id, or by a name, where a command takes an id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deepwork.edge.cli.framework.parameter_kinds import find_kind, is_stored
+from deepwork.kernel.errors import Code, InvalidInput, ToolError
+
+if TYPE_CHECKING:
+    from deepwork.kernel.database.transaction import Database, Transaction
+
+_COMPLETE_ID = re.compile(r"[a-z]{2,4}_[0-9a-z]{12}|[0-9a-z]{8}/.+", re.DOTALL)
+"""What is passed on as it is: an id of the store, or of a step of a job session."""
+_SESSION_ID = re.compile(r"[0-9a-z]{8}")
+_MIN_BEGINNING = 4
+_ID_BEGINNING = re.compile(rf"([a-z]{{2,4}})_[0-9a-z]{{{_MIN_BEGINNING},12}}")
+"""Shorter beginnings match by accident too easily: a command may change what it finds."""
+_SESSION_BEGINNING = re.compile(rf"[0-9a-z]{{{_MIN_BEGINNING},8}}")
+_SHORT_BEGINNING = re.compile(rf"[0-9a-z]{{1,{_MIN_BEGINNING - 1}}}")
+_MAX_CANDIDATES = 10
+_WIDER_KINDS = {
+    "tracked_task": ("tracked_task", "task"),
+    "any_task": ("tracked_task", "task"),
+    "any_issue": ("issue", "tracked_task"),
+}
+
+
+_CODES = {
+    "plan": Code.WORKFLOW_NOT_FOUND,
+    "record": Code.WORKFLOW_NOT_FOUND,
+    "task": Code.TASK_NOT_FOUND,
+    "tracked_task": Code.TASK_NOT_FOUND,
+    "agent": Code.AGENT_NOT_FOUND,
+    "approval": Code.APPROVAL_NOT_FOUND,
+}
+"""What the tools answer to an unknown id, by kind; programs that read errors as JSON rely on it."""
+
+
+class Candidate(NamedTuple):
+    """Something that a person may mean."""
+
+    kind: str
+    id: str
+    label: str
+
+
+def resolve_arguments(database: Database, group: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace beginnings of ids, and names, by ids; what is unknown stays, and the tool refuses it."""
+    return {name: _resolve_value(database, find_kind(group, name), arguments[name]) for name in arguments}
+
+
+def resolve_id(database: Database, kind: str, given: str, *, is_alone: bool = True) -> str:
+    """Return the id that is meant, or what was given if nothing matches; refuses what is ambiguous.
+
+    One of several ids is never too short: the tool reports those that it does not know.
+    """
+    if not is_stored(kind) or _is_complete(kind, given):
+        return given
+    with database.reading() as tx:
+        found = list_candidates(tx, _WIDER_KINDS.get(kind, (kind,)), given)
+    if not found and is_alone:
+        refuse_short_beginning(kind, given)
+    return choose(given, found).id if found else given
+
+
+def refuse_short_beginning(kind: str, given: str) -> None:
+    """Raise if this is the beginning of an id that is too short to search for."""
+    from deepwork.views.overview.identifier_store import PREFIXES
+
+    prefix, _, rest = given.rpartition("_")
+    is_id = prefix in PREFIXES or (kind == "session" and not prefix)
+    if is_id and _SHORT_BEGINNING.fullmatch(rest):
+        after = f" after {prefix + '_'!r}" if prefix else ""
+        raise ToolError(
+            f"{given!r} is too short for the beginning of an id.",
+            code=_CODES.get(PREFIXES.get(prefix, kind), Code.INVALID_INPUT),
+            suggestion=f"Write at least {_MIN_BEGINNING} characters{after}.",
+        )
+
+
+def list_candidates(tx: Transaction, kinds: Sequence[str], given: str) -> list[Candidate]:
+    """List what an id begins with, else what has this name."""
+    from deepwork.views.overview.identifier_store import NAMED_KINDS, PREFIXES, IdentifierStore
+
+    store = IdentifierStore(tx)
+    begun = _ID_BEGINNING.fullmatch(given)
+    of_id = [PREFIXES[begun[1]]] if begun and begun[1] in PREFIXES else []
+    if "session" in kinds and _SESSION_BEGINNING.fullmatch(given):
+        of_id.append("session")
+    found = [
+        Candidate(kind, id, label or "")
+        for kind in of_id
+        for id, label in store.list_starting_with(kind, given, _MAX_CANDIDATES + 1)
+    ]
+    named = [kind for kind in kinds if kind in NAMED_KINDS]
+    return found or [Candidate(*row) for row in store.list_any_named(named, given, _MAX_CANDIDATES + 1)]
+
+
+def choose(given: str, found: Sequence[Candidate]) -> Candidate:
+    """Return the only candidate, or the one whose id was given; raises if there are several."""
+    exact = [each for each in found if each.id == given]
+    if len(found) == 1 or exact:
+        return (exact or found)[0]
+    shown = ", ".join(f"{each.id} ({each.label[:40]})" for each in found[:_MAX_CANDIDATES])
+    more = " and more" if len(found) > _MAX_CANDIDATES else ""
+    raise InvalidInput(
+        f"{given!r} may mean {shown}{more}.", suggestion="Write more of the id, or the whole id."
+    )
+
+
+def _is_complete(kind: str, given: str) -> bool:
+    return bool((_SESSION_ID if kind == "session" else _COMPLETE_ID).fullmatch(given))
+
+
+def _resolve_value(database: Database, kind: str, value: Any, *, is_alone: bool = True) -> Any:
+    if isinstance(value, list):
+        return [_resolve_value(database, kind, each, is_alone=False) for each in value]
+    is_id = isinstance(value, str) and kind
+    return resolve_id(database, kind, value, is_alone=is_alone) if is_id else value

@@ -1,0 +1,128 @@
+"""Options that several commands share, and the settings that result from them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from deepwork.kernel.config import Settings, find_project, load_settings
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+CURRENT_FOLDER = "."
+
+
+def _inherit_from_group(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    """Use the group's value of an option: `review --path DIR rules` equals `review rules --path DIR`."""
+    if context.parent is None or context.get_parameter_source(option.name or "") != ParameterSource.DEFAULT:
+        return value
+    for before in context.parent.command.params:
+        if set(before.opts) & set(option.opts) and before.name in context.parent.params:
+            return context.parent.params[before.name]
+    return value
+
+
+def json_option(command: Function) -> Function:
+    """Add --json."""
+    return click.option(
+        "--json", "as_json", is_flag=True, callback=_inherit_from_group, help="Print the answer as JSON."
+    )(command)
+
+
+def project_option(command: Function, project: str = "path") -> Function:
+    """Add --path; `project` is the name of the function's parameter."""
+    return click.option(
+        "--path",
+        project,
+        default=CURRENT_FOLDER,
+        metavar="DIR",
+        callback=_inherit_from_group,
+        help="The project. Default: the one that contains the current folder.",
+    )(command)
+
+
+def place_options(command: Function, project: str = "path") -> Function:
+    """Add --path, --db and --global."""
+    for option in (
+        click.option(
+            "--global",
+            "global_store",
+            is_flag=True,
+            callback=_inherit_from_group,
+            help="Use the store in ~/.deepwork, shared by all projects.",
+        ),
+        click.option(
+            "--db",
+            "database",
+            metavar="PATH|URL",
+            callback=_inherit_from_group,
+            help="The store: a SQLite file or a postgresql:// URL.",
+        ),
+    ):
+        command = option(command)
+    return project_option(command, project)
+
+
+key_option = click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Re-running with the same key returns the first result instead of repeating the change.",
+)
+
+person_option = click.option(
+    "--as-person",
+    is_flag=True,
+    help="Act as yourself, not as an agent: agents that it concerns get a notice. At a terminal, commands"
+    " for people do so by default.",
+)
+
+# No option takes the passphrase itself: others can read command lines.
+passphrase_option = click.option(
+    "--passphrase-stdin", is_flag=True, help="Read your passphrase from standard input, as one line."
+)
+
+
+def refuse_misplaced(context: click.Context) -> None:
+    """Refuse an option given before a subcommand that lacks it; click would ignore it silently."""
+    group, name = context.command, context.invoked_subcommand or ""
+    command = group.get_command(context, name) if isinstance(group, click.Group) else None
+    known = {option for parameter in command.params for option in parameter.opts} if command else set()
+    for parameter in group.params:
+        is_given = context.get_parameter_source(parameter.name or "") != ParameterSource.DEFAULT
+        if is_given and not known.intersection(parameter.opts):
+            raise click.UsageError(f"{parameter.opts[0]} does not apply to {name}.", context)
+
+
+def load_command_settings(path: str, *, quiet: bool = False, **flags: Any) -> Settings:
+    """Load a project's settings; flags given on the command line override them.
+
+    Unless `quiet`, standard error says which settings are ignored because nobody trusted them.
+    """
+    refuse_password(flags.get("database") or "")
+    settings = load_settings(
+        resolve_project(path), {name: None if value is False else value for name, value in flags.items()}
+    )
+    if settings.untrusted_keys and not quiet:
+        from deepwork.kernel.trust.rules import render_untrusted_line
+
+        print(render_untrusted_line(settings.untrusted_keys), file=sys.stderr)
+    return settings
+
+
+def resolve_project(path: str) -> Path:
+    """Return the given folder or, by default, the project that contains the current folder."""
+    return find_project(Path.cwd()) if path == CURRENT_FOLDER else Path(path)
+
+
+def refuse_password(location: str) -> None:
+    """Refuse a password on the command line, where every user of the machine can read it."""
+    credentials, at, _ = location.partition("://")[2].partition("@")
+    if (at and ":" in credentials) or "password=" in location.lower():
+        raise click.UsageError(
+            "--db takes no password: other users could read it. "
+            "Set DEEPWORK_DATABASE_URL, or use the PostgreSQL password file."
+        )

@@ -1,0 +1,80 @@
+"""Prints answers: as JSON for programs, as aligned text without control characters for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from deepwork.edge.cli.framework import clock, terminal
+from deepwork.edge.cli.framework.headings import to_heading
+from deepwork.kernel.foreign_text import dump_json, escape_line
+
+
+def print_answer(answer: Any, *, as_json: bool) -> None:
+    """Print an answer as text or as JSON."""
+    if as_json:
+        print(dump_json(answer))
+    else:
+        print("\n".join(render_lines(answer)))
+
+
+def render_lines(answer: Any) -> list[str]:
+    """Render an answer as lines: lists of objects as tables, everything else as `heading  value`."""
+    if isinstance(answer, str):
+        return list(map(to_printable, answer.splitlines()))
+    if _is_table(answer):
+        return _render_table("", answer)
+    if not isinstance(answer, dict):
+        return [to_printable(answer)]
+    tables = {key: value for key, value in answer.items() if _is_table(value)}
+    plain = {key: value for key, value in answer.items() if key not in tables}
+    written = [line for key, rows in tables.items() for line in _render_table(key, rows)]
+    indent = max((len(to_heading(key)) for key in plain), default=0)
+    return written + [line for key, value in plain.items() for line in _render_fact(key, value, indent)]
+
+
+def format_cell(key: str, value: Any) -> str:
+    """Format a value for people: times by `clock`, lists of strings joined, null as empty."""
+    if (moment := clock.parse_moment(key, value)) is not None:
+        return clock.format_moment(moment)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return to_printable(", ".join(value))
+    return "" if value in (None, {}) else to_printable(value)
+
+
+def to_printable(value: Any) -> str:
+    """Return one line of text with control characters escaped, because they could control the terminal."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return escape_line(text)
+
+
+def render_json(answer: Any) -> list[str]:
+    """Render a nested value as indented JSON."""
+    return list(map(to_printable, json.dumps(answer, ensure_ascii=False, indent=2).splitlines()))
+
+
+def _render_fact(key: str, value: Any, indent: int) -> list[str]:
+    """Render `heading  value`; further lines of the value are aligned below its first."""
+    heading = to_heading(key)
+    if isinstance(value, str) and "\n" in value.strip():
+        first, *others = map(to_printable, value.strip().splitlines())
+        return [f"{heading:<{indent}}  {first}", *(f"{'':<{indent}}  {line}".rstrip() for line in others)]
+    text = "none" if value == [] else format_cell(key, value)
+    return [f"{heading:<{indent}}  {text}"]
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _render_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[format_cell(name, row.get(name)) for name in names] for row in rows]
+    if terminal.supports_rich_output():
+        from deepwork.edge.cli.framework.rich_tables import render_table
+
+        return render_table(title, names, cells, terminal.get_width())
+    from deepwork.edge.cli.framework.tables import align_rows
+
+    headings = [to_heading(name) for name in names]
+    return [to_heading(title).upper()] * bool(title) + align_rows([headings, *cells], names) + [""]

@@ -1,0 +1,91 @@
+"""A progress bar on standard error for long operations."""
+
+from __future__ import annotations
+
+import sys
+import time
+from threading import Lock, Timer
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from deepwork.edge.cli.framework.protected_output import get_unprotected
+from deepwork.edge.cli.framework.terminal import is_terminal
+from deepwork.kernel.foreign_text import escape_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_LINE_SECONDS = 10.0
+_DELAY_SECONDS = 0.5
+"""Seconds before the bar appears; shorter operations show none."""
+
+
+class ProgressLines:
+    """Reports the progress of a call as a line on standard error now and then, in a pipe, too."""
+
+    def __init__(self, seconds: float = _LINE_SECONDS) -> None:
+        self._seconds, self._last = seconds, time.monotonic()
+
+    def __call__(self, progress: float, total: float | None = None, message: str | None = None) -> None:  # noqa: ARG002
+        """Print the message, if the last one was long ago."""
+        now = time.monotonic()
+        if message and now - self._last >= self._seconds:
+            self._last = now
+            print(escape_line(message), file=sys.stderr, flush=True)
+
+
+class ProgressBar:
+    """A bar that appears if an operation takes long; never in a pipe or with --json."""
+
+    def __init__(self, what: str, *, quiet: bool = False, delay: float = _DELAY_SECONDS) -> None:
+        self._is_enabled = not quiet and is_terminal(sys.stderr)
+        self._timer = Timer(delay, self._show_bar)
+        self._timer.daemon = True
+        self._lock = Lock()
+        self._state: tuple[str, int, int] = (escape_line(what), 0, 0)
+        self._bar: tuple[Progress, TaskID] | None = None
+        self._has_ended = False
+
+    def __enter__(self) -> Self:
+        if self._is_enabled:
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._has_ended = True
+            if self._bar:
+                self._bar[0].stop()
+
+    def report(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Update the bar; without a total it shows only the description."""
+        with self._lock:
+            self._state = (escape_line(what), done, total)
+            self._update()
+
+    def _show_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=Console(file=get_unprotected(sys.stderr)),
+            transient=True,
+        )
+        with self._lock:
+            if self._has_ended:
+                return
+            self._bar = (bar, bar.add_task(self._state[0], total=None))
+            self._update()
+            bar.start()
+
+    def _update(self) -> None:
+        if self._bar:
+            (bar, task), (what, done, total) = self._bar, self._state
+            bar.update(task, description=what, completed=done, total=total or None)

@@ -1,0 +1,176 @@
+"""`deepwork land` and `deepwork landings`: finished work becomes one tested branch."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.command_groups import CommandGroup
+from deepwork.edge.cli.framework.id_resolution import choose, list_candidates, resolve_id
+from deepwork.edge.cli.framework.options import json_option, place_options
+from deepwork.edge.cli.framework.output import print_answer, render_lines, to_printable
+from deepwork.edge.cli.framework.progress import ProgressLines
+from deepwork.edge.cli.framework.who_acts import name_person
+from deepwork.edge.cli.states import add_state_to, add_states
+from deepwork.kernel.errors import NotFound
+
+if TYPE_CHECKING:
+    from deepwork.edge.server.application import Application
+
+_ROW_KEYS = ("id", "state", "title", "target", "branch", "merge_commit", "updated_at")
+_SHORT_HASH = 12
+_WAIT_SECONDS = 2.0
+"""How long nothing is said while another process lands."""
+
+
+@click.command()
+@click.argument("work", metavar="TASK|PLAN")
+@click.option("--onto", metavar="BRANCH", help="The branch to land on; else the one the plan started from.")
+@click.option("--commit", "commits", is_flag=True, help="Commit uncommitted work in the trees first.")
+@json_option
+@place_options
+def land(work: str, onto: str | None, commits: bool, as_json: bool, path: str, **place: Any) -> None:
+    """Merge a completed task, or all completed tasks of a plan, into a branch, and test the result.
+
+    No working tree changes. If the branch is checked out somewhere, the work lands on an integration branch
+    instead. Exit code: 0 landed, 3 a person is needed, 1 failed.
+    """
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        chosen = _find_work(app, work)
+        options = {"onto": onto} if onto else {}
+        answer = _call(app, "land_work", {**chosen, **options, "commit": commits})
+    if as_json:
+        print_answer(answer, as_json=True)
+    else:
+        print("\n".join(_render_result(answer)))
+    sys.exit(int(answer["exit_code"]))
+
+
+@click.group(cls=CommandGroup)
+def landings() -> None:
+    """Landings: what landed where, what waits, and why."""
+
+
+@landings.command("list")
+@click.option("--open", "is_open", is_flag=True, help="Only those that have not ended.")
+@click.option("--plan", metavar="PLAN", help="Only of this plan.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@json_option
+@place_options
+def list_landings(
+    is_open: bool, plan: str | None, limit: int, as_json: bool, path: str, **place: Any
+) -> None:
+    """List landings, the newest first."""
+    from deepwork.delivery.landing.responses import build_payload
+    from deepwork.delivery.landing.store import LandingStore
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "plan", plan) if plan else None
+        with app.database.reading() as tx:
+            found, total = LandingStore(tx).list_newest(workflow_id=known, is_open=is_open, limit=limit)
+        rows = add_states(app, "landing", [build_payload(landing) for landing in found])
+    if as_json:
+        print_answer({"landings": rows, "total": total}, as_json=True)
+    elif rows:
+        print_answer({"landings": [_build_row(row) for row in rows]}, as_json=False)
+    else:
+        print(
+            "No landing is open." if is_open else "Nothing was landed yet; start with `deepwork land PLAN`."
+        )
+
+
+@landings.command("show")
+@click.argument("id", metavar="LANDING")
+@json_option
+@place_options
+def show_landing(id: str, as_json: bool, path: str, **place: Any) -> None:
+    """Show a landing: where its work is, and what is in its way."""
+    from deepwork.delivery.landing.responses import build_payload
+    from deepwork.delivery.landing.store import LandingStore
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "landing", id)
+        with app.database.reading() as tx:
+            found = build_payload(LandingStore(tx).get(known))
+        found = add_state_to("landing", app, found)
+    print_answer(found, as_json=as_json)
+
+
+@landings.command("cancel")
+@click.argument("id", metavar="LANDING")
+@json_option
+@place_options
+def cancel_landing(id: str, as_json: bool, path: str, **place: Any) -> None:
+    """Give up a landing that waits for somebody; its branch and its task stay as they are."""
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        answer = _call(app, "cancel_landing", {"landing_id": resolve_id(app.database, "landing", id)})
+    if as_json:
+        print_answer(answer, as_json=True)
+    else:
+        print(to_printable(f"{answer['id']}: {answer['status']}."))
+
+
+def _find_work(app: Application, given: str) -> dict[str, str]:
+    """Return the argument that names the task or the plan that a person means."""
+    with app.database.reading() as tx:
+        found = list_candidates(tx, ("task", "plan"), given)
+    found = [each for each in found if each.kind in ("task", "plan")]
+    if not found:
+        kind = "task" if given.startswith("tk_") else "workflow"
+        raise NotFound(kind, given, suggestion="List the plans with `deepwork plans list`.")
+    chosen = choose(given, found)
+    return {"task_id" if chosen.kind == "task" else "workflow_id": chosen.id}
+
+
+def _call(app: Application, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    from deepwork.edge.server.invocation import invoke
+    from deepwork.kernel.call import Call
+
+    call = Call(
+        name_person(),
+        action,
+        patience=None,
+        carries_notices=False,
+        report_progress=ProgressLines(_WAIT_SECONDS),
+    )
+    answer: dict[str, Any] = invoke(app.database, app.person_actions[action], arguments, call)
+    return answer
+
+
+def _render_result(answer: Mapping[str, Any]) -> Iterator[str]:
+    rows = [_build_row(row) for row in answer["landings"]]
+    if rows:
+        yield from render_lines({"landings": rows})
+    for row in answer["landings"]:
+        if row["status"] != "landed":
+            yield ""
+            yield to_printable(f"{row['title']}:")
+            yield from (to_printable(line) for line in str(row.get("reason") or "").splitlines())
+    for row in answer.get("skipped") or ():
+        yield to_printable(f"{row['name']}: {row['reason']}")
+    yield from _describe_branches(answer["landings"])
+    if not rows and not answer.get("skipped"):
+        yield "There is nothing to land."
+
+
+def _describe_branches(landings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Say once for each branch what landed there, and how to take in an integration branch."""
+    landed = Counter(
+        (row["branch"], row["target"]) for row in landings if row["status"] == "landed" and row.get("branch")
+    )
+    for (branch, target), count in landed.items():
+        tasks = "1 task is" if count == 1 else f"{count} tasks are"
+        yield to_printable(f"{tasks} on {branch}.")
+        if branch != target:
+            yield to_printable(f"{target} was checked out, so it stayed where it was. To take the work in:")
+            yield to_printable(f"git merge {branch}  # in the tree of {target}")
+
+
+def _build_row(landing: Mapping[str, Any]) -> dict[str, Any]:
+    row = {key: landing.get(key) for key in _ROW_KEYS}
+    return row | {"merge_commit": str(landing.get("merge_commit") or "")[:_SHORT_HASH]}

@@ -1,0 +1,266 @@
+"""`deepwork review`: list due reviews and review rules, and record passed reviews."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.options import (
+    json_option,
+    load_command_settings,
+    passphrase_option,
+    place_options,
+    project_option,
+    refuse_misplaced,
+)
+from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.progress import ProgressBar
+from deepwork.edge.cli.framework.proofs import build_act_call
+from deepwork.edge.cli.framework.tool_commands import ToolGroup
+from deepwork.edge.cli.main import print_error
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.reviews import rendering, rules
+from deepwork.gates.reviews.catalog import RuleCatalog
+from deepwork.gates.reviews.discovery import RuleFinder
+from deepwork.gates.reviews.models import RuleSet
+from deepwork.gates.reviews.planner import ReviewPlan, resolve_path
+from deepwork.gates.reviews.round_store import RoundStore, RuleEntry
+from deepwork.gates.reviews.round_text import format_finding
+from deepwork.kernel.call import Call
+from deepwork.kernel.config_options import PLATFORMS
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.errors import DeepworkError, InvalidInput
+from deepwork.kernel.git.command import Git
+
+_STDIN_TIMEOUT_SECONDS = 3.0
+_EXIT_REVIEW_DUE, _EXIT_UNKNOWN = 1, 2
+
+
+@click.group(cls=ToolGroup, tools=["deepwork.gates.reviews.tools:ReviewTools"], invoke_without_command=True)
+@click.pass_context
+@place_options
+@click.option(
+    "--files", multiple=True, metavar="FILE", help="Review these files; `-` reads names from stdin."
+)
+@click.option("--base-ref", metavar="REF", help="Compare with this branch, tag or commit.")
+@click.option("--platform", metavar="NAME", help=f"Output format: {', '.join(PLATFORMS)}.")
+@click.option("--again", is_flag=True, help="Include reviews that already passed.")
+@click.option("--check", is_flag=True, help="Exit code 1 if a review is due, 2 if unknown.")
+@json_option
+def review(
+    context: click.Context,
+    path: str,
+    database: str | None,
+    global_store: bool,
+    files: tuple[str, ...],
+    base_ref: str | None,
+    platform: str | None,
+    again: bool,
+    check: bool,
+    as_json: bool,
+) -> None:
+    """List due reviews of the named files, else of those on stdin, else of the changes in git."""
+    if context.invoked_subcommand:
+        refuse_misplaced(context)
+        return
+    place = {"database": database, "global_store": global_store, "platform": platform}
+    with open_application(path, place, reads=True, quiet=True) as app:
+        try:
+            named = _list_named_files(files)
+            with ProgressBar("Finding changes", quiet=as_json):
+                plan = _plan_reviews(app, named, base_ref, again=again)
+        except DeepworkError as error:
+            if not check:
+                raise
+            print_error(error)
+            sys.exit(_EXIT_UNKNOWN)
+    _print_reviews(plan, app.settings.platform, as_json=as_json)
+    sys.exit(_choose_exit_code(plan) if check else 0)
+
+
+@review.command("rules")
+@click.option("--matching", multiple=True, metavar="FILE", help="Only rules that match one of these files.")
+@project_option
+@json_option
+def list_rules(matching: tuple[str, ...], path: str, as_json: bool) -> None:
+    """List all valid review rules, and the problems of the others. Exit code 1 if any is invalid."""
+    git = Git(load_command_settings(path).project_root, environment=build_child_environment())
+    found = RuleCatalog(git.root).load_rules(RuleFinder(git).find_files())
+    if matching:
+        found = rules.filter_rules(found, [resolve_path(git.root, file) for file in matching])
+    _print_rules(found, as_json=as_json)
+    sys.exit(1 if found.problems else 0)
+
+
+@review.command()
+@click.argument("review_ids", nargs=-1, required=True, metavar="REVIEW_ID...")
+@place_options
+@json_option
+def mark_passed(review_ids: tuple[str, ...], as_json: bool, path: str, **place: Any) -> None:
+    """Record that reviews found nothing to change; they are left out until their rule or files change."""
+    with open_application(path, place) as app:
+        spec = app.build_toolset("reviews")["mark_review_passed"]
+        marked = [
+            invoke(app.database, spec, {"review_id": each}, Call("local", spec.name)) for each in review_ids
+        ]
+    print_answer({"passed": marked}, as_json=as_json)
+
+
+@review.command("pass")
+@click.argument("review_id", metavar="REVIEW_ID")
+@passphrase_option
+@place_options
+@json_option
+def pass_review(review_id: str, **options: Any) -> None:
+    """Let a review pass whatever its reviewer found."""
+    _decide("pass_review", review_id, **options)
+
+
+@review.command("send-back")
+@click.argument("review_id", metavar="REVIEW_ID")
+@passphrase_option
+@place_options
+@json_option
+def send_back_review(review_id: str, **options: Any) -> None:
+    """Let the rounds of a review begin again."""
+    _decide("send_back_review", review_id, **options)
+
+
+@review.command("grant-round")
+@click.argument("review_id", metavar="REVIEW_ID")
+@passphrase_option
+@place_options
+@json_option
+def grant_review_round(review_id: str, **options: Any) -> None:
+    """Allow a review one more round."""
+    _decide("grant_review_round", review_id, **options)
+
+
+@review.command("rounds")
+@place_options
+@json_option
+def list_rounds(path: str, as_json: bool, **place: Any) -> None:
+    """List the rounds of reviews with their findings, and what people decided."""
+    with open_application(path, place, reads=True) as app, app.database.reading() as tx:
+        entries = RoundStore(tx, app.reviews.planner.project).list_entries()
+    rows = [row for entry in entries for row in _list_round_rows(entry)]
+    print_answer({"rounds": rows}, as_json=as_json)
+
+
+def _decide(
+    action: str, review_id: str, path: str, as_json: bool, passphrase_stdin: bool, **place: Any
+) -> None:
+    """Decide about a review in the name of the person at this shell."""
+    call = build_act_call(action, passphrase_stdin=passphrase_stdin)
+    with open_application(path, place) as app:
+        spec = app.person_actions[action]
+        answer = invoke(app.database, spec, {"review_id": review_id}, call)
+    print_answer(answer, as_json=as_json)
+
+
+def _list_round_rows(entry: RuleEntry) -> list[dict[str, Any]]:
+    """List a row for each finding of a round, or one for a round without any, or for a decision."""
+    round = entry.round
+    verdict = entry.decision.value if entry.decision else "passed" if round and round.passed else "failed"
+    row = {"rule": entry.rule, "number": entry.number, "verdict": verdict, "by": entry.by}
+    findings = round.findings if round else ()
+    shown: list[dict[str, Any]] = [
+        {"finding": format_finding(each), "effect": each.effect.value} for each in findings
+    ]
+    return [row | each for each in shown or [{"finding": None, "effect": None}]]
+
+
+def _plan_reviews(
+    app: Application, named: list[str] | None, base_ref: str | None, *, again: bool
+) -> ReviewPlan:
+    if named is not None and base_ref:
+        raise InvalidInput("--base-ref is for changes in git; it does not apply to named files.")
+    return app.reviews.planner.plan(named, base_ref, again=again)
+
+
+def _list_named_files(files: Sequence[str]) -> list[str] | None:
+    """List the files named by --files or on standard input; None if there are none."""
+    if "-" in files:
+        return [*(file for file in files if file != "-"), *_parse_names(sys.stdin.buffer.read())]
+    if files:
+        return list(files)
+    return _read_piped_names() or None
+
+
+def _read_piped_names() -> list[str]:
+    """Read file names that are piped in.
+
+    An open pipe without a writer would block forever, for example under a CI runner or an editor. After a
+    timeout, standard input therefore counts as empty.
+    """
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # there is no standard input
+        return []
+    if stat.S_ISREG(mode):
+        return _parse_names(sys.stdin.buffer.read())
+    if not stat.S_ISFIFO(mode):
+        return []
+    if not select.select([sys.stdin], [], [], _STDIN_TIMEOUT_SECONDS)[0]:
+        print("Nothing arrived on standard input; using the changes in git instead.", file=sys.stderr)
+        return []
+    return _parse_names(sys.stdin.buffer.read())
+
+
+def _parse_names(content: bytes) -> list[str]:
+    """Split names at newlines, or at NULs as `git diff -z` writes them."""
+    pieces = content.split(b"\0") if b"\0" in content else content.splitlines()
+    return [os.fsdecode(piece) for piece in pieces if piece.strip()]
+
+
+def _print_reviews(plan: ReviewPlan, platform: str, *, as_json: bool) -> None:
+    if not as_json:
+        for line in plan.render(platform).split("\n"):
+            print("\t" * line.startswith("\t") + to_printable(line.removeprefix("\t")))
+        return
+    tasks = [
+        {"review_id": each.id, **task}
+        for each, task in zip(plan.reviews, rendering.build_tasks(plan.reviews, platform), strict=True)
+    ]
+    answer = {
+        "tasks": tasks,
+        "passed_before": plan.passed,
+        "base": plan.base,
+        "message": plan.reason or None,
+        "problems": list(map(str, plan.problems)),
+        "missing": list(plan.missing),
+        "waiting_for_person": [
+            {"review_id": each.review.id, "rule": each.review.review.rule.name, "reason": each.reason.value}
+            for each in plan.stuck
+        ],
+    }
+    print_answer(answer, as_json=True)
+
+
+def _choose_exit_code(plan: ReviewPlan) -> int:
+    if plan.problems:
+        return _EXIT_UNKNOWN
+    return _EXIT_REVIEW_DUE if plan.reviews or plan.stuck else 0
+
+
+def _print_rules(found: RuleSet, *, as_json: bool) -> None:
+    rows = [
+        {"name": rule.name, "defining_file": rule.defining_file, "description": rule.description}
+        for rule in found.rules
+    ]
+    problems = list(map(str, found.problems))
+    if as_json:
+        print_answer({"rules": rows, "problems": problems}, as_json=True)
+        return
+    if rows:
+        print_answer({"rules": rows}, as_json=False)
+    for line in problems or ([] if rows else ["There are no rules."]):
+        print(to_printable(line))

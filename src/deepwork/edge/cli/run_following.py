@@ -1,0 +1,191 @@
+"""Drives a run and shows it until it has ended, or the person leaves it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from threading import Event
+from typing import TYPE_CHECKING
+
+from deepwork.edge.cli.framework.background_work import INTERRUPTED, TERMINATED, BackgroundWork, Interruptions
+from deepwork.edge.cli.run_acts import decide
+from deepwork.edge.cli.run_lines import belongs_to
+from deepwork.edge.cli.run_outputs import RunOutput
+from deepwork.edge.cli.run_state import RunState, find_task_names, load_run_state
+from deepwork.edge.cli.run_summary import choose_exit_code
+from deepwork.kernel.errors import NotAllowed, StorageError
+from deepwork.kernel.events.feed import Backoff, ResyncRequired
+from deepwork.kernel.supervision.supervisor import hide_process
+
+if TYPE_CHECKING:
+    from deepwork.delivery.runner.models import Run
+    from deepwork.edge.server.application import Application
+    from deepwork.kernel.events.log import Event as StoredEvent
+
+_TICK_SECONDS = 1.0
+_CTRL_C_TO_STOP = 2
+_SECOND_THOUGHTS_SECONDS = 2.0
+"""How long a second Ctrl-C is awaited."""
+
+
+def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
+    """Drive a run, and show it until it has ended; return the exit code."""
+    state = load_run_state(app, run_id)
+    if state.run.status.is_final:
+        output.begin(state)
+        output.end(state)
+        return choose_exit_code(state.run)
+
+    def drive(stop: Event) -> Run:
+        hide_process()  # our environment may have the password of the store, and agents have our rights
+        return app.runner.drive(run_id, stop)
+
+    with (
+        _show_warnings(output),
+        Interruptions() as interruptions,
+        BackgroundWork(drive, interruptions) as driver,
+    ):
+        return _Follower(app, state, output, interruptions, driver).follow()
+
+
+@contextmanager
+def _show_warnings(output: RunOutput) -> Iterator[None]:
+    """Show what the runner logs where the run is shown: a line on standard error would tear a live screen."""
+    log, handler = logging.getLogger("deepwork"), _NoticeHandler(output)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+class _NoticeHandler(logging.Handler):
+    def __init__(self, output: RunOutput) -> None:
+        super().__init__(logging.WARNING)
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._output.notice(record.getMessage())
+
+
+class _Follower:
+    """Shows what happens, and heeds Ctrl-C."""
+
+    def __init__(
+        self,
+        app: Application,
+        state: RunState,
+        output: RunOutput,
+        interruptions: Interruptions,
+        driver: BackgroundWork[Run],
+    ) -> None:
+        self._app, self._state, self._output = app, state, output
+        self._interruptions, self._driver = interruptions, driver
+        self._reader = RunReader(app, state)
+        self._backoff = Backoff()
+        self._interrupted_at: float | None = None
+        self._is_stopping = False
+
+    def follow(self) -> int:
+        """Show the run until it has ended or was left; return the exit code."""
+        self._output.begin(self._state)
+        while not self._has_ended():
+            if code := self._heed_interruptions():
+                return self._leave(code)
+            self._interruptions.wait(_TICK_SECONDS)
+        self._output.end(self._state)
+        return INTERRUPTED if self._is_stopping else choose_exit_code(self._state.run)
+
+    def _has_ended(self) -> bool:
+        has_driver_ended = self._driver.has_ended  # asked first: what it did is in the store by now
+        self._update()
+        return self._state.run.status.is_final or has_driver_ended
+
+    def _update(self) -> None:
+        try:
+            self._state, events = self._reader.read()
+        except StorageError as error:
+            if not error.recoverable:
+                raise
+            if not self._backoff.is_outage:
+                self._output.notice(f"{error.message} Retrying until it responds; the agents go on.")
+            self._backoff.wait(lambda: self._interruptions.is_any)
+            return
+        if self._backoff.is_outage:
+            self._backoff = Backoff()
+            self._output.notice("The store answers again.")
+        self._output.show(self._state, events)
+
+    def _heed_interruptions(self) -> int:
+        """Return the exit code if it is time to leave, else 0."""
+        seen = self._interruptions
+        if seen.is_terminated:
+            return TERMINATED
+        if seen.count > _CTRL_C_TO_STOP:
+            return INTERRUPTED
+        if seen.count == _CTRL_C_TO_STOP:
+            self._stop_agents()
+        elif seen.count and self._interrupted_at is None:
+            self._interrupted_at = time.monotonic()
+            self._output.notice("Leaving; the agents go on. Press Ctrl-C again to stop them.")
+        elif seen.count and self._interrupted_at is not None:
+            is_over = time.monotonic() - self._interrupted_at >= _SECOND_THOUGHTS_SECONDS
+            return INTERRUPTED if is_over else 0
+        return 0
+
+    def _stop_agents(self) -> None:
+        if self._is_stopping:
+            return
+        try:
+            with suppress(NotAllowed):  # the run has just ended
+                decide(self._app, "stop_run", self._state.run.id, now=True)
+        except StorageError as error:  # asked again until the store can be used
+            if not error.recoverable:
+                raise
+            return
+        self._is_stopping = True
+        self._output.notice("Stopping the agents. Press Ctrl-C again to leave at once.")
+
+    def _leave(self, code: int) -> int:
+        self._driver.leave()
+        with suppress(StorageError):
+            self._state, events = self._reader.read()
+            self._output.show(self._state, events)
+        self._output.end(self._state)
+        return code
+
+
+class RunReader:
+    """Reads the state of a run and the events since the last read, with the names of the tasks in them."""
+
+    def __init__(self, app: Application, state: RunState) -> None:
+        self._app = app
+        self._run, self._since = state.run, state.last_seq
+        self._names = dict(state.task_names)
+
+    def read(self) -> tuple[RunState, list[StoredEvent]]:
+        """Return the state, and the new events of the run."""
+        state = load_run_state(self._app, self._run.id)
+        events = [event for event in self._read_events() if belongs_to(event, self._run)]
+        self._names |= state.task_names
+        self._find_names({str(event.data.get("task_id", "")) for event in events} - {""} - {*self._names})
+        return replace(state, task_names=dict(self._names)), events
+
+    def _read_events(self) -> Iterator[StoredEvent]:
+        while True:
+            batch = self._app.feed.read(self._since, workflow_id=self._run.workflow_id)
+            if isinstance(batch, ResyncRequired):
+                self._since = batch.resume_at
+                return
+            yield from batch.events
+            if batch.upto == self._since:
+                return
+            self._since = batch.upto
+
+    def _find_names(self, ids: set[str]) -> None:
+        if ids:
+            with self._app.database.reading() as tx:
+                self._names |= find_task_names(tx, ids)

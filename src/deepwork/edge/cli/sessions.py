@@ -1,0 +1,310 @@
+"""`deepwork sessions`: list, show, resume and abort job sessions, and the job tools as commands."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import click
+
+from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.documents import OutputParam, TextParam, merge_outputs
+from deepwork.edge.cli.framework.options import (
+    Function,
+    json_option,
+    passphrase_option,
+    person_option,
+    place_options,
+)
+from deepwork.edge.cli.framework.output import print_answer, render_json, to_printable
+from deepwork.edge.cli.framework.proofs import build_act_call
+from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
+from deepwork.edge.cli.framework.who_acts import is_typed, print_unnotified
+from deepwork.edge.cli.session_places import open_with_session
+from deepwork.edge.cli.states import add_state_to, add_states, show_state, show_states
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.reviews.round_text import format_finding
+from deepwork.kernel.call import Call
+from deepwork.work.jobs.sessions.state import Session
+from deepwork.work.jobs.sessions.state_manager import session_to_dict
+
+_START_OVERRIDES = CommandOverrides(note="If the job has a single workflow, WORKFLOW_NAME is ignored.")
+_OUTPUT_PARAMETERS: dict[str, click.Parameter] = {
+    "outputs": click.Argument(
+        ["outputs"],
+        nargs=-1,
+        required=True,
+        type=OutputParam(),
+        callback=merge_outputs,
+        metavar="NAME=FILE...",
+    )
+}
+_OUTPUTS_HELP = (
+    "NAME=FILE names the file of an output; repeat NAME for a list. Or give all as one JSON object."
+)
+
+
+def options(command: Function) -> Function:
+    """Add --path, --db, --global and --json."""
+    return place_options(json_option(command))
+
+
+step_option = click.option("--step-id", metavar="ID", help="Refuse unless this step is current.")
+
+
+@click.group(
+    cls=ToolGroup,
+    tools=["deepwork.work.jobs.tools:WorkflowTools"],
+    only={
+        "start_workflow",
+        "finished_step",
+        "go_to_step",
+        "get_session",
+        "validate_outputs",
+        "abort_workflow",
+    },
+    aliases={
+        "start": "start-workflow",
+        "finish": "finished-step",
+        "get": "get-session",
+        "back-to": "go-to-step",
+    },
+    overrides={
+        **dict.fromkeys(("start", "start-workflow"), _START_OVERRIDES),
+        **dict.fromkeys(
+            ("finish", "finished-step"),
+            CommandOverrides(_OUTPUT_PARAMETERS, _OUTPUTS_HELP, render=render_json),
+        ),
+        "validate-outputs": CommandOverrides(_OUTPUT_PARAMETERS, _OUTPUTS_HELP),
+    },
+)
+def sessions() -> None:
+    """Job sessions: start, inspect and finish runs of jobs."""
+
+
+@sessions.command("list")
+@click.option("--all", "finished_too", is_flag=True, help="Include completed and aborted sessions.")
+@options
+def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
+    """List active sessions, oldest first."""
+    with _open_to_read(place, as_json=as_json) as app:
+        found = [each for each in app.sessions.list_all() if finished_too or each.is_active]
+        rows = add_states(app, "session", [_build_row(session) for session in found])
+    if rows or as_json:
+        print_answer({"sessions": rows if as_json else show_states(rows)}, as_json=as_json)
+    else:
+        print(
+            "There are no sessions."
+            if finished_too
+            else "There are no active sessions. --all lists the others too."
+        )
+
+
+@sessions.command("show")
+@click.argument("session_id", metavar="ID")
+@options
+def show_session(session_id: str, as_json: bool, **place: Any) -> None:
+    """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
+    with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
+        session = app.sessions.load(known)
+        state = add_state_to("session", app, {"id": known})
+    whole = session_to_dict(session) | state if as_json else show_state(_build_details(session) | state)
+    print_answer(whole, as_json=as_json)
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@options
+def resume(session_id: str, as_json: bool, **place: Any) -> None:
+    """Print what an agent needs to resume a session: its current step and how to report it."""
+    with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
+        spec = app.registry["get_session"]
+        answer = invoke(app.database, spec, {"session_id": known}, Call("local", spec.name))
+    if as_json:
+        print_answer(answer, as_json=True)
+    else:
+        print("\n".join(_render_briefing(answer)))
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@click.option("--explanation", required=True, metavar="TEXT", help="The reason; stored with the session.")
+@person_option
+@options
+def abort(session_id: str, explanation: str, as_person: bool, as_json: bool, **place: Any) -> None:
+    """Abort a session."""
+    as_person = as_person or is_typed()
+    with open_with_session(place, session_id) as (app, known):
+        given = {"session_id": known, "explanation": explanation}
+        answer = call_tool(app, app.registry["abort_workflow"], given, as_person=as_person)
+    print_answer(answer, as_json=as_json)
+    if not as_person and not as_json:
+        print_unnotified("abort_workflow")
+
+
+@sessions.command("pass")
+@click.argument("session_id", metavar="SESSION")
+@click.option("--comment", metavar="TEXT", help="Why it may pass; the agent reads it.")
+@step_option
+@passphrase_option
+@options
+def pass_step(session_id: str, comment: str | None, step_id: str | None, **how: Any) -> None:
+    """Let the step at its quality gate pass; the job goes on to the next step."""
+    _decide("pass_step", how, session_id=session_id, comment=comment, step_id=step_id)
+
+
+@sessions.command("send-back")
+@click.argument("session_id", metavar="SESSION")
+@click.argument("text", type=TextParam(may_be_empty=False), metavar="TEXT|-")
+@step_option
+@passphrase_option
+@options
+def send_back_step(session_id: str, text: str, step_id: str | None, **how: Any) -> None:
+    """Let the agent do the step at its quality gate again, with TEXT as feedback."""
+    _decide("send_back_step", how, session_id=session_id, text=text, step_id=step_id)
+
+
+@sessions.command("grant-round")
+@click.argument("session_id", metavar="SESSION")
+@step_option
+@passphrase_option
+@options
+def grant_round(session_id: str, step_id: str | None, **how: Any) -> None:
+    """Allow the step at its quality gate one more review."""
+    _decide("grant_round", how, session_id=session_id, step_id=step_id)
+
+
+def _decide(action: str, how: dict[str, Any], *, session_id: str, **given: str | None) -> None:
+    """Decide about the step at its quality gate, in the name of the person at this shell."""
+    as_json, call = how.pop("as_json"), build_act_call(action, passphrase_stdin=how.pop("passphrase_stdin"))
+    with open_with_session(how, session_id) as (app, known):
+        arguments = {name: value for name, value in given.items() if value is not None}
+        arguments |= {"session_id": known}
+        answer = invoke(app.database, app.person_actions[action], arguments, call)
+    if as_json:
+        print_answer(answer, as_json=True)
+    else:
+        print(to_printable(_render_decision(answer)))
+
+
+def _render_decision(answer: dict[str, Any]) -> str:
+    """Say what happened, and what the agent does next."""
+    step, next_step = answer["step_id"], answer["next_step"]
+    if answer["status"] == "workflow_complete":
+        return f"Step {step} passed: the workflow is complete."
+    if answer["status"] == "next_step":
+        return f"Step {step} passed. The agent's next call is answered with step {next_step}."
+    if answer["decision"] == "sent_back":
+        return f"Step {step} was sent back. The agent's next call is answered with your text."
+    left = answer["attempts_left"]
+    return f"Step {step} may be reviewed {left} more time{'' if left == 1 else 's'}."
+
+
+def _open_to_read(place: dict[str, Any], *, as_json: bool) -> AbstractContextManager[Application]:
+    return open_application(place.pop("path"), place, reads=True, quiet=as_json)
+
+
+def _build_row(session: Session) -> dict[str, Any]:
+    return {
+        "id": session.session_id,
+        "workflow": session.workflow,
+        "step": session.current_step_id,
+        "status": session.status.value,
+        "goal": session.goal,
+        "started": session.started_at,
+    }
+
+
+def _build_details(session: Session) -> dict[str, Any]:
+    """Build what `sessions show` prints: steps, skipped reviews, and facts that are known."""
+    facts = _build_row(session) | {
+        "branch": session.branch,
+        "completed": session.completed_at,
+        "abort_reason": session.abort_reason,
+        "waiting for": _format_wait(session),
+    }
+    order = [step for entry in session.entries for step in entry.steps]
+    steps = [
+        {
+            "step": step,
+            "status": _get_step_status(session, step),
+            "reviews": session.get_progress(step).quality_attempts,
+            "outputs": ", ".join(_flatten_paths(session.get_progress(step).outputs.values())),
+            "notes": session.get_progress(step).notes,
+        }
+        for step in order
+    ]
+    overrides = [dict(vars(each)) for each in session.overrides]
+    decided = [
+        {name: value for name, value in vars(each).items() if name != "is_seen"} for each in session.decisions
+    ]
+    own = [
+        {"step_id": each.step_id, "verdict": "passed" if each.passed else "failed", "at": each.at}
+        for each in session.self_reviews
+    ]
+    lists = {
+        "steps": steps,
+        "rounds": _list_rounds(session),
+        "self-reviews": own,
+        "reviews skipped": overrides,
+        "decided by people": decided,
+    }
+    known = {key: value for key, value in facts.items() if value is not None}
+    return {name: rows for name, rows in lists.items() if rows} | known
+
+
+def _list_rounds(session: Session) -> list[dict[str, Any]]:
+    """List each finding of each round of the reviews, and the rounds without any."""
+    return [
+        {
+            "step": each.step_id,
+            "review": each.rule,
+            "round": each.round.number,
+            "verdict": "passed" if each.round.passed else "failed",
+            "finding": format_finding(finding) if finding else None,
+            "effect": finding.effect.value if finding else None,
+        }
+        for each in session.review_rounds
+        for finding in each.round.findings or (None,)
+    ]
+
+
+def _format_wait(session: Session) -> str | None:
+    """Say why only a person can decide about the current step; None if nobody waits."""
+    reason = session.get_progress(session.current_step_id).person_reason
+    return f"a person ({reason.replace('_', ' ')})" if session.is_active and reason else None
+
+
+def _get_step_status(session: Session, step: str) -> str:
+    if session.get_progress(step).completed_at:
+        return "completed"
+    if not session.is_active or step != session.current_step_id:
+        return "waiting"
+    return "at its gate" if session.is_at_gate else "current"
+
+
+def _flatten_paths(values: Any) -> list[str]:
+    return [path for value in values for path in ([value] if isinstance(value, str) else value)]
+
+
+def _render_briefing(answer: dict[str, Any]) -> list[str]:
+    session, step = answer["session"], answer["begin_step"]
+    if step is None:
+        return [to_printable(f"Session {session['session_id']} is {session['status']}.")]
+    outputs = [
+        f"  {each['name']} ({each['type']}{'' if each['required'] else ', optional'}): {each['description']}"
+        for each in step["step_expected_outputs"]
+    ]
+    lines = [
+        f"Session {step['session_id']} of {session['job_name']}/{session['workflow_name']}",
+        f"Goal: {session['goal']}",
+        f"Current step: {step['step_id']}",
+        "",
+        *step["step_instructions"].splitlines(),
+        "",
+        *(["Expected outputs:", *outputs, ""] if outputs else []),
+        f"Then call finished_step with session_id {step['session_id']!r}; at a shell:",
+        f"  deepwork sessions finish NAME=FILE --session-id {step['session_id']}",
+    ]
+    return [to_printable(line) for line in lines]

@@ -1,0 +1,113 @@
+"""States in what commands print: the same words, reasons and next commands as everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deepwork.edge.server.application import Application
+    from deepwork.views.overview.states.models import Standing
+    from deepwork.views.overview.states.view import StateView
+
+Thing = dict[str, Any]
+
+
+def name_state(state: str) -> str:
+    """Return the word for people."""
+    return state.replace("_", " ")
+
+
+def show_states(things: list[Thing]) -> list[Thing]:
+    """Return rows of a table for people: with the state in the place of the stored status, in words."""
+    return [_show_state(thing) for thing in things]
+
+
+def show_state(thing: Thing) -> Thing:
+    """Return a thing for people: its state in the place of its status, then why, and what is next."""
+    more = {key: thing[key] for key in ("because", "next") if thing.get(key)}
+    return _show_state(thing) | more
+
+
+def _show_state(thing: Thing) -> Thing:
+    kept = {key: value for key, value in thing.items() if key not in ("state", "because", "next")}
+    word = name_state(thing["state"])
+    return {"state" if key == "status" else key: word if key == "status" else kept[key] for key in kept}
+
+
+def show_listed(listed: str) -> Callable[[Thing, Mapping[str, Any]], Thing]:
+    """Return what words an answer that lists things under this name for people."""
+    return lambda answer, _: answer | {listed: show_states(answer[listed])}
+
+
+def read_states(app: Application, judge: Callable[[StateView], Mapping[str, Standing]]) -> dict[str, Thing]:
+    """Judge things; return what is added to each, by id."""
+    from deepwork.views.overview.states.view import StateView
+
+    with app.database.reading() as tx:
+        return {id: each.to_answer() for id, each in judge(StateView(tx, app.processes)).items()}
+
+
+def add_plan_state(app: Application, answer: Thing) -> Thing:
+    """Add the states of a plan and of its tasks to its answer."""
+    tasks = {"tasks": add_states(app, "task", answer["tasks"])} if answer.get("tasks") else {}
+    return add_state_to("plan", app, answer) | tasks
+
+
+def add_context_states(app: Application, answer: Thing) -> Thing:
+    """Add the states of a tracked workflow and of its tasks to its answer."""
+    tasks = {"tasks": add_states(app, "tracked_task", answer["tasks"])} if answer.get("tasks") else {}
+    return add_state_to("record", app, answer, "workflow_id") | tasks
+
+
+def has_states(kind: str) -> bool:
+    """Return whether things of this kind of `deepwork show` have states."""
+    return kind in _JUDGES
+
+
+def add_state_to(kind: str, app: Application, answer: Thing, key: str = "id") -> Thing:
+    """Add the state of a thing to its answer, which names it by `key`."""
+    return add_states(app, kind, [answer], key)[0]
+
+
+def add_list_states(kind: str, listed: str, key: str = "id") -> Callable[[Application, Thing], Thing]:
+    """Return what adds states to the things that an answer lists under this name."""
+    return lambda app, answer: answer | {listed: add_states(app, kind, answer[listed], key)}
+
+
+def add_states(app: Application, kind: str, answers: list[Thing], key: str = "id") -> list[Thing]:
+    """Add the states of things of one kind to their answers, which name them by `key`."""
+    ids = [answer[key] for answer in answers]
+    states = read_states(app, lambda view: _JUDGES[kind](view, ids)) if ids else {}
+    return [answer | states.get(answer[key], {}) for answer in answers]
+
+
+def _judge_runs(view: StateView, ids: list[str]) -> dict[str, Standing]:
+    from deepwork.delivery.runner.store import RunStore
+
+    return view.judge_runs(RunStore(view.tx).find_by_ids(ids))
+
+
+def _judge_attempts(view: StateView, ids: list[str]) -> dict[str, Standing]:
+    from deepwork.delivery.runner.store import AttemptStore
+
+    return view.judge_attempts(list(AttemptStore(view.tx).find_by_ids(ids).values()))
+
+
+def _judge_landings(view: StateView, ids: list[str]) -> dict[str, Standing]:
+    from deepwork.delivery.landing.store import LandingStore
+
+    return view.judge_landings(LandingStore(view.tx).find_by_ids(ids))
+
+
+_JUDGES: Mapping[str, Callable[[StateView, list[str]], Mapping[str, Standing]]] = {
+    "plan": lambda view, ids: {id: plan.standing for id, plan in view.judge_plans(ids).items()},
+    "task": lambda view, ids: view.judge_tasks(ids),
+    "run": _judge_runs,
+    "attempt": _judge_attempts,
+    "landing": _judge_landings,
+    "session": lambda view, ids: view.judge_session_ids(ids),
+    "record": lambda view, ids: view.judge_tracks(ids),
+    "tracked_task": lambda view, ids: view.judge_tracked_tasks("id", ids),
+}
+"""How things are judged, by kind of `deepwork show`."""

@@ -1,0 +1,198 @@
+"""What an agent under a run may call, and with which ids: its own task, and what it reads of its plan.
+
+Whatever is not listed here is refused. A parameter that names the agent, its task, its claim, its plan or its
+step is filled in, because the token says it; any other value is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Any
+
+from deepwork.delivery.runner.agent_access import Grant
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.errors import MAX_ECHOED, Code, NotAllowed
+from deepwork.work.messages.store import MessageStore
+from deepwork.work.plans.stores.task_store import TaskStore
+
+
+class About(Enum):
+    """What a parameter must name."""
+
+    AGENT = auto()
+    TASK = auto()
+    CLAIM = auto()
+    PLAN = auto()
+    SESSION = auto()
+    STEP = auto()
+    WORK = auto()
+    """The plan, or the session of the job."""
+    OWN_TASK_IF_ANY = auto()
+    OWN_PLAN_IF_ANY = auto()
+    TASK_OF_PLAN = auto()
+    TASK_OF_PLAN_IF_ANY = auto()
+    MESSAGES = auto()
+    """Messages that the agent received."""
+    PEER = auto()
+    """An agent that works on the same plan, or whose message is answered."""
+
+
+Parameters = Mapping[str, About]
+
+_REPORTS: Parameters = {"id": About.TASK, "agent_id": About.AGENT, "claim_epoch": About.CLAIM}
+_FOR_ALL: dict[str, Parameters] = {
+    "agent_get": {"id": About.AGENT},
+    "agent_heartbeat": {"agent_id": About.AGENT, "current_task_id": About.OWN_TASK_IF_ANY},
+    "agent_update": {"id": About.AGENT, "current_task_id": About.OWN_TASK_IF_ANY},
+    "get_context": {"workflow_id": About.WORK},
+    "log_decision": {"task_id": About.TASK},
+    "log_issue": {"task_id": About.TASK},
+    "log_milestone": {"task_id": About.TASK},
+    "message_archive": {"message_ids": About.MESSAGES},
+    "message_count_unread": {"agent_id": About.AGENT},
+    "message_get": {"id": About.MESSAGES},
+    "message_list": {"agent_id": About.AGENT},
+    "message_mark_read": {"message_ids": About.MESSAGES},
+    "message_send": {
+        "sender_id": About.AGENT,
+        "recipient_id": About.PEER,
+        "workflow_id": About.OWN_PLAN_IF_ANY,
+        "task_id": About.TASK_OF_PLAN_IF_ANY,
+        "reply_to_id": About.MESSAGES,
+    },
+}
+_FOR_TASKS: dict[str, Parameters] = {
+    "checkpoint_add": {"task_id": About.TASK, "agent_id": About.AGENT, "claim_epoch": About.CLAIM},
+    "checkpoint_list": {"task_id": About.TASK_OF_PLAN},
+    "get_task_diff": {"task_id": About.TASK_OF_PLAN},
+    "task_check_dependencies": {"task_id": About.TASK_OF_PLAN},
+    "task_claim": {"task_id": About.TASK, "agent_id": About.AGENT},
+    "task_get": {"id": About.TASK_OF_PLAN},
+    "task_load_context": {"task_id": About.TASK_OF_PLAN},
+    "task_release": {"task_id": About.TASK, "agent_id": About.AGENT},
+    "task_replan": _REPORTS,
+    "task_set_plan": _REPORTS,
+    "task_update_status": _REPORTS,
+    "workflow_get": {"id": About.PLAN},
+    "workflow_get_summary": {"id": About.PLAN},
+    "workflow_progress": {"workflow_id": About.PLAN},
+    "workflow_search": {"workflow_id": About.PLAN},
+}
+_FOR_STEPS: dict[str, Parameters] = {
+    "finished_step": {"session_id": About.SESSION, "step_id": About.STEP},
+    "get_session": {"session_id": About.SESSION},
+    "get_workflows": {},
+    "validate_outputs": {"session_id": About.SESSION},
+}
+
+_OWN: dict[About, Callable[[Grant], Any]] = {
+    About.AGENT: lambda grant: grant.agent_id,
+    About.TASK: lambda grant: grant.task_id,
+    About.PLAN: lambda grant: grant.workflow_id,
+    About.SESSION: lambda grant: grant.session_id,
+    About.STEP: lambda grant: grant.step_id,
+    About.WORK: lambda grant: grant.workflow_id or grant.session_id,
+}
+"""What is filled in where the agent leaves it out."""
+
+
+def list_allowed(grant: Grant) -> dict[str, Parameters]:
+    """Return the tools that the agent may call, with what their parameters must name."""
+    return _FOR_ALL | (_FOR_TASKS if grant.workflow_id is not None else _FOR_STEPS)
+
+
+def list_filled(tool: str) -> set[str]:
+    """Return the parameters of a tool that are filled in where the agent leaves them out."""
+    parameters = (_FOR_ALL | _FOR_TASKS | _FOR_STEPS)[tool]
+    filled = {*_OWN, About.CLAIM, About.TASK_OF_PLAN}
+    return {name for name, about in parameters.items() if about in filled}
+
+
+def bind_arguments(
+    database: Database, grant: Grant, tool: str, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments with what the token says; raises NotAllowed if they name anything else."""
+    bound = dict(arguments)
+    for name, about in list_allowed(grant)[tool].items():
+        given = arguments.get(name)
+        if about is About.CLAIM:  # after an interruption the runner may hold a newer one than the prompt says
+            bound[name] = grant.claim_epoch
+        elif about in _OWN:
+            _require(grant, tool, name, given, is_allowed=given in (None, _OWN[about](grant)))
+            bound[name] = _OWN[about](grant)
+        elif given is None:
+            bound |= {name: grant.task_id} if about is About.TASK_OF_PLAN else {}
+        else:
+            with database.reading() as tx:
+                is_allowed = _CHECKS[about](tx, grant, given, arguments)
+            _require(grant, tool, name, given, is_allowed=is_allowed)
+    return bound
+
+
+def build_tool_refusal(grant: Grant, tool: str) -> NotAllowed:
+    """Build the error for a tool that the agent may not call."""
+    return NotAllowed(
+        f"An agent under a run may not call {tool}.",
+        code=Code.UNAUTHORIZED,
+        suggestion=f"Work on {grant.task_id} as {grant.agent_id}. You may call: "
+        f"{', '.join(sorted(list_allowed(grant)))}.",
+    )
+
+
+def _require(grant: Grant, tool: str, name: str, given: object, *, is_allowed: bool) -> None:
+    if is_allowed:
+        return
+    plan = f", and reads of plan {grant.workflow_id}" if grant.workflow_id is not None else ""
+    raise NotAllowed(
+        f"{tool}: `{name}` may not be {str(given)[:MAX_ECHOED]!r}.",
+        code=Code.UNAUTHORIZED,
+        suggestion=f"An agent under a run acts as {grant.agent_id} on {grant.task_id}{plan}.",
+    )
+
+
+def _is_own_task(_tx: Transaction, grant: Grant, given: Any, _arguments: Mapping[str, Any]) -> bool:
+    return bool(given == grant.task_id)
+
+
+def _is_own_plan(_tx: Transaction, grant: Grant, given: Any, _arguments: Mapping[str, Any]) -> bool:
+    return bool(given == grant.workflow_id)
+
+
+def _is_task_of_plan(tx: Transaction, grant: Grant, given: Any, _arguments: Mapping[str, Any]) -> bool:
+    if given == grant.task_id:
+        return True
+    found = TaskStore(tx).find_by_ids([given]) if _is_id(given) else {}
+    return any(task.workflow_id == grant.workflow_id for task in found.values())
+
+
+def _are_received(tx: Transaction, grant: Grant, given: Any, _arguments: Mapping[str, Any]) -> bool:
+    ids = given if isinstance(given, list) else [given]
+    return all(map(_is_id, ids)) and MessageStore(tx).have_recipient(ids, grant.agent_id)
+
+
+def _is_peer(tx: Transaction, grant: Grant, given: Any, arguments: Mapping[str, Any]) -> bool:
+    if not _is_id(given):
+        return False
+    plan, answered = grant.workflow_id, arguments.get("reply_to_id")
+    if plan is not None and AttemptStore(tx).has_worked_on_plan(given, plan):
+        return True
+    if not isinstance(answered, str) or not _are_received(tx, grant, answered, arguments):
+        return False
+    return MessageStore(tx).get(answered).sender_id == str(given)
+
+
+def _is_id(given: object) -> bool:
+    """Whether the store can be asked for it: what is not even an id has not been validated yet."""
+    return isinstance(given, str) and len(given) <= MAX_ECHOED and given.isascii() and given.isprintable()
+
+
+_CHECKS: dict[About, Callable[[Transaction, Grant, Any, Mapping[str, Any]], bool]] = {
+    About.OWN_TASK_IF_ANY: _is_own_task,
+    About.OWN_PLAN_IF_ANY: _is_own_plan,
+    About.TASK_OF_PLAN: _is_task_of_plan,
+    About.TASK_OF_PLAN_IF_ANY: _is_task_of_plan,
+    About.MESSAGES: _are_received,
+    About.PEER: _is_peer,
+}

@@ -1,0 +1,511 @@
+"""Builds and wires all services of one deepwork process.
+
+Imports a package when one of its services is first used: a server must start fast, and a command uses few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepwork.edge.server.job_stack import JobStackReader
+from deepwork.edge.server.registry import Tools, ToolSpec, describe_class, index_by_name
+from deepwork.kernel.config import STATE_FOLDER, Settings
+
+if TYPE_CHECKING:
+    from deepwork.delivery.provenance.verification import ProvenanceVerifier
+    from deepwork.delivery.rewind.actions import RewindActions
+    from deepwork.delivery.runner.interfaces import AgentDoor
+    from deepwork.delivery.runner.loop import Runner
+    from deepwork.edge.server.jobs_assembly import JobsAssembly
+    from deepwork.edge.server.landing_assembly import Landings
+    from deepwork.edge.server.start_workflow import StartWorkflow
+    from deepwork.edge.server.trees_assembly import TreesAssembly
+    from deepwork.gates.approvals.actions import ApprovalActions
+    from deepwork.gates.approvals.interfaces import DecisionHandler
+    from deepwork.gates.approvals.models import ApprovalKind
+    from deepwork.gates.checks.service import CheckService
+    from deepwork.gates.reviews.tools import ReviewTools
+    from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
+    from deepwork.kernel.events.feed import EventFeed
+    from deepwork.views.overview.states.local_processes import LocalProcesses
+    from deepwork.views.overview.why import WhyService
+    from deepwork.work.agents.presence import Presence
+    from deepwork.work.agents.tools import AgentTools
+    from deepwork.work.jobs.quality_gate import QualityGate
+    from deepwork.work.jobs.sessions.state_manager import StateManager
+    from deepwork.work.messages.tools import MessageTools
+    from deepwork.work.plans.models import Task
+    from deepwork.work.plans.plan_tools import PlanTools
+    from deepwork.work.plans.task_directory import PlanTaskDirectory
+    from deepwork.work.plans.task_proofs import TaskProver
+    from deepwork.work.plans.task_tools import TaskTools
+    from deepwork.work.plans.work_gate import WorkGate
+    from deepwork.work.templates.tools import TemplateTools
+    from deepwork.work.tracking.attribution_service import AttributionService
+    from deepwork.work.tracking.context_tools import ContextTools
+    from deepwork.work.tracking.log_tools import LogTools
+    from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
+    from deepwork.work.tracking.task_proofs import TrackedTaskProver
+    from deepwork.work.tracking.task_work import TaskWork
+    from deepwork.work.tracking.tools import TrackTools
+    from deepwork.work.workspaces.repositories import RepositoryLocator
+    from deepwork.work.workspaces.service import WorkspaceService
+    from deepwork.work.workspaces.tools import RepositoryTools, WorkspaceTools
+
+_COMBINED = "deepwork.edge.server.start_workflow:StartWorkflow"
+
+
+@dataclass
+class Application:
+    """The services behind every interface (MCP, HTTP, command line), each built on first use."""
+
+    settings: Settings
+    clock: Clock | None = None
+    shared_database: Database | None = None
+    """The database of another application of this process, which closes it."""
+    _tools: dict[str, Tools] = field(default_factory=dict, init=False, repr=False)
+    """The objects with tools that have been built, by the path of their class."""
+
+    @cached_property
+    def database(self) -> Database:
+        """The database; the file is opened on first use."""
+        if self.shared_database is not None:
+            return self.shared_database
+        from deepwork.kernel.database.opening import open_engine
+        from deepwork.kernel.database.transaction import Database
+        from deepwork.kernel.files.state import make_state_folder
+
+        is_in_project = not self.settings.database and not self.settings.global_store
+        database = Database(
+            open_engine(self.settings.database_location),
+            _record_events,
+            self.clock,
+            partial(make_state_folder, self.settings.store_folder) if is_in_project else None,
+        )
+        database.subscribe(
+            # Not as `PlanEvent`: most commands need not import plans.
+            ("plan_task:claimed", "plan_task:updated", "plan_task:released"),
+            lambda events: self._plan_task_tracker.handle_events(events),  # noqa: PLW0108 - built on first use
+        )
+        database.subscribe(
+            ("checkpoint:created",),
+            lambda events: self._plan_task_tracker.handle_checkpoints(events),  # noqa: PLW0108 - built on first use
+        )
+        return database
+
+    @property
+    def has_open_store(self) -> bool:
+        """Whether the database was used before, so that using it again does not have to open it."""
+        return "database" in self.__dict__ and self.database.is_prepared
+
+    @cached_property
+    def feed(self) -> EventFeed:
+        from deepwork.kernel.events.feed import EventFeed
+
+        return EventFeed(self.database)
+
+    @cached_property
+    def presence(self) -> Presence:
+        from deepwork.work.agents.presence import Presence
+
+        settings = self.settings
+        return Presence(
+            self.database, settings.lease_seconds, is_read_only=settings.read_only, agent_id=settings.agent_id
+        )
+
+    @cached_property
+    def jobs(self) -> JobsAssembly:
+        """The services for jobs."""
+        return self._build_jobs(self.settings)
+
+    def _build_jobs(self, settings: Settings, *, is_for_runner: bool = False) -> JobsAssembly:
+        """Build the services for jobs of this project, or of another tree of its repository."""
+        from deepwork.edge.server.jobs_assembly import JobsAssembly
+
+        find_actor = self.presence.find_unnamed_id
+        return JobsAssembly(settings, self.database, lambda: self.checks, find_actor, is_for_runner)
+
+    @property
+    def sessions(self) -> StateManager:
+        return self.jobs.sessions
+
+    @property
+    def quality_gate(self) -> QualityGate | None:
+        return self.jobs.quality_gate
+
+    @cached_property
+    def registry(self) -> dict[str, ToolSpec]:
+        """Every tool by name, whatever the settings select.
+
+        Jobs and tracking both have a `start_workflow`: with both toolsets on, a combined tool replaces them.
+        """
+        toolsets = {name: self.build_toolset(name) for name in self.toolsets}
+        offered = self.settings.toolsets
+        if {"jobs", "tracking"} <= set(offered) or "all" in offered:
+            toolsets["jobs"] |= self._describe_tools(_COMBINED)
+            del toolsets["tracking"]["start_workflow"]
+        elif "tracking" in offered:
+            del toolsets["jobs"]["start_workflow"]
+        else:
+            del toolsets["tracking"]["start_workflow"]
+        found = {name: spec for specs in toolsets.values() for name, spec in specs.items()}
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def person_actions(self) -> dict[str, ToolSpec]:
+        """What only people can do, by name: described like tools, but offered to no agent."""
+        from deepwork.delivery.landing.actions import LandingActions
+        from deepwork.delivery.runner.actions import RunActions
+        from deepwork.gates.approvals.enrollment import EnrollmentActions
+        from deepwork.gates.checks.actions import ProofActions
+        from deepwork.gates.reviews.actions import ReviewActions
+        from deepwork.work.plans.budget_actions import BudgetActions
+
+        reviews = ReviewActions(self.reviews.planner, self.database)
+        kinds = (EnrollmentActions, BudgetActions, ProofActions, RunActions)
+        simple = [kind(self.database) for kind in kinds]
+        landings = LandingActions(self.database, lambda: self.landings.service)
+        gates = self.jobs.gate_actions, self._approval_actions
+        return index_by_name([*gates, reviews, landings, self.rewind_actions, *simple])
+
+    @cached_property
+    def rewind_actions(self) -> RewindActions:
+        """Undoes tasks for people."""
+        from deepwork.edge.server.rewind_assembly import build_rewind_actions
+
+        folder = self.settings.repository_root / STATE_FOLDER
+        parts = self.database, self.presence, self.repositories, self._attribution
+        return build_rewind_actions(*parts, lambda: self.landings.prepared, folder)
+
+    @cached_property
+    def _approval_actions(self) -> ApprovalActions:
+        from deepwork.gates.approvals.actions import ApprovalActions
+
+        return ApprovalActions(self.database, self._find_decision_handler)
+
+    def _find_decision_handler(self, kind: ApprovalKind) -> DecisionHandler | None:
+        """Return what carries out the decisions about a kind of subject."""
+        if kind in ("plan", "task_before", "task"):
+            from deepwork.work.plans.decisions import PlanDecisions
+
+            return PlanDecisions(self.database, self._complete_approved_task)
+        if kind == "landing":
+            from deepwork.delivery.landing.decisions import LandingDecisions
+
+            return LandingDecisions(lambda: self.landings.service)
+        return None
+
+    def _complete_approved_task(self, task: Task) -> None:
+        """Report a task as completed as its agent did, in the name of the person who approved that."""
+        from deepwork.edge.server.invocation import invoke
+        from deepwork.kernel.call import current_call
+        from deepwork.kernel.records import copy_with
+
+        tool = "task_update_status"
+        report: dict[str, Any] = {"id": task.id, "status": "completed", "outcome": task.outcome}
+        report |= {"outcome_detail": dict(task.outcome_detail)} if task.outcome_detail else {}
+        call = copy_with(current_call(), tool=tool, key=None, record=None, outcomes=None)
+        invoke(self.database, self.registry[tool], report, call)
+
+    @property
+    def toolsets(self) -> list[str]:
+        """The names of all toolsets."""
+        return list(dict.fromkeys(describe_class(path).traits.toolset for path in self._toolset_classes))
+
+    @property
+    def _toolset_classes(self) -> list[str]:
+        return [path for path in _BUILDERS if path != _COMBINED]
+
+    def build_toolset(self, name: str) -> dict[str, ToolSpec]:
+        """Build the tools of one toolset, by name."""
+        paths = [path for path in self._toolset_classes if describe_class(path).traits.toolset == name]
+        found = {tool: spec for path in paths for tool, spec in self._describe_tools(path).items()}
+        return dict(sorted(found.items()))
+
+    def _describe_tools(self, path: str) -> dict[str, ToolSpec]:
+        """Describe the tools of a class; the object is built when the first of them is called."""
+        return {
+            spec.name: replace(spec, find_method=partial(self._find_method, path, spec.name))
+            for spec in describe_class(path).specs
+        }
+
+    def _find_method(self, path: str, name: str) -> Callable[..., Any]:
+        if path not in self._tools:
+            self._tools[path] = _BUILDERS[path](self)
+        method: Callable[..., Any] = getattr(self._tools[path], name)
+        return method
+
+    @cached_property
+    def reviews(self) -> ReviewTools:
+        """The tools for review rules."""
+        from deepwork.edge.server.git_access import open_git
+        from deepwork.gates.reviews.planner import ReviewPlanner
+        from deepwork.gates.reviews.tools import ReviewTools
+
+        git = open_git(self.settings.project_root)
+        planner = ReviewPlanner(git, self.database, self.settings.quality_gate_max_attempts)
+        return ReviewTools(planner, self.database, self.settings.platform, self.presence.find_unnamed_id)
+
+    def _build_agent_tools(self) -> AgentTools:
+        from deepwork.work.agents.tools import AgentTools
+
+        return AgentTools(self.database, self.presence, self._task_directory)
+
+    def _build_message_tools(self) -> MessageTools:
+        from deepwork.work.messages.tools import MessageTools
+
+        read_only = self.settings.read_only
+        return MessageTools(self.database, self.presence, self._task_directory, is_read_only=read_only)
+
+    def _build_start_workflow(self) -> StartWorkflow:
+        from deepwork.edge.server.start_workflow import StartWorkflow
+
+        return StartWorkflow(self.jobs.tools, self._track_tools)
+
+    @cached_property
+    def _plan_tools(self) -> PlanTools:
+        from deepwork.work.plans.models import FileConflicts
+        from deepwork.work.plans.plan_tools import PlanTools
+
+        return PlanTools(
+            self.database,
+            self.presence,
+            self.repositories,
+            self.task_prover,
+            has_many_projects=self._has_many_projects,
+            file_conflicts=FileConflicts(self.settings.file_conflicts),
+        )
+
+    def _build_task_tools(self) -> TaskTools:
+        from deepwork.work.plans.task_tools import TaskTools
+
+        only = str(self.settings.repository_root) if self._has_many_projects else None
+        prover, gate = self.task_prover, self._work_gate
+        return TaskTools(self.database, self.presence, prover, gate, self._workspace_service, only)
+
+    @cached_property
+    def task_prover(self) -> TaskProver:
+        """Proves the checks of planned tasks."""
+        from deepwork.work.plans.task_proofs import TaskProver
+
+        return TaskProver(self.database, self.presence, self.get_checks, lambda: self._plan_task_tracker)
+
+    @cached_property
+    def _work_gate(self) -> WorkGate:
+        from deepwork.work.plans.work_gate import WorkGate
+
+        return WorkGate(self.database, self.presence, self._build_task_work)
+
+    def _build_task_work(self) -> TaskWork:
+        from deepwork.work.tracking.task_work import TaskWork
+
+        return TaskWork(self.database, self._attribution)
+
+    def _build_template_tools(self) -> TemplateTools:
+        from deepwork.work.templates.catalog import TemplateCatalog
+        from deepwork.work.templates.tools import TemplateTools
+
+        catalog = TemplateCatalog(self.settings.project_root, Path.home())
+        return TemplateTools(self.database, self._plan_tools, catalog, self.task_prover, self.repositories)
+
+    def _build_workspace_tools(self) -> WorkspaceTools:
+        from deepwork.work.workspaces.tools import WorkspaceTools
+
+        return WorkspaceTools(self.database, self._workspace_service)
+
+    def _build_repository_tools(self) -> RepositoryTools:
+        from deepwork.work.workspaces.tools import RepositoryTools
+
+        return RepositoryTools(self.database, self.repositories)
+
+    @cached_property
+    def _track_tools(self) -> TrackTools:
+        from deepwork.work.tracking.tools import TrackTools
+
+        roots = self.settings.repository_root, self.settings.project_root
+        return TrackTools(self.database, self._attribution, self.tracked_task_prover, *roots)
+
+    @cached_property
+    def tracked_task_prover(self) -> TrackedTaskProver:
+        """Proves the checks of tracked tasks."""
+        from deepwork.work.tracking.task_proofs import TrackedTaskProver
+
+        project = self.settings.project_root
+        return TrackedTaskProver(self.database, self._attribution, project, lambda: self.checks)
+
+    def _build_log_tools(self) -> LogTools:
+        from deepwork.work.jobs.sessions.store import JobSessions
+        from deepwork.work.tracking.log_tools import LogTools
+
+        return LogTools(self.database, JobSessions())
+
+    def _build_context_tools(self) -> ContextTools:
+        from deepwork.work.jobs.sessions.store import JobSessions
+        from deepwork.work.tracking.context_tools import ContextTools
+        from deepwork.work.tracking.diffs import DiffService
+
+        diffs = DiffService(self.database, self._attribution.snapshots)
+        return ContextTools(self.database, self.presence, diffs, JobSessions())
+
+    @cached_property
+    def _workspace_service(self) -> WorkspaceService:
+        from deepwork.edge.server.git_access import open_git
+        from deepwork.work.workspaces.service import WorkspaceService
+        from deepwork.work.workspaces.worktrees import WorktreeManager
+
+        return WorkspaceService(self.database, WorktreeManager(open_git), self.repositories)
+
+    @cached_property
+    def repositories(self) -> RepositoryLocator:
+        """Finds the repositories of plans."""
+        from deepwork.work.workspaces.repositories import RepositoryLocator
+
+        return RepositoryLocator(self.settings.repository_root, self._host)
+
+    @cached_property
+    def _trees(self) -> TreesAssembly:
+        from deepwork.edge.server.trees_assembly import TreesAssembly
+
+        return TreesAssembly(self.settings, self.database, self._host)
+
+    @property
+    def _attribution(self) -> AttributionService:
+        return self._trees.attribution
+
+    @property
+    def verifier(self) -> ProvenanceVerifier:
+        """Verifies which tasks made the commits of this repository."""
+        return self._trees.verifier
+
+    @property
+    def why(self) -> WhyService:
+        """Explains why code of this repository exists."""
+        return self._trees.why
+
+    @property
+    def checks(self) -> CheckService:
+        """The checks of this project."""
+        return self.get_checks(self.settings.repository_root)
+
+    def get_checks(self, project: Path) -> CheckService:
+        """Return the checks of a project: this one, or another one that has a plan in this store."""
+        return self._trees.get_checks(project)
+
+    @cached_property
+    def _plan_task_tracker(self) -> PlanTaskTracker:
+        from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
+
+        return PlanTaskTracker(
+            self.database, self._attribution, self.repositories, self.settings.repository_root
+        )
+
+    @cached_property
+    def _task_directory(self) -> PlanTaskDirectory:
+        from deepwork.work.plans.task_directory import PlanTaskDirectory
+
+        return PlanTaskDirectory(self.presence)
+
+    @cached_property
+    def landings(self) -> Landings:
+        """The services that land work."""
+        from deepwork.delivery.landing.commit_links import link_landed_commit
+        from deepwork.delivery.runner.landing import AttemptOrigins
+        from deepwork.edge.server.landing_assembly import LandingParts, build_landings
+
+        origins, observers = AttemptOrigins(), (link_landed_commit,)
+        return build_landings(
+            LandingParts(self.database, self.repositories, self.get_checks, origins, observers)
+        )
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Starts agents and looks after them."""
+        from deepwork.edge.server.runner_assembly import RunnerParts, build_runner, call_tool
+
+        return build_runner(
+            RunnerParts(
+                database=self.database,
+                settings=self.settings,
+                call=partial(call_tool, self.database, lambda name: self.registry[name]),
+                prover=self.task_prover,
+                workspaces=self._workspace_service,
+                get_checks=self.get_checks,
+                build_jobs=partial(self._build_jobs, is_for_runner=True),
+                host=self._host,
+                lease_ms=self.presence.lease_ms,
+                get_landings=lambda: self.landings.service,
+                record_heartbeats=self.presence.record_heartbeats,
+                open_door=self._build_agent_door,
+            )
+        )
+
+    def _build_agent_door(self) -> AgentDoor:
+        """Build what answers agents: by name, as tools are, because it offers an application over MCP."""
+        door: AgentDoor = import_module("deepwork.edge.server.agent_socket").build_door(self)
+        return door
+
+    @property
+    def _has_many_projects(self) -> bool:
+        return self.settings.global_store and not self.settings.database
+
+    @property
+    def _host(self) -> str:
+        return self.settings.machine
+
+    @cached_property
+    def processes(self) -> LocalProcesses:
+        """What this machine knows about who drives what."""
+        from deepwork.views.overview.states.local_processes import build_local_processes
+
+        return build_local_processes(self.settings)
+
+    def describe_stack(self, caller: str) -> list[str]:
+        """List a caller's active workflows as `job/workflow:step`, outermost first."""
+        return self._job_stack.get_stack(caller)
+
+    @cached_property
+    def _job_stack(self) -> JobStackReader:
+        def read(caller: str) -> list[str]:
+            return [f"{entry.workflow}:{entry.step}" for entry in self.sessions.get_stack(caller)]
+
+        return JobStackReader(self.settings.state_folder / "tmp", read)
+
+    def close(self) -> None:
+        if "database" in self.__dict__ and self.shared_database is None:
+            self.database.close()
+
+
+def _record_events(tx: Transaction, events: Sequence[PendingEvent]) -> None:
+    """Store the events of a transaction; whatever call uses an approval, that is in the audit log too."""
+    from deepwork.kernel.events.log import append_events
+
+    append_events(tx, events)
+    if any(event.type == "approval:used" for event in events):  # as text: most commands need no approvals
+        from deepwork.gates.access.audit import record_uses
+
+        record_uses(tx, events)
+
+
+_BUILDERS: dict[str, Callable[[Application], Tools]] = {
+    "deepwork.work.agents.tools:AgentTools": Application._build_agent_tools,
+    "deepwork.work.messages.tools:MessageTools": Application._build_message_tools,
+    "deepwork.work.plans.plan_tools:PlanTools": lambda app: app._plan_tools,
+    "deepwork.work.plans.task_tools:TaskTools": Application._build_task_tools,
+    "deepwork.work.templates.tools:TemplateTools": Application._build_template_tools,
+    "deepwork.work.workspaces.tools:WorkspaceTools": Application._build_workspace_tools,
+    "deepwork.work.workspaces.tools:RepositoryTools": Application._build_repository_tools,
+    "deepwork.work.tracking.tools:TrackTools": lambda app: app._track_tools,
+    "deepwork.work.tracking.log_tools:LogTools": Application._build_log_tools,
+    "deepwork.work.tracking.context_tools:ContextTools": Application._build_context_tools,
+    "deepwork.work.jobs.tools:WorkflowTools": lambda app: app.jobs.tools,
+    "deepwork.gates.reviews.tools:ReviewTools": lambda app: app.reviews,
+    _COMBINED: Application._build_start_workflow,
+}
+
+ALL_TOOL_CLASSES = tuple(_BUILDERS)
+"""The classes whose public methods are tools, as `module:name`."""

@@ -1,0 +1,116 @@
+"""`/metrics`: metrics of this process and the store, for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import DeepworkError, StorageError
+from deepwork.kernel.events.hub import EventHub, SerializedEvent
+from deepwork.views.observability.counters import COUNTERS, REFUSAL_STATUSES, Counters
+from deepwork.views.overview.activity_store import ActivityCounts, ActivityStore
+from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
+from deepwork.views.overview.states.totals import count_by_kind
+from deepwork.views.overview.states.view import StateView
+from deepwork.work.agents.presence import Presence
+
+FRESH_SECONDS = 5.0
+"""How long figures of the store are cached, regardless of how many clients collect them."""
+
+
+class MetricsEndpoint:
+    """Serves the metrics of one process and its store."""
+
+    def __init__(
+        self,
+        database: Database,
+        presence: Presence,
+        hub: EventHub,
+        counters: Counters = COUNTERS,
+        processes: LocalProcesses = UNKNOWN_PROCESSES,
+    ) -> None:
+        self._database, self._presence, self._hub, self._counters = database, presence, hub, counters
+        self._processes = processes
+        self._began = time.time()
+        self._lock = threading.Lock()
+        self._queried_at = float("-inf")
+        self._figures: ActivityCounts | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self._delivered = 0
+
+    def build_routes(self) -> list[BaseRoute]:
+        return [Route("/metrics", self._serve, methods=["GET"])]
+
+    async def _serve(self, _: Request) -> Response:
+        # Follow events only after the first collection, so that others do not pay for it.
+        if self._follower is None or self._follower.done():
+            self._follower = asyncio.create_task(self._follow_events())
+        return await anyio.to_thread.run_sync(self._render)
+
+    def _render(self) -> Response:
+        # A server that nobody collects metrics from does not import prometheus_client.
+        from deepwork.views.observability.prometheus import CONTENT_TYPE, MetricsCollector, render_metrics
+
+        collector = MetricsCollector(
+            self._counters.take_snapshot(), self._began, self._get_cached_figures(), self._delivered
+        )
+        return Response(render_metrics(collector), media_type=CONTENT_TYPE)
+
+    async def _follow_events(self) -> None:
+        """Measure the delay of each event from its transaction to here, until the store fails."""
+        with suppress(
+            DeepworkError
+        ):  # `deepwork_store_up` reports it; the next collection starts following again
+            async for notice in self._hub.stream():
+                if isinstance(notice, SerializedEvent):
+                    self._delivered = notice.seq
+                    self._counters.record_delivery(max(0.0, time.time() - _parse_stored_at(notice)))
+
+    def _get_cached_figures(self) -> ActivityCounts | None:
+        """Return figures at most a few seconds old; None while the store is unavailable."""
+        with self._lock:
+            if time.monotonic() - self._queried_at >= FRESH_SECONDS:
+                self._figures = self._query_figures()
+                self._queried_at = time.monotonic()
+            return self._figures
+
+    def _query_figures(self) -> ActivityCounts | None:
+        try:
+            with self._database.reading() as tx:
+                figures = ActivityStore(tx).count_activity(self._presence.get_alive_since(tx))
+                return replace(figures, states=count_by_kind(StateView(tx, self._processes)))
+        except StorageError:
+            return None
+
+
+@dataclass(frozen=True)
+class RefusalCounterMiddleware:
+    """Counts the requests that the guard refuses."""
+
+    app: ASGIApp
+    counters: Counters = COUNTERS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"].endswith("response.start") and message["status"] in REFUSAL_STATUSES:
+                self.counters.record_refusal(message["status"])
+            await send(message)
+
+        await self.app(scope, receive, counted)
+
+
+def _parse_stored_at(notice: SerializedEvent) -> float:
+    moment: str = json.loads(notice.text)["ts"]
+    return datetime.fromisoformat(moment).timestamp()

@@ -1,0 +1,267 @@
+"""Authorises requests by their headers alone; pure functions without ASGI."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from deepwork.edge.server.http.login_codes import LoginCodes
+from deepwork.gates.access import rules
+from deepwork.gates.access.models import OWNER, Token
+from deepwork.gates.access.scopes import Scope
+
+OPEN_PATHS = frozenset({"/health"})
+MCP_PATHS = ("/mcp", "/sse", "/messages")
+COOKIE_SECONDS = 7 * 24 * 3600
+"""How long a browser stays signed in."""
+COOKIE_PARTS = 3
+
+
+@dataclass(frozen=True)
+class RequestInfo:
+    """The parts of a request that decide whether it is authorised."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    query_token: str | None = None
+    is_websocket: bool = False
+    login_code: str | None = None
+
+
+@dataclass(frozen=True)
+class AccessPolicy:
+    """The allowed hosts, the owner's token, and whether MCP needs a token."""
+
+    hosts: frozenset[str]
+    token: str = field(repr=False)
+    mcp_needs_token: bool
+    cookie_name: str = "deepwork"
+    clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
+    codes: LoginCodes = field(default_factory=LoginCodes, repr=False, compare=False)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        return frozenset(f"{scheme}://{host}" for host in self.hosts for scheme in ("http", "https"))
+
+    def build_cookie(self, token: Token | None = None) -> str:
+        """Build the cookie of a browser that signs in now, with the owner's token or a named one."""
+        return self.sign_cookie(token, int(self.clock()) + COOKIE_SECONDS)
+
+    def sign_cookie(self, token: Token | None, expires_at: int) -> str:
+        """Build the cookie that ends at this time.
+
+        Signed with the owner's token, so that the stored digest alone is not enough to forge it.
+        """
+        id, digest = (token.id, token.digest) if token else (OWNER, "")
+        return f"{id}.{expires_at}.{self._sign(f'deepwork cookie {id} {digest} {expires_at}')}"
+
+    def _sign(self, text: str) -> str:
+        return hmac.new(self.token.encode(), text.encode(), sha256).hexdigest()
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """An authorised request; `principal` is the name of its token, if any, and `scope` what it covers."""
+
+    principal: str | None = None
+    logs_in: bool = False
+    scope: Scope = Scope.ADMIN
+    """Requests without a token come from this machine's owner."""
+    token_id: str | None = None
+    is_person: bool = False
+    """Whether it counts as a person's: with the owner's token, or one made for a person."""
+    expires_at: int | None = None
+    """When the cookie of the request expires, in seconds; None if it has a token."""
+
+
+_OWNER_ADMITTED = Admitted(OWNER, is_person=True)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A refused request."""
+
+    status: int
+    message: str
+    suggestion: str = ""
+    is_guess: bool = False
+    needs: Scope | None = None
+
+
+def find_token_id(request: RequestInfo, policy: AccessPolicy) -> str | None:
+    """Find the id of the named token in a request; None if no lookup in the store is needed."""
+    if _check_host(request, policy) or _check_origin(request, policy) or request.path in OPEN_PATHS:
+        return None
+    if (text := _read_token(request)) is not None:
+        parts = None if _equals_securely(text, policy.token) else rules.parse_token(text)
+        return parts[0] if parts else None
+    id = _read_cookie(request, policy).partition(".")[0]
+    return id if rules.is_token_id(id) else None
+
+
+def authorize_request(
+    request: RequestInfo, policy: AccessPolicy, token: Token | None = None, *, has_valid_code: bool = False
+) -> Admitted | Refused:
+    """Authorise a request: an allowed host, no foreign origin, and a token where one is needed.
+
+    `token` is the valid token with the id that `find_token_id` returned; `has_valid_code` tells whether the
+    request has a login code that was redeemed for it.
+    """
+    if refused := _check_host(request, policy) or _check_origin(request, policy):
+        return refused
+    if request.path in OPEN_PATHS:
+        return Admitted()
+    holder = (
+        _authenticate_by_code(is_valid=has_valid_code)
+        if is_code_login(request)
+        else _authenticate(request, policy, token)
+    )
+    if isinstance(holder, Refused):
+        return holder
+    if holder is not None:
+        return _check_scope(request, holder) or holder
+    if is_mcp_path(request.path) and not policy.mcp_needs_token:
+        return Admitted()
+    return Refused(
+        401,
+        "This needs a token.",
+        "Open the link that `deepwork serve` printed, or send `Authorization: Bearer TOKEN`.",
+    )
+
+
+def is_mcp_path(path: str) -> bool:
+    """Whether the path belongs to MCP."""
+    return any(path == each or path.startswith(each + "/") for each in MCP_PATHS)
+
+
+def is_code_login(request: RequestInfo) -> bool:
+    """Whether the request signs in with a login code, and with nothing else."""
+    is_link = request.path == "/" and request.method == "GET" and not request.is_websocket
+    return is_link and request.login_code is not None and "authorization" not in request.headers
+
+
+def _check_host(request: RequestInfo, policy: AccessPolicy) -> Refused | None:
+    """Refuse unknown host names. Prevents DNS rebinding, where a site points its own name at this machine."""
+    if request.headers.get("host", "").lower() in policy.hosts:
+        return None
+    return Refused(421, "This server does not accept that host name.", "Use the address it printed.")
+
+
+def _check_origin(request: RequestInfo, policy: AccessPolicy) -> Refused | None:
+    """Refuse requests that a browser marks as coming from another site."""
+    origin = request.headers.get("origin")
+    is_foreign = origin is not None and _normalize_origin(origin) not in policy.origins
+    if is_foreign or request.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+        return Refused(403, "Requests from other sites are refused.")
+    return None
+
+
+def _read_token(request: RequestInfo) -> str | None:
+    """Read the token from the Authorization header or from the login link."""
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    if scheme:
+        return bearer.strip() if scheme.lower() == "bearer" else ""
+    return request.query_token if request.path == "/" and request.method == "GET" else None
+
+
+def _authenticate_by_code(*, is_valid: bool) -> Admitted | Refused:
+    return replace(_OWNER_ADMITTED, logs_in=True) if is_valid else _build_wrong_code()
+
+
+def _authenticate(
+    request: RequestInfo, policy: AccessPolicy, token: Token | None
+) -> Admitted | Refused | None:
+    """Authenticate by token or cookie; None if the request has neither."""
+    if (text := _read_token(request)) is not None:
+        holder = _match_token(text, policy, token)
+        return (
+            replace(holder, logs_in="authorization" not in request.headers)
+            if holder
+            else _build_wrong_token()
+        )
+    # An old cookie, or one of another project on this port, is ignored and does not count as a guess.
+    if (expires_at := _verify_cookie(_read_cookie(request, policy), policy, token)) is None:
+        return None
+    # Browsers send cookies with requests of any site, so a change must come from our own page.
+    if _changes_state(request) and "origin" not in request.headers:
+        return Refused(403, "Requests with a cookie must come from this server's own pages.")
+    return replace(_admit_token_holder(token) if token else _OWNER_ADMITTED, expires_at=expires_at)
+
+
+def _verify_cookie(cookie: str, policy: AccessPolicy, token: Token | None) -> int | None:
+    """Return when the cookie expires; None if it has expired, or is not one of ours for this token."""
+    parts = cookie.split(".")
+    if len(parts) != COOKIE_PARTS or not re.fullmatch(r"[0-9]{1,12}", parts[1]):
+        return None
+    expires_at = int(parts[1])
+    is_ours = _equals_securely(cookie, policy.sign_cookie(token, expires_at))
+    return expires_at if is_ours and policy.clock() < expires_at else None
+
+
+def _match_token(text: str, policy: AccessPolicy, token: Token | None) -> Admitted | None:
+    if _equals_securely(text, policy.token):
+        return _OWNER_ADMITTED
+    parts = rules.parse_token(text)
+    is_right = rules.matches_secret(parts[1] if parts else "", token)
+    return _admit_token_holder(token) if token and is_right else None
+
+
+def _admit_token_holder(token: Token) -> Admitted:
+    return Admitted(token.name, scope=token.scope, token_id=token.id, is_person=token.is_person)
+
+
+def _check_scope(request: RequestInfo, holder: Admitted) -> Refused | None:
+    """Refuse changes with a read-only token; over MCP each tool checks its own scope."""
+    if (
+        is_mcp_path(request.path)
+        or request.is_websocket
+        or not _changes_state(request)
+        or holder.scope.covers(Scope.WORK)
+    ):
+        return None
+    way_out = "Ask the owner of this server for a token with that scope."
+    return Refused(403, f"This needs the scope {Scope.WORK}.", way_out, needs=Scope.WORK)
+
+
+def _changes_state(request: RequestInfo) -> bool:
+    return request.is_websocket or request.method not in {"GET", "HEAD"}
+
+
+def _build_wrong_token() -> Refused:
+    return Refused(
+        401, "This token is not valid here.", "Use the link in the server's output.", is_guess=True
+    )
+
+
+def _build_wrong_code() -> Refused:
+    return Refused(
+        401,
+        "This link was used before, or is older than a minute.",
+        "Open the link that `deepwork serve` or `deepwork dashboard` printed.",
+        is_guess=True,
+    )
+
+
+def _equals_securely(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+def _normalize_origin(origin: str) -> str:
+    """Normalise an origin to scheme, host and port; return "" for anything else, such as a user name."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return ""
+    return origin.lower() if origin.lower() == f"{parts.scheme}://{parts.netloc}".lower() else ""
+
+
+def _read_cookie(request: RequestInfo, policy: AccessPolicy) -> str:
+    """Read our cookie, or "". By hand: other programs on this host set cookies that strict parsers reject."""
+    pairs = (part.strip().partition("=") for part in request.headers.get("cookie", "").split(";"))
+    return next((value for key, _, value in pairs if key == policy.cookie_name), "")

@@ -1,0 +1,197 @@
+"""Describes every tool as data: name, parameters, schemas and effects.
+
+Does not depend on MCP: the command line, the dashboard and the documentation use the same registry. Imports
+pydantic only for what needs it: schemas that are not prepared, and arguments that are not plain.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from deepwork.edge.server.plain_arguments import PlainArguments
+from deepwork.edge.server.prepared_tools import PreparedTool, find_prepared_class
+from deepwork.edge.server.schemas import shorten_schema
+from deepwork.edge.server.type_hints import Method, get_hints
+from deepwork.kernel.tool_declarations import InTransaction, ToolDeclaration, Traits, get_declaration
+from deepwork.kernel.tool_types import check_input
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+_WORKFLOW_KINDS = {"jobs": "Job", "plans": "Plan", "tracking": "Track"}
+"""By toolset, the first word of its tools' descriptions: `workflow` has three meanings."""
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """The description of one tool: prepared, or computed from its method on first use."""
+
+    name: str
+    toolset: str
+    declaration: ToolDeclaration
+    one_transaction: bool
+    find_method: Callable[[], Method] = field(compare=False)
+    """Imports the tool's package on its first call."""
+    prepared: PreparedTool | None = field(default=None, compare=False)
+
+    @property
+    def read_only(self) -> bool:
+        return self.declaration.read_only
+
+    @cached_property
+    def method(self) -> Method:
+        return self.find_method()
+
+    @cached_property
+    def description(self) -> str:
+        """The docstring of the method, which agents read."""
+        return self.prepared.description if self.prepared else inspect.getdoc(self.method) or ""
+
+    @cached_property
+    def listed_description(self) -> str:
+        """The description as tools/list shows it: its first word says which kind of workflow is meant."""
+        kind = _WORKFLOW_KINDS.get(self.toolset)
+        is_marked = self.description.startswith(tuple(f"{word}:" for word in _WORKFLOW_KINDS.values()))
+        return f"{kind}: {self.description}" if kind and not is_marked else self.description
+
+    @cached_property
+    def parameter_names(self) -> tuple[str, ...]:
+        return tuple(self.prepared.shapes if self.prepared else self.parameters.model_fields)
+
+    @cached_property
+    def parameters(self) -> type[BaseModel]:
+        """A model of the arguments, created from the method's signature."""
+        from deepwork.edge.server.tool_models import build_parameters  # noqa: PLC0415 - imports pydantic
+
+        return build_parameters(self.name, self.method)
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments."""
+        if self.prepared:
+            return self.prepared.input_schema
+        from deepwork.edge.server.tool_models import build_input_schema  # noqa: PLC0415 - imports pydantic
+
+        return build_input_schema(self.parameters)
+
+    @cached_property
+    def listed_schema(self) -> dict[str, Any]:
+        """The schema of the arguments as tools/list shows it, where every token counts."""
+        return shorten_schema(self.input_schema, self.declaration.unlisted)
+
+    @cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON schema of the answer; None if the answer is not a single model."""
+        if self.prepared:
+            return self.prepared.output_schema
+        from deepwork.edge.server.tool_models import build_output_schema  # noqa: PLC0415 - imports pydantic
+
+        return build_output_schema(self.answer_type)
+
+    @cached_property
+    def answer_type(self) -> Any:
+        """The type of the answer."""
+        answer = self._return_type
+        return typing.get_args(answer)[0] if self.ends_in_transaction else answer
+
+    @cached_property
+    def ends_in_transaction(self) -> bool:
+        """Whether every call stores its answer in the database in a last transaction."""
+        if self.prepared:
+            return self.prepared.ends_in_transaction
+        return typing.get_origin(self._return_type) is InTransaction
+
+    @cached_property
+    def _return_type(self) -> Any:
+        return get_hints(self.method)["return"]
+
+    @cached_property
+    def _plain_arguments(self) -> PlainArguments | None:
+        return PlainArguments(self.prepared.shapes) if self.prepared else None
+
+    def validate_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate arguments and return those that were given; an error names each invalid one."""
+        check_input(dict(given))
+        plain = None if self._plain_arguments is None else self._plain_arguments.convert(given)
+        if plain is not None:
+            return plain
+        from deepwork.edge.server.tool_models import validate_with_model  # noqa: PLC0415 - imports pydantic
+
+        return validate_with_model(self.name, self.parameters, given)
+
+
+class Tools(Protocol):
+    """A class whose public methods are tools."""
+
+    traits: ClassVar[Traits]
+
+
+@dataclass(frozen=True)
+class ToolClass:
+    """The tools of one class; a method found through it is not bound to an object."""
+
+    traits: Traits
+    specs: list[ToolSpec]
+
+
+@cache
+def describe_class(path: str) -> ToolClass:
+    """Describe a class of tools, given as `module:name`; a prepared description does not import it."""
+    prepared = find_prepared_class(path)
+    if prepared is None:
+        tools = import_class(path)
+        return ToolClass(tools.traits, list_specs(tools))
+    traits = prepared.traits
+    return ToolClass(
+        traits,
+        [
+            ToolSpec(
+                tool.name,
+                traits.toolset,
+                tool.declaration,
+                traits.one_transaction,
+                partial(_import_method, path, tool.name),
+                tool,
+            )
+            for tool in prepared.tools
+        ],
+    )
+
+
+def import_class(path: str) -> type[Tools]:
+    """Import a class of tools, given as `module:name`."""
+    module, _, name = path.partition(":")
+    found: type[Tools] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def list_specs(tools: Tools | type[Tools]) -> list[ToolSpec]:
+    """List the tools of an object or class."""
+    traits = tools.traits
+    return [
+        ToolSpec(name, traits.toolset, get_declaration(method), traits.one_transaction, _return(method))
+        for name, method in inspect.getmembers(tools, inspect.isroutine)
+        if not name.startswith("_")
+    ]
+
+
+def index_by_name(tools: Iterable[Tools]) -> dict[str, ToolSpec]:
+    """Return the tools of these objects by name, sorted."""
+    found = [spec for each in tools for spec in list_specs(each)]
+    return {spec.name: spec for spec in sorted(found, key=lambda spec: spec.name)}
+
+
+def _import_method(path: str, name: str) -> Method:
+    method: Method = getattr(import_class(path), name)
+    return method
+
+
+def _return(method: Method) -> Callable[[], Method]:
+    return lambda: method

@@ -1,0 +1,95 @@
+"""Writes the audit entry of a call in the transaction with its effect, so that both are stored or neither."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from deepwork.gates.access import audit_chain
+from deepwork.gates.access.models import AuditEntry
+from deepwork.gates.access.store import AuditStore
+from deepwork.gates.approvals.decision_log import USE_TOOL
+from deepwork.gates.approvals.models import ApprovalEvent
+from deepwork.kernel.call import CANCELLED, Call, current_call, use_call
+from deepwork.kernel.database.transaction import Database, PendingEvent, Transaction
+from deepwork.kernel.errors import Code, DeepworkError
+
+log = logging.getLogger("deepwork")
+
+
+class AuditRecord:
+    """The audit entry of one call; `Database` calls it at the end of each writing transaction of the call."""
+
+    def __init__(self, call: Call, parameters: Iterable[str], given: Mapping[str, Any]) -> None:
+        self._call = call
+        self._arguments = audit_chain.summarize_arguments(parameters, given)
+        self._digest = audit_chain.compute_digest(given)
+        self.outcome = audit_chain.DONE
+        self._is_written = False
+        self.is_saved = False
+
+    def __call__(self, tx: Transaction) -> None:
+        """Write the entry before the commit, unless an earlier transaction of this call did."""
+        if not self._is_written:
+            self._is_written = True
+            self._write(tx)
+            tx.after_commit(self._mark_saved)
+
+    def save(self, database: Database) -> None:
+        """Write the entry in its own transaction; a failure is logged and does not fail the call."""
+        try:
+            with use_call(Call()), database.transaction() as tx:
+                self._write(tx)
+        except DeepworkError as error:
+            log.error("A call of %s could not be recorded in the audit log: %s", self._call.tool, error)  # noqa: TRY400
+
+    def save_failure(self, database: Database, error: Exception) -> None:
+        """Write an entry that the call failed, in addition to entries for its earlier effects."""
+        code = error.code if isinstance(error, DeepworkError) else Code.INTERNAL_ERROR
+        self.outcome = code.value if self._call.is_wanted() else CANCELLED
+        self.save(database)
+
+    def _mark_saved(self) -> None:
+        self.is_saved = True
+
+    def _write(self, tx: Transaction) -> None:
+        AuditStore(tx).append(
+            AuditEntry(
+                at=tx.now,
+                account=self._call.account,
+                caller=self._call.caller,
+                host=_get_host(),
+                tool=self._call.tool,
+                arguments=self._arguments,
+                digest=self._digest,
+                outcome=self.outcome,
+            )
+        )
+
+
+def record_uses(tx: Transaction, events: Iterable[PendingEvent]) -> None:
+    """Write an entry for each approval that this transaction uses up, whatever call does it."""
+    for event in events:
+        if event.type != ApprovalEvent.USED:
+            continue
+        given, call = {"approval_id": event.data["id"]}, current_call()
+        AuditStore(tx).append(
+            AuditEntry(
+                at=tx.now,
+                account=call.account,
+                caller=call.caller,
+                host=_get_host(),
+                tool=USE_TOOL,
+                arguments=audit_chain.summarize_arguments(given, given),
+                digest=audit_chain.compute_digest(given),
+                outcome=f"used:{event.data['digest']}",
+            )
+        )
+
+
+@cache
+def _get_host() -> str:
+    return os.uname().nodename

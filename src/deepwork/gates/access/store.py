@@ -1,0 +1,227 @@
+"""Stores tokens and audit entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from deepwork.gates.access.audit_chain import DONE, serialize_entry
+from deepwork.gates.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey, Token
+from deepwork.gates.access.rules import key_digest
+from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.sealed_rows import LOGGED_TOOLS, find_forged_row
+from deepwork.gates.approvals.credential_store import CredentialStore
+from deepwork.gates.approvals.credentials import Credential
+from deepwork.kernel.database.engine import Row, UnreadableRow, row_parser
+from deepwork.kernel.database.seals import is_sealed, save_seal
+from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.store_key import StoreKey
+from deepwork.kernel.database.transaction import Transaction
+
+PAGE = 1000
+
+
+class TokenStore:
+    """Stores tokens."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, token: Token) -> bool:
+        """Insert a token; False if another token with its name is not revoked."""
+        sql = """
+            INSERT INTO tokens (id, name, digest, scope, created_by, created_at, expires_at, is_person)
+            VALUES (:id, :name, :digest, :scope, :created_by, :created_at, :expires_at, :is_person)
+            ON CONFLICT DO NOTHING
+        """
+        added = self._tx.execute(
+            sql,
+            id=token.id,
+            name=token.name,
+            digest=token.digest,
+            scope=token.scope,
+            created_by=token.created_by,
+            created_at=token.created_at,
+            expires_at=token.expires_at,
+            is_person=token.is_person,
+        )
+        if added:
+            save_seal(self._tx, "tokens", token.id)
+        return added == 1
+
+    def find(self, id: str) -> Token | None:
+        """Return the token with this id, valid or not; None also if it is not as deepwork stored it."""
+        row = self._tx.fetch_one(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE id = :id", id=id)
+        if row is None or not is_sealed(self._tx, "tokens", id):
+            return None
+        compute = self._tx.read_store_key().compute_digest
+        return replace(_parse_token(row), key_digest=partial(key_digest, compute=compute))
+
+    def find_valid_ids(self, ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that belong to tokens which are neither revoked nor expired."""
+        sql = """
+            SELECT id FROM tokens
+             WHERE id IN :ids AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+        """
+        return {row["id"] for row in self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)}
+
+    def list_all(self) -> list[Token]:
+        """Return all tokens, including revoked ones, oldest first."""
+        return [
+            _parse_token(row)
+            for row in self._tx.fetch_all(
+                f"SELECT {_TOKEN_COLUMNS} FROM tokens ORDER BY created_at, created_seq"
+            )
+        ]
+
+    def revoke(self, name: str) -> bool:
+        """Revoke the token with this name; False if there is no unrevoked one."""
+        sql = "UPDATE tokens SET revoked_at = :now WHERE name = :name AND revoked_at IS NULL RETURNING id"
+        return self._seal_changed(sql, name)
+
+    def retire(self, name: str) -> None:
+        """Revoke an expired token, so that its name can be reused."""
+        sql = """
+            UPDATE tokens SET revoked_at = expires_at
+             WHERE name = :name AND revoked_at IS NULL AND expires_at <= :now RETURNING id
+        """
+        self._seal_changed(sql, name)
+
+    def _seal_changed(self, sql: str, name: str) -> bool:
+        """Change the token with this name, and seal it again; False if there is none."""
+        changed = self._tx.fetch_all(sql, now=self._tx.now, name=name)
+        for row in changed:
+            save_seal(self._tx, "tokens", row["id"])
+        return bool(changed)
+
+    def record_use(self, id: str, unless_since: int) -> None:
+        """Record that the token was used, unless that was recorded since the given time."""
+        sql = """
+            UPDATE tokens SET last_used_at = :now
+             WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :unless_since)
+        """
+        self._tx.execute(sql, now=self._tx.now, id=id, unless_since=unless_since)
+
+
+class AuditStore:
+    """Stores audit entries in a hash chain."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def append(self, entry: AuditEntry) -> None:
+        """Append the entry to the chain; must be the last write of a transaction.
+
+        The head's row stays locked until the commit, so that entries are chained in numeric order. The
+        database computes the hash, because it knows the head once it has locked it.
+        """
+        is_appended = self._append_with(self._tx.store_key, entry)
+        # If not, another process restored a backup, which has another key.
+        if not is_appended and not self._append_with(self._tx.read_store_key(), entry):
+            raise UnreadableRow
+
+    def _append_with(self, key: StoreKey, entry: AuditEntry) -> bool:
+        """Append the entry; False if this is no longer the key of the store."""
+        values = {"content": serialize_entry(entry), "store_id": key.store_id}
+        if self._tx.row_lock:
+            inner, outer = key.pads
+            return self._tx.execute(_APPEND_SQL, inner=inner, outer=outer, **values, **vars(entry)) == 1
+        # SQLite cannot change two tables with one statement.
+        row = self._tx.fetch_one(_EXTEND_CHAIN_SQL, key=key.key, **values)
+        if row is None:
+            return False
+        head = _parse_head(row)
+        self._tx.insert("audit", {"seq": head.seq, **vars(entry), "chain": head.chain})
+        return True
+
+    def get_key(self) -> ChainKey:
+        """Return the key of the chain."""
+        key = self._tx.read_store_key()
+        return ChainKey(key.compute_digest, key.keyed_from, key.store_id)
+
+    def get_head(self) -> ChainHead:
+        """Return the stored end of the chain."""
+        return _parse_head(self._tx.fetch_one("SELECT seq, chain FROM audit_head") or {})
+
+    def find_chain(self, seq: int) -> str | None:
+        """Return the hash of the entry with this number."""
+        found = self._tx.fetch_value("SELECT chain FROM audit WHERE seq = :seq", seq=seq)
+        return None if found is None else str(found)
+
+    def list_newest(
+        self, *, account: str | None, tool: str | None, since: int | None, limit: int
+    ) -> list[ChainedEntry]:
+        """Return the last matching entries, newest first."""
+        conditions = build_where({"account = :account": account, "tool = :tool": tool, "at >= :since": since})
+        sql = f"SELECT {_AUDIT_COLUMNS} FROM audit {conditions} ORDER BY seq DESC LIMIT :limit"
+        rows = self._tx.fetch_all(sql, account=account, tool=tool, since=since, limit=limit)
+        return [_parse_link(row) for row in rows]
+
+    def list_done(self, tools: Sequence[str], since: int) -> list[ChainedEntry]:
+        """Return the entries of calls of these tools that did something, from this number on."""
+        return [link for link in self.list_of_tools(tools, since) if link.entry.outcome == DONE]
+
+    def list_of_tools(self, tools: Sequence[str], since: int) -> list[ChainedEntry]:
+        """Return the entries of calls of these tools, from this number on."""
+        sql = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE tool IN :tools AND seq >= :since ORDER BY seq"
+        return [_parse_link(row) for row in self._tx.fetch_all(sql, tools=list(tools), since=since)]
+
+    def find_forged_row(self) -> str | None:
+        """Return what is wrong with the first row that lets work pass and that deepwork did not write."""
+        entries = self.list_of_tools(LOGGED_TOOLS, self.get_key().keyed_from)
+        return find_forged_row(self._tx, entries)
+
+    def list_credentials(self) -> list[Credential]:
+        """Return what people enrolled as proofs, including what was removed."""
+        return CredentialStore(self._tx).list_unverified()
+
+    def iterate_chain(self) -> Iterator[ChainedEntry]:
+        """Iterate over all entries from the first, one page at a time."""
+        last = None
+        while rows := self._tx.fetch_all(
+            _NEXT_PAGE_SQL if last is not None else _FIRST_PAGE_SQL, last=last, limit=PAGE
+        ):
+            yield from map(_parse_link, rows)
+            last = rows[-1]["seq"]
+
+
+_TOKEN_COLUMNS = ", ".join(name for name in Token.__dataclass_fields__ if name != "key_digest")
+_ENTRY_COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
+_AUDIT_COLUMNS = f"seq, {_ENTRY_COLUMNS}, chain"
+_FIRST_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit ORDER BY seq LIMIT :limit"
+_NEXT_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE seq > :last ORDER BY seq LIMIT :limit"
+_EXTEND_CHAIN_SQL = """
+    UPDATE audit_head
+       SET seq = seq + 1, chain = hmac_hex(:key, chain || ':' || (seq + 1) || ':' || :content)
+     WHERE EXISTS (SELECT 1 FROM store_identity WHERE id = :store_id)
+    RETURNING seq, chain
+"""
+_APPEND_SQL = f"""
+    WITH head AS (
+        UPDATE audit_head
+           SET seq = seq + 1,
+               chain = encode(sha256(:outer || sha256(
+                   :inner || convert_to(chain || ':' || (seq + 1) || ':' || :content, 'UTF8'))), 'hex')
+         WHERE EXISTS (SELECT 1 FROM store_identity WHERE id = :store_id)
+        RETURNING seq, chain
+    )
+    INSERT INTO audit ({_AUDIT_COLUMNS})
+    SELECT seq, {", ".join(f":{name}" for name in AuditEntry.__dataclass_fields__)}, chain FROM head
+"""
+
+
+@row_parser
+def _parse_token(row: Row) -> Token:
+    return Token(**(row | {"scope": Scope(row["scope"]), "is_person": bool(row["is_person"])}))
+
+
+@row_parser
+def _parse_link(row: Row) -> ChainedEntry:
+    entry = AuditEntry(**{name: row[name] for name in AuditEntry.__dataclass_fields__})
+    return ChainedEntry(int(row["seq"]), entry, row["chain"])
+
+
+@row_parser
+def _parse_head(row: Row) -> ChainHead:
+    return ChainHead(int(row["seq"]), str(row["chain"]))

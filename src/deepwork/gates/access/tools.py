@@ -1,0 +1,106 @@
+"""The token tools. Agents cannot call them: tokens are created and revoked on the command line."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, ClassVar
+
+from deepwork.gates.access import rules
+from deepwork.gates.access.models import Token
+from deepwork.gates.access.responses import NewToken, Revoked, Tokens, TokenView
+from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.store import TokenStore
+from deepwork.kernel.call import LOCAL
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import InvalidInput, NotAllowed
+from deepwork.kernel.names import encode_letters
+from deepwork.kernel.reserved_names import require_unreserved
+from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.tool_types import Field, Name
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class TokenTools:
+    """Creates, lists and revokes tokens."""
+
+    traits: ClassVar = Traits(toolset="tokens", one_transaction=True)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @tool("admin")
+    def token_create(
+        self,
+        name: Name,
+        scope: Scope,
+        expires_days: Annotated[int, Field(ge=1, le=3650)] | None = None,
+        is_person: bool = False,
+    ) -> NewToken:
+        """Create a named token with a scope; the token is shown only once.
+
+        With `is_person`, its holder may decide as a person does; that needs at least the scope `work`.
+        """
+        _require_name(name)
+        _require_scope_of_person(scope, is_person=is_person)
+        require_unreserved("name", name, LOCAL)
+        secret = secrets.token_urlsafe(32)
+        with self._database.transaction() as tx:
+            store = TokenStore(tx)
+            store.retire(name)
+            token = Token(
+                id=encode_letters(secrets.token_bytes(12)),
+                name=name,
+                digest=rules.key_digest(rules.hash_secret(secret), tx.read_store_key().compute_digest),
+                scope=scope,
+                created_by=tx.caller,
+                created_at=tx.now,
+                expires_at=tx.now + expires_days * DAY_MS if expires_days else None,
+                revoked_at=None,
+                last_used_at=None,
+                is_person=is_person,
+            )
+            if not store.add(token):
+                raise NotAllowed(
+                    f"Token {name!r} already exists.",
+                    suggestion=f"Choose another name, or revoke that token: deepwork tokens revoke {name}",
+                )
+            text = rules.format_token(token.id, secret)
+            return NewToken(
+                name=name, scope=scope, token=text, expires_at=token.expires_at, is_person=is_person
+            )
+
+    @tool("admin", read_only=True)
+    def token_list(self) -> Tokens:
+        """List all tokens, including revoked ones, with creator, scope and last use."""
+        with self._database.reading() as tx:
+            return Tokens(tokens=[TokenView.from_token(token, tx.now) for token in TokenStore(tx).list_all()])
+
+    @tool("admin", destructive=True)
+    def token_revoke(self, name: Name) -> Revoked:
+        """Revoke a token; every server rejects it within seconds."""
+        _require_name(name)
+        with self._database.transaction() as tx:
+            if not TokenStore(tx).revoke(name):
+                raise NotAllowed(
+                    f"There is no token {name!r} to revoke.", suggestion="See `deepwork tokens list`."
+                )
+            return Revoked(name=name, revoked_at=tx.now)
+
+
+def _require_name(name: str) -> None:
+    # Not repeated in the error: somebody may have pasted the token itself.
+    if not rules.is_token_name(name):
+        raise InvalidInput(
+            "This is not a valid token name.",
+            suggestion="A name has up to 63 letters, digits, dots, dashes and underscores, and starts with a "
+            "letter or digit; `owner`, `local` and `anonymous` are reserved.",
+        )
+
+
+def _require_scope_of_person(scope: Scope, *, is_person: bool) -> None:
+    if is_person and not scope.covers(Scope.WORK):
+        raise InvalidInput(
+            "A person's token cannot have the scope read: who decides changes work.",
+            suggestion="Leave `--scope` out, which means work, or omit `--person`.",
+        )

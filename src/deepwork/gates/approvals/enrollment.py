@@ -1,0 +1,171 @@
+"""What only people can do about their proofs: enroll one, and go back to a weaker one.
+
+Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
+agents. A passphrase is not an argument: the record of a call has a digest of its arguments.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar
+
+from deepwork.gates.approvals import passkeys
+from deepwork.gates.approvals.credential_file import CredentialFile
+from deepwork.gates.approvals.credential_store import CredentialStore
+from deepwork.gates.approvals.credentials import Credential, build_challenge, choose_required
+from deepwork.gates.approvals.passphrase import require_verifier
+from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
+from deepwork.kernel.answers import Answer
+from deepwork.kernel.call import current_call
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.errors import NotAllowed, StorageError
+from deepwork.kernel.names import CaseInsensitiveEnum, new_id
+from deepwork.kernel.tool_declarations import InTransaction, Traits, tool
+from deepwork.kernel.tool_types import Field, Name
+from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.user_settings import UserSettings, load_user_settings
+
+log = logging.getLogger("deepwork")
+
+CHALLENGE_MS = 10 * 60 * 1000
+"""How long a person has to create a passkey."""
+
+
+class ProofEvent(CaseInsensitiveEnum):
+    """Event types; the payload says which proof, and which one decisions need now."""
+
+    ENROLLED = "proof:enrolled"
+    LOWERED = "proof:lowered"
+
+
+class ProofChange(Answer):
+    """What was enrolled or removed, and which proof decisions need now."""
+
+    required: Proof
+    enrolled: str | None = None
+    removed: list[str] | None = None
+
+
+class EnrollmentActions:
+    """Changes of what a person proves to be one with; each needs the strongest proof that is enrolled."""
+
+    traits: ClassVar = Traits(toolset="approvals")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # What is only demanded, and enrolled nowhere yet, cannot be shown.
+        self._proofs = PersonProofs(database, UserSettings)
+
+    @tool("admin", long_running=True, for_people=True)
+    def enroll_passphrase(
+        self, verifier: Annotated[dict[str, Any], Field(description="Salt and hash, from `hash_passphrase`")]
+    ) -> InTransaction[ProofChange]:
+        """Enroll a passphrase, or change it."""
+        require_verifier(verifier)
+        challenge = build_challenge("enroll", "passphrase")
+        checked = self._proofs.check(current_call(), challenge)
+        return InTransaction(
+            lambda: self._enroll(Proof.PASSPHRASE, "passphrase", verifier, challenge, checked)
+        )
+
+    @tool("admin", long_running=True, for_people=True)
+    def enroll_passkey(
+        self,
+        name: Name,
+        credential: Annotated[
+            dict[str, Any], Field(description="The new passkey, as the browser returned it")
+        ],
+        challenge: Annotated[
+            str, Field(description="The challenge that it answers, from /api/v1/person-proof")
+        ],
+    ) -> InTransaction[ProofChange]:
+        """Enroll a passkey, beside those that are enrolled."""
+        call = current_call()
+        with self._database.reading() as tx:
+            _require_own_challenge(tx, challenge)
+        origin = call.proof.origin if call.proof else ""
+        data = passkeys.verify_registration(credential, challenge.encode(), origin)
+        # The audit log has a digest of the arguments: with them, it shows whether the key was replaced.
+        data["enrolled_with"] = {"credential": credential, "challenge": challenge}
+        about = build_challenge("enroll", "passkey", str(data["credential_id"]))
+        checked = self._proofs.check(call, about)
+        return InTransaction(lambda: self._enroll(Proof.PASSKEY, name, data, about, checked))
+
+    @tool("admin", long_running=True, for_people=True)
+    def lower_proof(self, method: Proof) -> InTransaction[ProofChange]:
+        """Remove every enrolled proof that is stronger than this one."""
+        challenge = build_challenge("lower", method)
+        checked = self._proofs.check(current_call(), challenge)
+        return InTransaction(lambda: self._lower(method, challenge, checked))
+
+    def _enroll(
+        self, method: Proof, name: str, data: dict[str, Any], challenge: str, checked: CheckedProof
+    ) -> ProofChange:
+        with self._database.transaction() as tx:
+            require_person_proof(tx, challenge, checked, UserSettings)
+            store = CredentialStore(tx)
+            _require_new_passkey(store.list_all(), data)
+            # There is one passphrase, and any number of passkeys.
+            old = [each for each in store.list_active() if each.method is method is Proof.PASSPHRASE]
+            for each in old:
+                store.remove(each.id)
+            count = int(data.pop("sign_count", 0))
+            made = Credential(new_id("pc"), method, name, data, tx.now, sign_count=count)
+            store.add(made)
+            return _finish(tx, ProofEvent.ENROLLED, made=made, removed=old)
+
+    def _lower(self, method: Proof, challenge: str, checked: CheckedProof) -> ProofChange:
+        with self._database.transaction() as tx:
+            require_person_proof(tx, challenge, checked, UserSettings)
+            store = CredentialStore(tx)
+            stronger = [each for each in store.list_active() if each.method.rank > method.rank]
+            for each in stronger:
+                store.remove(each.id)
+            return _finish(tx, ProofEvent.LOWERED, removed=stronger)
+
+
+def create_registration_challenge(tx: Transaction) -> str:
+    """Create the challenge of a new passkey: it ends soon, and only this store can have made it."""
+    text = f"{tx.now + CHALLENGE_MS}.{secrets.token_urlsafe(16)}"
+    return f"{text}.{_sign(tx, text)}"
+
+
+def _require_own_challenge(tx: Transaction, challenge: str) -> None:
+    text, _, mark = challenge.rpartition(".")
+    ends_at = text.partition(".")[0]
+    is_ours = hmac.compare_digest(mark.encode(), _sign(tx, text).encode())
+    if not is_ours or tx.now >= int(ends_at):
+        raise NotAllowed(
+            "This challenge was not made here, or it is too old.", suggestion="Reload the page and try again."
+        )
+
+
+def _sign(tx: Transaction, text: str) -> str:
+    return tx.read_store_key().compute_digest(f"new passkey:{text}")
+
+
+def _require_new_passkey(known: Iterable[Credential], data: dict[str, Any]) -> None:
+    id = data.get("credential_id")
+    if id is not None and any(each.data.get("credential_id") == id for each in known):
+        raise NotAllowed("This passkey was enrolled here before.", suggestion="Create another one.")
+
+
+def _finish(
+    tx: Transaction, event: str, made: Credential | None = None, removed: Sequence[Credential] = ()
+) -> ProofChange:
+    """Emit the event, let the user's own folder follow, and answer what decisions need now."""
+    gone = [each.id for each in removed]
+    required = choose_required(load_user_settings().proof, CredentialStore(tx).list_active())
+    tx.emit(event, {"required": required.value, "name": made.name if made else None})
+    tx.after_commit(lambda: _save_in_user_folder(made, gone))
+    return ProofChange(required=required, enrolled=made.id if made else None, removed=gone or None)
+
+
+def _save_in_user_folder(made: Credential | None, removed: Sequence[str]) -> None:
+    try:
+        CredentialFile().change(add=[made] if made else [], remove=removed)
+    except StorageError as error:  # the store has it; other stores ask for it to be enrolled again
+        log.warning("The change of your proofs is not known to other stores: %s", error)

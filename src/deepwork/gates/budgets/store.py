@@ -1,0 +1,132 @@
+"""Storage of the ledger and its running totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from deepwork.gates.budgets.models import MS_PER_DAY, Cost, Entry, SubjectKind, Total
+from deepwork.kernel.database.engine import Row, row_parser
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.names import new_id
+
+Grouping = Literal["task", "agent", "vendor", "model", "day", "source", "plan"]
+
+
+class SpendingStore:
+    """Reads and writes what work cost."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    # The ledger
+
+    def add(self, entry: Entry) -> bool:
+        """Add a line to the ledger; False if its stream has this number already."""
+        sql = """
+            INSERT INTO spending (id, stream, number, workflow_id, task_id, agent_id, vendor, model, tokens,
+                                  usd_micros, source, at)
+            VALUES (:id, :stream, :number, :workflow_id, :task_id, :agent_id, :vendor, :model, :tokens,
+                    :usd_micros, :source, :at)
+                ON CONFLICT (stream, number) DO NOTHING
+        """
+        values = vars(entry) | vars(entry.usage)
+        del values["usage"]
+        return self._tx.execute(sql, id=new_id("sp"), at=self._tx.now, **values) == 1
+
+    def sum_by(self, grouping: Grouping, workflow_id: str | None, limit: int) -> list[Row]:
+        """Sum the ledger up, the most expensive first; days in order, the newest first."""
+        key = _GROUP_KEYS[grouping]
+        order = "key DESC" if grouping == "day" else "usd_micros DESC, tokens DESC, key"
+        condition = "WHERE workflow_id = :workflow_id" if workflow_id else ""
+        sql = f"""
+            SELECT key, sum(tokens) AS tokens, sum(usd_micros) AS usd_micros, count(*) AS reports,
+                   sum(CASE WHEN source = 'reported' THEN usd_micros ELSE 0 END) AS reported,
+                   sum(CASE WHEN source = 'priced' THEN usd_micros ELSE 0 END) AS priced,
+                   sum(CASE WHEN source = 'estimated' THEN usd_micros ELSE 0 END) AS estimated,
+                   sum(CASE WHEN source = 'unverified' THEN usd_micros ELSE 0 END) AS unverified
+              FROM (SELECT {key} AS key, tokens, usd_micros, source FROM spending {condition}) AS lines
+             GROUP BY key ORDER BY {order} LIMIT :limit
+        """
+        return self._tx.fetch_all(sql, workflow_id=workflow_id, limit=limit)
+
+    def sum_by_source(self, workflow_id: str, task_id: str | None) -> list[Row]:
+        """Sum the money of a plan, or of one of its tasks, by where the figures come from."""
+        condition = "AND task_id = :task_id" if task_id else ""
+        sql = f"""
+            SELECT source, sum(usd_micros) AS usd_micros FROM spending
+             WHERE workflow_id = :workflow_id {condition} GROUP BY source ORDER BY source
+        """
+        return self._tx.fetch_all(sql, workflow_id=workflow_id, task_id=task_id)
+
+    # Totals
+
+    def find_totals(self, kind: SubjectKind, ids: Sequence[str]) -> dict[str, Total]:
+        """Return the totals of these subjects by id; one without a total is left out."""
+        if not ids:
+            return {}
+        sql = (
+            f"SELECT {_TOTAL_COLUMNS} FROM spending_totals WHERE subject_kind = :kind AND subject_id IN :ids"
+        )
+        rows = self._tx.fetch_all(sql, kind=kind, ids=list(ids))
+        return {row["subject_id"]: _read_total(row) for row in rows}
+
+    def get_total_for_update(self, kind: SubjectKind, id: str) -> Total:
+        """Return a total, locked until the transaction ends; adds it if there is none."""
+        self.add_to_total(kind, id, Cost())
+        sql = (
+            f"SELECT {_TOTAL_COLUMNS} FROM spending_totals"
+            f" WHERE subject_kind = :kind AND subject_id = :id{self._tx.row_lock}"
+        )
+        row = self._tx.fetch_one(sql, kind=kind, id=id)
+        return _read_total(row) if row else Total()
+
+    def add_to_total(self, kind: SubjectKind, id: str, cost: Cost) -> None:
+        """Add a cost to a total."""
+        sql = """
+            INSERT INTO spending_totals (subject_kind, subject_id, tokens, usd_micros, active_ms)
+            VALUES (:kind, :id, :tokens, :usd_micros, :active_ms)
+                ON CONFLICT (subject_kind, subject_id) DO UPDATE
+               SET tokens = spending_totals.tokens + excluded.tokens,
+                   usd_micros = spending_totals.usd_micros + excluded.usd_micros,
+                   active_ms = spending_totals.active_ms + excluded.active_ms
+        """
+        self._tx.execute(sql, kind=kind, id=id, **vars(cost))
+
+    def set_active_time(self, kind: SubjectKind, id: str, ms: int) -> None:
+        """Set the time of a total that was not counted while nothing limited it."""
+        sql = "UPDATE spending_totals SET active_ms = :ms WHERE subject_kind = :kind AND subject_id = :id"
+        self.add_to_total(kind, id, Cost())
+        self._tx.execute(sql, kind=kind, id=id, ms=ms)
+
+    def mark_reached(self, kind: SubjectKind, id: str) -> bool:
+        """Record that a budget is used up; False if that is recorded already."""
+        self.add_to_total(kind, id, Cost())
+        sql = """
+            UPDATE spending_totals SET reached_at = :now
+             WHERE subject_kind = :kind AND subject_id = :id AND reached_at IS NULL
+        """
+        return self._tx.execute(sql, kind=kind, id=id, now=self._tx.now) == 1
+
+    def clear_reached(self, kind: SubjectKind, id: str) -> None:
+        """Forget that a budget was used up, because it was changed."""
+        sql = "UPDATE spending_totals SET reached_at = NULL WHERE subject_kind = :kind AND subject_id = :id"
+        self._tx.execute(sql, kind=kind, id=id)
+
+
+_TOTAL_COLUMNS = "subject_id, tokens, usd_micros, active_ms, reached_at"
+_GROUP_KEYS: dict[Grouping, str] = {
+    "plan": "workflow_id",
+    "task": "task_id",
+    "agent": "agent_id",
+    "vendor": "vendor",
+    "model": "model",
+    "source": "source",
+    "day": f"at - at % {MS_PER_DAY}",
+}
+
+
+@row_parser
+def _read_total(row: Row) -> Total:
+    cost = Cost(int(row["usd_micros"]), int(row["tokens"]), int(row["active_ms"]))
+    return Total(cost, row["reached_at"])

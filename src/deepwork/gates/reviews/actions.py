@@ -1,0 +1,67 @@
+"""What only people can do about a review whose rounds ended without a pass.
+
+Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
+agents. Each takes the proof of a person.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from deepwork.gates.approvals.acts import require_proven
+from deepwork.gates.reviews.models import ReviewEvent
+from deepwork.gates.reviews.planner import ReviewPlanner
+from deepwork.gates.reviews.responses import ReviewDecided
+from deepwork.gates.reviews.round_store import RoundStore, RuleDecision, Series
+from deepwork.gates.reviews.rule_rounds import name_rule
+from deepwork.gates.reviews.store import PassedReviews
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import NotAllowed, NotFound
+from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.tool_types import Id
+
+
+class ReviewActions:
+    """Decisions of people about reviews of `.deepreview` rules."""
+
+    traits: ClassVar = Traits(toolset="reviews")
+
+    def __init__(self, planner: ReviewPlanner, database: Database) -> None:
+        self._planner, self._database = planner, database
+
+    @tool("work", for_people=True)
+    def pass_review(self, review_id: Id) -> ReviewDecided:
+        """Let a review pass whatever its reviewer found."""
+        return self._decide(review_id, RuleDecision.PASSED)
+
+    @tool("work", for_people=True)
+    def send_back_review(self, review_id: Id) -> ReviewDecided:
+        """Let the rounds of a review begin again."""
+        return self._decide(review_id, RuleDecision.SENT_BACK)
+
+    @tool("work", for_people=True)
+    def grant_review_round(self, review_id: Id) -> ReviewDecided:
+        """Allow a review one more round."""
+        return self._decide(review_id, RuleDecision.ROUND_GRANTED)
+
+    def _decide(self, review_id: str, decision: RuleDecision) -> ReviewDecided:
+        title = self._planner.instructions.get_title(review_id)
+        request = self._planner.requests.load(review_id)
+        review = self._planner.find_review(request) if request else None
+        if review is None:
+            raise NotFound("review", review_id, suggestion="See `deepwork review` for due reviews.")
+        rule = name_rule(review)
+        with self._database.transaction() as tx:
+            store = RoundStore(tx, self._planner.project)
+            series = store.list_series().get(rule, Series())
+            if not series.rounds:
+                raise NotAllowed(
+                    f"Review {review_id} ({title}) has no round that failed: there is nothing to decide.",
+                    suggestion="See `deepwork review rounds`.",
+                )
+            require_proven(tx)
+            store.add_decision(rule, series.last_number + 1, decision)
+            if decision is RuleDecision.PASSED:
+                PassedReviews(tx).save({review_id})
+                tx.emit(ReviewEvent.PASSED, {"review_id": review_id, "review": title, "by": tx.caller})
+            return ReviewDecided(review_id=review_id, review=title, decision=decision.value, by=tx.caller)

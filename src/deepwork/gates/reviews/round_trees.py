@@ -1,0 +1,101 @@
+"""Stores the files that a round of a review judged, so that the next round shows only what changed since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from deepwork.gates.reviews.deltas import FileVersion, Tree
+from deepwork.kernel.errors import Code, InvalidInput, StorageError
+from deepwork.kernel.files.atomic import write_atomically
+from deepwork.kernel.files.paths import read_confined
+
+MAX_STORED = 1024 * 1024
+"""Larger files are not compared line by line: they always count as changed."""
+_MAX_AGE_SECONDS = 30 * 24 * 3600
+_NAME_PATTERN = re.compile("[0-9a-f]{64}")
+
+
+class RoundTrees:
+    """The judged files of a project: contents named by their hash, and trees that list them.
+
+    A tree that is gone, or was stored on another machine, is not an error: the next round shows everything.
+    """
+
+    def __init__(self, root: Path, tmp: Path) -> None:
+        self._root, self._folder = root, tmp / "review_trees"
+
+    def read(self, paths: Iterable[str]) -> Tree:
+        """Read the files as they are now; one that is missing is left out."""
+        found = {path: self._read_file(path) for path in sorted(set(paths))}
+        return {path: version for path, version in found.items() if version is not None}
+
+    def save(self, tree: Tree) -> str | None:
+        """Store a tree and return its name; None if it cannot be stored."""
+        listing = {path: [each.digest, each.text is not None] for path, each in tree.items()}
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._remove_old()
+            for each in tree.values():
+                if each.text is not None:
+                    self._write(each.digest, each.text.encode())
+            content = json.dumps(listing).encode()
+            name = hashlib.sha256(content).hexdigest()
+            self._write(name, content)
+        except (OSError, StorageError):
+            return None
+        return name
+
+    def load(self, name: str | None) -> Tree | None:
+        """Load a stored tree; None if it, or a file of it, is gone or damaged."""
+        listing = self._load(name) if name else None
+        if listing is None:
+            return None
+        tree: dict[str, FileVersion] = {}
+        for path, (digest, is_text) in json.loads(listing).items():
+            content = self._load(digest) if is_text else b""
+            if content is None:
+                return None
+            tree[path] = FileVersion(digest, content.decode() if is_text else None)
+        return tree
+
+    def _read_file(self, path: str) -> FileVersion | None:
+        try:
+            content = read_confined(self._root, path, max_bytes=MAX_STORED)
+        except InvalidInput as error:
+            # Too large to compare: the time makes it differ from every version before.
+            return FileVersion(f"large-{time.time_ns()}") if error.code is Code.TOO_LARGE else None
+        digest = hashlib.sha256(content).hexdigest()
+        try:
+            return FileVersion(digest, content.decode())
+        except UnicodeDecodeError:
+            return FileVersion(digest)
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self._folder / name
+        try:
+            os.utime(path)  # it is needed for longer
+        except FileNotFoundError:
+            write_atomically(path, content, is_durable=False)
+
+    def _load(self, name: str) -> bytes | None:
+        if not _NAME_PATTERN.fullmatch(name):
+            return None
+        with suppress(OSError):
+            content = (self._folder / name).read_bytes()
+            return content if hashlib.sha256(content).hexdigest() == name else None
+        return None
+
+    def _remove_old(self) -> None:
+        oldest = time.time() - _MAX_AGE_SECONDS
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                        Path(entry.path).unlink()

@@ -1,0 +1,144 @@
+"""The review tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from deepwork.gates.approvals.acts import allow_person
+from deepwork.gates.reviews import rules
+from deepwork.gates.reviews.models import Review, ReviewEvent
+from deepwork.gates.reviews.planner import ReviewPlanner, resolve_path
+from deepwork.gates.reviews.responses import ReviewPassed, RuleView
+from deepwork.gates.reviews.round_answers import (
+    build_failed,
+    describe_waiting,
+    require_open,
+    require_other,
+    to_views,
+)
+from deepwork.gates.reviews.round_records import read_findings, to_shown
+from deepwork.gates.reviews.round_store import RoundStore
+from deepwork.gates.reviews.rounds import Finding, Round, Verdict, is_same_round
+from deepwork.gates.reviews.rule_rounds import name_rule
+from deepwork.gates.reviews.store import PassedReviews
+from deepwork.kernel.call import current_call
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.tool_types import Field, Id, Limit1000
+
+if TYPE_CHECKING:
+    from deepwork.gates.reviews.inputs import FindingInput
+
+MAX_EVENT_FINDINGS = 10
+FindActor = Callable[[Transaction], str | None]
+
+
+class ReviewTools:
+    """Tools to plan reviews of changed files and to record passed ones."""
+
+    traits: ClassVar = Traits(toolset="reviews")
+
+    def __init__(
+        self,
+        planner: ReviewPlanner,
+        database: Database,
+        platform: str,
+        find_actor: FindActor = lambda _: None,
+    ) -> None:
+        """`find_actor` returns the id of the agent that a call acts as; None if that is unknown."""
+        self.planner, self._find_actor = planner, find_actor
+        self._database = database
+        self._platform = platform
+
+    @tool("work", idempotent=True)
+    def get_review_instructions(
+        self,
+        files: Annotated[
+            list[str] | None, Field(description="Default: files changed in git against the default branch")
+        ] = None,
+    ) -> str:
+        """Review changed files by .deepreview rules: returns review tasks to run in parallel."""
+        return self.planner.plan(files, is_cut=True, asked_by=self._find_asker()).render(self._platform)
+
+    @tool("read")
+    def get_configured_reviews(
+        self,
+        only_rules_matching_files: Annotated[
+            list[str] | None, Field(description="Only rules that match one of these files")
+        ] = None,
+        limit: Limit1000 = 200,
+    ) -> list[RuleView]:
+        """List the project's review rules and where each is defined."""
+        found = self.planner.load_rules()
+        if only_rules_matching_files is not None:
+            files = [resolve_path(self.planner.root, file) for file in only_rules_matching_files]
+            found = rules.filter_rules(found, files)
+        views = [RuleView.from_rule(rule) for rule in found.rules]
+        return [*views, *map(RuleView.from_problem, found.problems)][:limit]
+
+    @tool("work", idempotent=True)
+    def mark_review_passed(self, review_id: Id, findings: list[FindingInput] | None = None) -> ReviewPassed:
+        """Record a review; without blocking findings it is left out until its rule or files change."""
+        title = self.planner.instructions.get_title(review_id)
+        request = self.planner.requests.load(review_id)
+        review = self.planner.find_review(request) if request else None
+        with self._database.transaction() as tx:
+            if review is None or request is None:  # asked for by an earlier version, or the rule is gone
+                return self._save_passed(tx, review_id, title)
+            reviewer = self._find_actor(tx) or tx.caller
+            with allow_person(tx):
+                require_other(review, request, reviewer)
+            found = read_findings([each.model_dump() for each in findings or ()])
+            return self._record_round(tx, review_id, title, review, found, reviewer)
+
+    def _find_asker(self) -> str:
+        """Return who asks for reviews: an agent, if that is known, else the caller."""
+        try:
+            with self._database.reading() as tx:
+                return self._find_actor(tx) or tx.caller
+        except StorageError:  # reviews are planned without the database too
+            return current_call().caller
+
+    def _record_round(
+        self,
+        tx: Transaction,
+        review_id: str,
+        title: str,
+        review: Review,
+        findings: tuple[Finding, ...],
+        reviewer: str,
+    ) -> ReviewPassed:
+        """Record a round of the review; without findings only if it had one that failed before."""
+        store = RoundStore(tx, self.planner.project)
+        rounds = self.planner.build_rounds(store.list_series())
+        series = rounds.get_series(review)
+        if not findings and not series.rounds:
+            return self._save_passed(tx, review_id, title)
+        is_current = self.planner.instructions.is_current(review_id, review)
+        judged = rounds.judge(review, Verdict(not findings, findings), reviewer, is_current=is_current)
+        if series.rounds and is_same_round(series.rounds[-1], judged):
+            return build_failed(review_id, rounds, review, series.rounds[-1])
+        require_open(rounds, review, review_id)
+        after = rounds.add(review, judged)
+        waiting = describe_waiting(after, review, review_id, title)
+        store.add_round(name_rule(review), series.last_number + 1, judged, waiting)
+        if judged.passed:
+            return self._save_passed(tx, review_id, title, judged)
+        found = to_shown(judged.findings[:MAX_EVENT_FINDINGS])
+        tx.emit(ReviewEvent.FAILED, {"review_id": review_id, "review": title, "findings": found})
+        return build_failed(review_id, after, review, judged)
+
+    def _save_passed(
+        self, tx: Transaction, review_id: str, title: str, judged: Round | None = None
+    ) -> ReviewPassed:
+        passed = PassedReviews(tx)
+        if passed.save({review_id}):
+            tx.emit(ReviewEvent.PASSED, {"review_id": review_id, "review": title})
+        return ReviewPassed(
+            review_id=review_id,
+            passed_at=format_timestamp(passed.find_passed_at(review_id) or tx.now),
+            findings=to_views(judged.findings) or None if judged else None,
+        )

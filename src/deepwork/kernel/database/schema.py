@@ -1,0 +1,51 @@
+"""The schema's version, and how a database is created at it or migrated to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deepwork.kernel.errors import StorageError
+
+HEAD = "0021"
+"""The newest migration; a test compares it with the folder `migrations/versions`."""
+SEALED_SINCE = "0020"
+"""From this version on, all rows that let work pass have seals, and the mark of a SQLite store says so."""
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def is_behind(version: str | None, name: str) -> bool:
+    """Return whether migrations are missing; raises if the schema is newer than this program."""
+    if version is not None and version > HEAD:
+        raise StorageError(
+            f"{name} has schema {version}; this version of deepwork supports schemas up to {HEAD}.",
+            suggestion="Update deepwork on this machine to the version that the others use.",
+        )
+    return version != HEAD
+
+
+def get_snapshot_path(dialect: str) -> Path:
+    return MIGRATIONS / f"{dialect}.sql"
+
+
+def read_snapshot(dialect: str) -> str:
+    """Return the SQL that creates a new store as all migrations would, without importing Alembic."""
+    return get_snapshot_path(dialect).read_text(encoding="utf-8")
+
+
+def migrate(url: str, connection: Any, driver: Any) -> None:
+    """Run the missing migrations on an open driver connection, in its one transaction."""
+    # Alembic and SQLAlchemy cost most of a second to import: only an old database pays for them.
+    import sqlalchemy as sa  # noqa: PLC0415
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    engine = sa.create_engine(url, creator=lambda: connection, module=driver, poolclass=sa.pool.StaticPool)
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    with engine.begin() as transaction:
+        if transaction.dialect.name == "sqlite":
+            # Not earlier: SQLAlchemy rolls back open transactions when it first uses the connection.
+            transaction.exec_driver_sql("BEGIN IMMEDIATE")
+        config.attributes["connection"] = transaction
+        command.upgrade(config, "head")

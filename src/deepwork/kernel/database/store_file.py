@@ -1,0 +1,280 @@
+"""The only module that opens the files of a SQLite store: the database, its log and its shared memory.
+
+SQLite's locks belong to the process: when any descriptor of the file is closed, all of them are gone. Another
+program that reads the store is then the last one to close it, as far as it can see, and deletes the log into
+which this process goes on writing. Therefore nothing else opens these files
+(`kernel/files/locked_files.py`), and each process holds two locks in addition that do not depend on that:
+locks of an open file description stay until that description is closed, whatever happens to other
+descriptors.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from deepwork.kernel.database.adoption import SUFFIXES
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.files.locked_files import FileIdentity, locked_files, read_file_identity
+from deepwork.kernel.files.os_errors import to_storage_error
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    try:
+        from pysqlite3 import dbapi2 as sqlite3
+    except ImportError:  # no wheel for this platform; `deepwork doctor` explains the consequences
+        import sqlite3
+
+_LogIdentity = tuple[FileIdentity | None, FileIdentity | None]
+_LOG, _SHARED_MEMORY = SUFFIXES[1:3]
+_KEPT_RANGES = (("", 0x40000002, 510), (_SHARED_MEMORY, 128, 1))
+"""The locks that everybody who uses a file shares, as SQLite's file format places them. While one is held, no
+other program removes the log (the first), or clears the shared memory (the second)."""
+_SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+_GET_LOCK: int = getattr(fcntl, "F_OFD_GETLK", 0)
+_WAL_FORMAT = b"\x02\x02"
+_FORMAT_OFFSET = 18
+_PAUSES_SECONDS = (0.0, 0.01, 0.05, 0.2, 0.5)
+"""When to look whether a log is missing: it is for a moment while somebody opens or closes the store."""
+
+
+class StoreConnection(sqlite3.Connection):
+    """A connection that tells its hold when it is closed."""
+
+    hold: _Hold | None = None
+
+    def close(self) -> None:
+        hold, self.hold = self.hold, None
+        if hold is not None:
+            hold.close_connection(self, super().close)
+        else:
+            super().close()
+
+
+class _Hold:
+    """What this process keeps of one file while it has connections to it."""
+
+    def __init__(self, path: str, identity: FileIdentity) -> None:
+        self._path, self._identity = path, identity
+        self._process = os.getpid()
+        self.connections: WeakSet[StoreConnection] = WeakSet()  # weak: some are never closed
+        self.log: _LogIdentity | None = None
+        self._descriptors: dict[str, int] = {}
+        self._marked = {identity}
+        locked_files.add(identity)
+
+    def keep_log(self) -> None:
+        """Keep the log in place until the last connection is closed; called when SQLite has opened it."""
+        with _guard:
+            if self.log is not None:
+                return
+            for suffix, start, length in _KEPT_RANGES:
+                self._lock(self._path + suffix, start, length)
+            self.log = _read_log_identity(self._path)
+            self._marked.update(identity for identity in self.log if identity)
+            locked_files.update(self._marked)
+
+    def _lock(self, path: str, start: int, length: int) -> None:
+        """Share a lock, as SQLite does; a system without such locks relies on SQLite's own."""
+        if _SET_LOCK is None or path in self._descriptors or read_file_identity(path) is None:
+            return
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:  # such as too many open files
+            raise to_storage_error("open", Path(path), error) from error
+        self._descriptors[path] = descriptor
+        with suppress(OSError):  # a file system without such locks
+            fcntl.fcntl(descriptor, _SET_LOCK, _build_lock(fcntl.F_RDLCK, start, length))
+
+    def is_log_in_place(self) -> bool:
+        return self.log is None or _read_log_identity(self._path) == self.log
+
+    def is_log_replaced(self) -> bool:
+        """Return whether others have continued with files that this process does not have."""
+        log, memory = _read_log_identity(self._path)
+        own_log, own_memory = self.log or (log, memory)
+        if memory not in (None, own_memory):
+            return True
+        # Who only read the store left an empty log.
+        return log not in (None, own_log) and not _is_empty(self._path + _LOG)
+
+    def close_connection(self, connection: StoreConnection, close: Callable[[], None]) -> None:
+        """Close a connection. The last one writes the log into the file and removes it, unless it is lost."""
+        with _guard:
+            self.connections.discard(connection)
+            if self.connections:
+                close()
+                return
+            try:
+                if self.is_log_in_place():
+                    self._unlock()
+                close()
+            finally:
+                self.forget()
+
+    def _unlock(self) -> None:
+        if self._process != os.getpid():  # a forked child shares the locks of its parent
+            return
+        for descriptor in self._descriptors.values():
+            with suppress(OSError):
+                fcntl.fcntl(descriptor, _SET_LOCK or 0, _build_lock(fcntl.F_UNLCK, 0, 0))
+
+    def forget(self) -> None:
+        """Close the descriptors, which drops all locks: only now, as there is no connection any more."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+        locked_files.difference_update(self._marked)
+        if _holds.get(self._identity) is self:
+            del _holds[self._identity]
+
+
+def _read_log_identity(path: str) -> _LogIdentity:
+    """Read which log and which shared memory are beside the file: everybody must use the same ones."""
+    return read_file_identity(path + _LOG), read_file_identity(path + _SHARED_MEMORY)
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return os.lstat(path).st_size == 0
+    except OSError:
+        return True
+
+
+def _renew_guard() -> None:
+    """Give a forked child a guard of its own: a thread of its parent may hold the inherited one."""
+    global _guard  # noqa: PLW0603
+    _guard = threading.RLock()
+
+
+_guard = threading.RLock()
+_holds: dict[FileIdentity, _Hold] = {}
+os.register_at_fork(after_in_child=_renew_guard)
+
+
+def connect(path: Path, **options: Any) -> StoreConnection:
+    """Open a connection to an existing file, and keep its log in place if it has one."""
+    connection = _connect_to_log(path, options)
+    try:
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+            keep_log(connection)
+    except sqlite3.Error:  # damaged, busy, or no database: the next statement says so
+        pass
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def keep_log(connection: StoreConnection) -> None:
+    """Keep the log of this connection's file in place; for a file that was not in WAL mode before."""
+    connection.execute("PRAGMA schema_version").fetchone()  # opens the log
+    if connection.hold is not None:
+        connection.hold.keep_log()
+
+
+def _connect_to_log(path: Path, options: dict[str, Any]) -> StoreConnection:
+    for pause in _PAUSES_SECONDS:
+        time.sleep(pause)
+        with _guard:
+            if not _is_log_missing(os.path.realpath(path)):
+                return _connect(path, options)
+    raise StorageError(
+        f"The log of {path.name} was removed while another process uses it, which can still save it.",
+        recoverable=True,
+        suggestion="Call or stop that server, which saves it (`deepwork doctor` names it), then call again.",
+    )
+
+
+def _is_log_missing(path: str) -> bool:
+    """Return whether another process has the file open, but its log is gone: a new one would replace it.
+
+    Opens the file itself, which is allowed as long as this process has no connection to it.
+    """
+    if _SET_LOCK is None or os.path.lexists(path + _LOG) or _find_hold(read_file_identity(path)):
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # connecting says so
+        return False
+    try:
+        if os.pread(descriptor, len(_WAL_FORMAT), _FORMAT_OFFSET) != _WAL_FORMAT:
+            return False
+        wanted = _build_lock(fcntl.F_WRLCK, *_KEPT_RANGES[0][1:])
+        found: bytes = fcntl.fcntl(descriptor, _GET_LOCK, wanted)
+    except OSError:  # a file system without such locks
+        return False
+    finally:
+        os.close(descriptor)
+    return not found.startswith(struct.pack("h", fcntl.F_UNLCK))
+
+
+def _connect(path: Path, options: dict[str, Any]) -> StoreConnection:
+    uri = f"{path.absolute().as_uri()}?mode=rw"  # never creates a file
+    place = os.path.realpath(path)  # SQLite follows links, too; the log is beside the file itself
+    identity = read_file_identity(place)
+    if (hold := _find_hold(identity)) and not hold.connections:  # the last one was never closed
+        hold.forget()
+    if not is_log_in_place(identity):
+        raise StorageError(
+            f"The log of {path.name} was removed while it was in use, and is not closed everywhere yet.",
+            recoverable=True,
+            suggestion="Call again in a moment.",
+        )
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, factory=StoreConnection, **options)
+    if identity is not None:
+        hold = _holds.get(identity)
+        if hold is None:
+            hold = _holds[identity] = _Hold(place, identity)
+        hold.connections.add(connection)
+        connection.hold = hold
+    return connection
+
+
+def is_log_in_place(identity: FileIdentity | None) -> bool:
+    """Return whether the log of this file is the one into which this process writes."""
+    hold = _find_hold(identity)
+    return hold is None or hold.is_log_in_place()
+
+
+def is_log_replaced(identity: FileIdentity | None) -> bool:
+    """Return whether others have continued with another log: then the two histories cannot be joined."""
+    hold = _find_hold(identity)
+    return hold is not None and hold.is_log_replaced()
+
+
+def _find_hold(identity: FileIdentity | None) -> _Hold | None:
+    return None if identity is None else _holds.get(identity)
+
+
+def rescue_log(connection: sqlite3.Connection) -> bool:
+    """Write a log that was removed into the database; return whether all of it is there.
+
+    The log is still open here. Nothing can be written over what somebody reads, so this waits for readers, as
+    long as the connection waits for locks.
+    """
+    try:
+        result = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+    except sqlite3.Error:
+        return False
+    return bool(result["busy"] == 0 and result["log"] == result["checkpointed"])
+
+
+def create_file(path: Path) -> None:
+    """Create an empty file for a new store; a log that a removed store left is not applied to it."""
+    for suffix in SUFFIXES[1:]:
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def _build_lock(kind: int, start: int, length: int) -> bytes:
+    """Build the `struct flock` of Linux."""
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)

@@ -1,0 +1,101 @@
+"""Creates the `.deepwork` folder of a project."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.files.atomic import make_folder, write_atomically
+
+_STATE_FOLDER = ".deepwork"
+_SUBFOLDERS = ("checks", "hooks", "snapshots", "tmp", "worktrees")
+"""Folders in which deepwork itself writes and deletes files."""
+_GITIGNORE_TEXT = """\
+# Written by deepwork: definitions and settings belong to the project, everything else to this machine.
+*
+!checks.yml
+!config.yml
+!jobs/
+!jobs/**
+!templates/
+!templates/**
+"""
+_FORMER_TEXT = _GITIGNORE_TEXT.replace("*\n", "*\n!.gitignore\n", 1)
+_FORMER_TEXTS = (_FORMER_TEXT, _FORMER_TEXT.replace("!checks.yml\n", ""))
+"""What earlier versions wrote: git listed the file itself before there was anything to commit."""
+
+
+def make_state_folder(folder: Path) -> None:
+    """Create the folder with a .gitignore that admits definitions and settings, and close it to other users.
+
+    A clone can bring the folder along: readable by all, or with links that lead out of the project.
+    The .gitignore ignores itself too: git lists the folder only when it has a definition, and no commit
+    brings the file to other trees.
+    """
+    try:
+        make_folder(folder)
+        for path in (folder, *(folder / name for name in _SUBFOLDERS)):
+            if problem := find_link_problem(path):
+                raise problem
+        status = folder.stat()
+        if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
+            folder.chmod(0o700)
+        _write_gitignore(folder / ".gitignore")
+    except OSError as error:
+        raise StorageError(
+            f"{folder.name}/ cannot be written in the project: {error.strerror}.",
+            suggestion="Make the project writable for this user, or store everything elsewhere with --db.",
+        ) from error
+
+
+def find_hidden_checks(folder: Path) -> str | None:
+    """Say how to commit the checks if a .gitignore that an earlier version wrote hides them."""
+    try:
+        is_hidden = "!checks.yml" not in (folder / ".gitignore").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return None
+    if not is_hidden or not (folder / "checks.yml").exists():
+        return None
+    return (
+        f"Git does not see {folder.name}/checks.yml: add the line `!checks.yml` to {folder.name}/.gitignore."
+    )
+
+
+def find_link_problem(path: Path) -> StorageError | None:
+    """Return the error of a path that is a link: state behind it would be elsewhere, with other locks."""
+    if not path.is_symlink():
+        return None
+    return StorageError(
+        f"{path.parent.name}/{path.name} is a link; deepwork keeps its state in real folders and files.",
+        suggestion="Replace the link by a folder or file of its own, or name the store with --db.",
+    )
+
+
+def find_store_link_problem(path: Path) -> StorageError | None:
+    """Return the error of a store that is a link, or whose `.deepwork` folder is one.
+
+    Only that folder can come with a clone. Others may be links, since their owner made them.
+    """
+    folder = path.parent if path.parent.name == _STATE_FOLDER else path
+    return find_link_problem(folder) or find_link_problem(path)
+
+
+def _write_gitignore(path: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+            file.write(_GITIGNORE_TEXT)
+    except FileExistsError:
+        if _is_former(path):
+            write_atomically(path, _GITIGNORE_TEXT.encode(), mode=0o644)
+
+
+def _is_former(path: Path) -> bool:
+    """Whether an earlier version wrote the file, and nobody changed or committed it."""
+    from deepwork.kernel.files.git_index import is_tracked  # noqa: PLC0415 - only an old project needs it
+
+    if path.is_symlink() or path.stat().st_size > len(_FORMER_TEXT):
+        return False
+    return path.read_bytes().decode(errors="replace") in _FORMER_TEXTS and is_tracked(path) is False

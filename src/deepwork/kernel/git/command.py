@@ -1,0 +1,200 @@
+"""The only place that runs git: limits time and output, and disables programs named by a repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepwork.kernel.errors import GitError, InvalidInput, NotARepository
+from deepwork.kernel.files.repositories import find_tree_root
+from deepwork.kernel.git.drivers import DriverFinder
+from deepwork.kernel.git.safety import build_safe_environment, build_safe_options, get_safe_flags
+from deepwork.kernel.programs import OutputTooLarge, ProgramLimits, ProgramResult, run_bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deepwork.kernel.git.drivers import Driver
+
+_HASH_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+MAX_LISTING_BYTES = 256 * 2**20
+"""Output limit of our own queries: about a million files."""
+_NO_REPOSITORY_MESSAGE = "not a git repository"
+BAD_LIST_OF_COMMITS = "invalid object name: "
+_QUOTED_CONTENT = re.compile(
+    f"({BAD_LIST_OF_COMMITS}|bad shallow line: |unexpected line in [^:]*: |object directory |config value "
+    r"|Corrupt MERGE_HEAD file |unrecognized pattern: ).*"
+)
+_QUOTED_ATTRIBUTE = re.compile(r".*( is not a valid attribute name)")
+"""Messages in which git quotes a file. A repository can name any file of the user, in a setting or by a link,
+so git's errors would show what is in it."""
+
+
+class Git:
+    """Git in one directory.
+
+    The working tree is the nearest folder with a `.git`, whatever the settings of the repository say
+    (`core.worktree`, `core.bare`): every command names it and its git directory.
+
+    No argument passes through a shell. But git treats anything that starts with a dash as an option, so put
+    user-supplied refs after `--end-of-options`, and paths after `--`:
+
+        git.run("diff", "-z", "--name-status", "--end-of-options", ref, "--", path)
+
+    Paths after `--` are patterns; for literal names add `env={"GIT_LITERAL_PATHSPECS": "1"}`. Output is
+    bytes, since names need not be UTF-8; request names with `-z`.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        environment: Mapping[str, str],
+        program: str = "git",
+        timeout: float = 30.0,
+        max_output: int = 10 * 2**20,
+    ) -> None:
+        self.root = root.resolve()
+        self._environment = environment
+        self._program = program
+        self._timeout, self._max_output = timeout, max_output
+        self._bounds = ProgramLimits(timeout, max_output)
+        self._query_bounds = ProgramLimits(timeout, MAX_LISTING_BYTES)
+        self._drivers = DriverFinder(self._query, self.root, environment.get("HOME", ""))
+
+    @property
+    def home(self) -> Path | None:
+        """The user's home folder, if the environment names it."""
+        home = self._environment.get("HOME")
+        return Path(home) if home else None
+
+    def at(self, root: Path, *, max_output: int | None = None) -> Git:
+        """Return the same git in another directory, optionally with a larger output limit."""
+        return Git(
+            root,
+            environment=self._environment,
+            program=self._program,
+            timeout=self._timeout,
+            max_output=max_output or self._max_output,
+        )
+
+    def run(
+        self,
+        *args: str,
+        input: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        ok_codes: Sequence[int] = (0,),
+    ) -> bytes:
+        """Run a command and return its stdout; raises GitError for an exit code not in `ok_codes`."""
+        env = env or {}
+        command, *rest = args
+        drivers = self._drivers.find(env)
+        finished = self._run_bounded(
+            command, (*get_safe_flags(command), *rest), drivers, env=env, input=input
+        )
+        return self._require_success(command, finished, ok_codes)
+
+    def query_path(self, *question: str) -> Path:
+        """Return the path that `git rev-parse` answers, such as `--show-toplevel` or `--git-path index`."""
+        answer = self.run("rev-parse", "--path-format=absolute", *question)
+        return Path(os.fsdecode(answer.removesuffix(b"\n")))
+
+    def is_repository(self) -> bool:
+        """Return whether the directory is in a repository; raises if git refuses to enter it."""
+        return self._query("rev-parse", "--git-dir", env={}) != b""
+
+    def is_installed(self) -> bool:
+        """Return whether the git program is on the PATH."""
+        return self._find_executable() is not None
+
+    def get_version(self) -> str:
+        """Return the version of git, for instance "2.39.5"."""
+        words = (
+            self._require_success("version", self._run_bounded("version", []), (0,))
+            .decode(errors="replace")
+            .split()
+        )
+        if words[:2] != ["git", "version"] or len(words) < 3:
+            raise GitError(f"{self._program} does not report its version; is it git?")
+        return words[2]
+
+    def _query(self, command: str, /, *args: str, env: Mapping[str, str]) -> bytes:
+        finished = self._run_bounded(command, args, env=env, bounds=self._query_bounds)
+        if finished.code and _NO_REPOSITORY_MESSAGE in _format_output(finished.stderr):
+            return b""
+        return self._require_success(command, finished, (0,))
+
+    def _run_bounded(
+        self,
+        command: str,
+        args: Sequence[str],
+        drivers: Sequence[Driver] = (),
+        *,
+        env: Mapping[str, str] | None = None,
+        input: bytes | None = None,
+        bounds: ProgramLimits | None = None,
+    ) -> ProgramResult:
+        bounds, env = bounds or self._bounds, env or {}
+        options = build_safe_options(self.root, command, drivers)
+        argv = [self._executable, *options, *self._name_tree(env), command, *args]
+        safe_env = build_safe_environment(self._environment, env)
+        try:
+            return run_bounded(argv, cwd=self.root, env=safe_env, input=input, bounds=bounds)
+        except TimeoutError:
+            raise GitError(f"git {command} took longer than {bounds.seconds:g} s and was killed.") from None
+        except OutputTooLarge:
+            raise GitError(f"git {command} wrote more than {bounds.output:,} bytes and was killed.") from None
+        except (OSError, ValueError) as error:
+            raise GitError(f"git {command} cannot be started in {self.root}: {error}.") from error
+
+    def _name_tree(self, env: Mapping[str, str]) -> tuple[str, ...]:
+        top = None if "GIT_DIR" in env else find_tree_root(self.root)
+        if top is None or self.root.is_relative_to(top / ".git") or self._is_bare(top):
+            return ()
+        return f"--git-dir={top}/.git", f"--work-tree={top}"
+
+    def _is_bare(self, top: Path) -> bool:
+        """Return whether the folder only has a bare repository in `.git`, as some do beside its worktrees."""
+        return self._drivers.is_bare and (top / ".git").is_dir()
+
+    def _require_success(self, command: str, finished: ProgramResult, ok_codes: Sequence[int]) -> bytes:
+        if finished.code not in ok_codes:
+            raise self._build_error(command, finished)
+        return finished.stdout
+
+    @cached_property
+    def _executable(self) -> str:
+        found = self._find_executable()
+        if found is None:
+            raise GitError(
+                f"The program {self._program!r} was not found.",
+                suggestion="Install git 2.31 or newer and make sure it is on the PATH.",
+            )
+        return found
+
+    def _find_executable(self) -> str | None:
+        return shutil.which(self._program, path=self._environment.get("PATH", ""))
+
+    def _build_error(self, command: str, finished: ProgramResult) -> GitError:
+        said = _format_output(finished.stderr)
+        if _NO_REPOSITORY_MESSAGE in said:
+            return NotARepository(f"{self.root} is not a git repository.")
+        return GitError(f"git {command} failed with code {finished.code}: {said or 'it gave no reason'}")
+
+
+def check_hash(value: str) -> str:
+    """Return the value if it is a full object hash; raises InvalidInput otherwise."""
+    if not _HASH_PATTERN.fullmatch(value):
+        raise InvalidInput(f"{value[:100]!a} is not the full hash of a commit or tree.")
+    return value
+
+
+def _format_output(output: bytes) -> str:
+    """Return the start of git's output, with unprintable characters replaced for terminals and logs."""
+    lines = output[:1000].decode(errors="replace").strip().splitlines()
+    hidden = (_QUOTED_ATTRIBUTE.sub(r"…\1", _QUOTED_CONTENT.sub(r"\1…", line)) for line in lines)
+    return "".join(character if character.isprintable() else " " for character in " ".join(hidden))

@@ -1,0 +1,180 @@
+"""Stores files of a working tree byte for byte as git objects, and writes them out again.
+
+Git would convert line endings, and filters are disabled: here every byte counts, so neither takes part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from deepwork.kernel.errors import GitError
+from deepwork.kernel.files.locked_files import open_unlocked
+from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
+from deepwork.kernel.git.refs import IDENTITY
+from deepwork.kernel.git.snapshot_types import TreeFile
+from deepwork.kernel.git.tree_hashes import find_algorithm
+
+_LINK, _PROGRAM, _PLAIN = "120000", "100755", "100644"
+_MAX_BATCH_BYTES = 64 * 2**20
+_READ_BYTES = 2**20
+
+
+def store_files(git: Git, paths: Sequence[str]) -> dict[str, TreeFile]:
+    """Store files of the tree at `git.root` as blobs, exactly as they are; those missing are left out."""
+    modes = {path: mode for path in paths if (mode := find_mode(git.root / path))}
+    regular = [path for path, mode in modes.items() if mode != _LINK]
+    lines = [path for path in regular if "\n" not in path]  # git separates names by line breaks here
+    listed = b"".join(os.fsencode(path) + b"\n" for path in lines)
+    flags = ("hash-object", "-w", "--no-filters")
+    output = git.run(*flags, "--stdin-paths", input=listed).decode().split() if lines else []
+    blobs = dict(zip(lines, output, strict=True))
+    for path in modes.keys() - blobs.keys():
+        if modes[path] == _LINK:
+            target = _read_link(git.root / path)
+            blobs[path] = git.run(*flags, "--stdin", input=target).decode().strip()
+        else:
+            blobs[path] = git.run(*flags, "--", path).decode().strip()
+    return {path: TreeFile(modes[path], check_hash(blobs[path]), path) for path in sorted(modes)}
+
+
+def write_commit(git: Git, files: Sequence[TreeFile], parents: Sequence[str], message: str) -> str:
+    """Create a commit with exactly these files; no branch refers to it."""
+    with TemporaryDirectory(prefix="deepwork-index-") as folder:
+        env = {"GIT_INDEX_FILE": f"{folder}/index"}
+        entries = b"".join(
+            f"{file.mode} {file.blob}\t".encode() + os.fsencode(file.path) + b"\0" for file in files
+        )
+        git.run("update-index", "-z", "--index-info", input=entries, env=env)
+        tree = check_hash(git.run("write-tree", env=env).decode().strip())
+    return commit_tree(git, tree, parents, message)
+
+
+def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
+    """Create a commit of a stored tree; no branch refers to it."""
+    flags = [flag for parent in parents for flag in ("-p", parent)]
+    return check_hash(git.run("commit-tree", *flags, "-m", message, tree, env=IDENTITY).decode().strip())
+
+
+def list_commit_files(git: Git, commit: str) -> dict[str, TreeFile]:
+    """List the files of a commit by path."""
+    output = git.at(git.root, max_output=MAX_LISTING_BYTES).run(
+        "ls-tree", "-r", "-z", "--full-tree", check_hash(commit)
+    )
+    found = {}
+    for entry in os.fsdecode(output).split("\0")[:-1]:
+        about, _, path = entry.partition("\t")
+        mode, _, blob = about.split(" ")
+        found[path] = TreeFile(mode, blob, path)
+    return found
+
+
+def write_files(git: Git, files: Sequence[TreeFile], folder: Path) -> None:
+    """Write stored files below an empty folder, exactly as they were."""
+    wide = git.at(git.root, max_output=2 * MAX_LISTING_BYTES)
+    for some in _batch_by_size(wide, files):
+        output = wide.run("cat-file", "--batch", input="".join(f"{file.blob}\n" for file in some).encode())
+        for file, content in zip(some, _split_batch(output), strict=True):
+            _write_file(folder / file.path, file.mode, content)
+
+
+def find_mode(path: Path) -> str | None:
+    """Return git's mode of a file or link; None if there is neither."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        return _LINK
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return _PROGRAM if status.st_mode & stat.S_IXUSR else _PLAIN
+
+
+def hash_exactly(path: Path, like: str) -> str | None:
+    """Return the hash that git has for these bytes, by the algorithm of another hash; None without a file."""
+    mode = find_mode(path)
+    if mode is None:
+        return None
+    digest = hashlib.new(find_algorithm(like))
+    if mode == _LINK:
+        target = _read_link(path)
+        digest.update(b"blob %d\0%b" % (len(target), target))
+        return digest.hexdigest()
+    with open(path, "rb", opener=open_unlocked) as file:
+        digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
+        while part := file.read(_READ_BYTES):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+class GitRun(Protocol):
+    """Runs git in a working tree."""
+
+    def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes: ...
+
+
+def hash_files(
+    git: GitRun, paths: Sequence[str], *, flags: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Map files to the hashes that git gives them."""
+    plain = [path for path in paths if "\n" not in path]  # git separates names by line breaks here
+    listed = b"".join(os.fsencode(path) + b"\n" for path in plain)
+    output = git.run("hash-object", *flags, "--stdin-paths", input=listed, env=env) if plain else b""
+    hashes = dict(zip(plain, output.decode().split(), strict=True))
+    for path in paths:
+        if path not in hashes:
+            hashes[path] = git.run("hash-object", *flags, "--", path, env=env).decode().strip()
+    return hashes
+
+
+def _read_link(path: Path) -> bytes:
+    return os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would normalize the target
+
+
+def _batch_by_size(git: Git, files: Sequence[TreeFile]) -> Iterator[list[TreeFile]]:
+    question = "".join(f"{file.blob}\n" for file in files).encode()
+    answer = git.run("cat-file", "--batch-check=%(objecttype) %(objectsize)", input=question).decode()
+    some: list[TreeFile] = []
+    size = 0
+    for file, line in zip(files, answer.splitlines(), strict=True):
+        kind, _, length = line.partition(" ")
+        if kind != "blob":
+            raise GitError(f"The repository has lost a version of {file.path!r}.")
+        if some and size + int(length) > _MAX_BATCH_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(file)
+        size += int(length)
+    if some:
+        yield some
+
+
+def _split_batch(output: bytes) -> Iterator[bytes]:
+    place = 0
+    while place < len(output):
+        end = output.index(b"\n", place)
+        length = int(output[place:end].split(b" ")[2])
+        yield output[end + 1 : end + 1 + length]
+        place = end + length + 2
+
+
+def _write_file(path: Path, mode: str, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if mode == _LINK:
+        path.symlink_to(os.fsdecode(content))
+        return
+    with path.open("xb") as file:
+        file.write(content)
+        if mode == _PROGRAM:
+            os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) | 0o111)
+
+
+def to_versions(files: Iterable[TreeFile]) -> dict[str, str]:
+    """Return the mode and the blob of each file, as changes between snapshots have them."""
+    return {file.path: f"{file.mode} {file.blob}" for file in files}

@@ -1,0 +1,164 @@
+"""Lists commits with their trees, parents and messages: one process for many commits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput
+from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
+from deepwork.kernel.git.patches import EMPTY_TREES, TreePair
+from deepwork.kernel.git.refs import resolve_commit
+
+_FORMAT = "--format=%m%n%H%n%T%n%P%n%ct%n%an%n%B"
+# No replaced objects, and no write for every commit: git would flush its output after each.
+_LOG_ENVIRONMENT = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_FLUSH": "0"}
+_FIELDS = 7
+_BOUNDARY = "-"
+"""The mark of a commit that is not in the range, but a parent of one that is."""
+_MAX_MESSAGE = 65_536
+_Entry = list[str]
+
+
+class HistoryCommit(NamedTuple):
+    """A commit; `before` is the tree of its first parent, None if that is not in this repository."""
+
+    hash: str
+    tree: str
+    parents: tuple[str, ...]
+    committed_at: int
+    """Unix seconds."""
+    author: str
+    message: str
+    before: str | None = None
+
+    @property
+    def subject(self) -> str:
+        return self.message.partition("\n")[0]
+
+    @property
+    def change(self) -> TreePair | None:
+        """The trees that the commit lies between."""
+        return None if self.before is None else (self.before, self.tree)
+
+
+@dataclass(frozen=True)
+class CommitRange:
+    """The commits that `end` contains and `start` does not; only `end` if there is no start."""
+
+    end: str
+    start: str | None = None
+
+
+def resolve_range(git: Git, text: str) -> CommitRange:
+    """Resolve `A..B`, or one commit; raises InvalidInput if a name is not a commit."""
+    start, dots, end = text.partition("..")
+    if end.startswith("."):
+        raise InvalidInput(
+            f"{text[:MAX_ECHOED]!r} has three dots.",
+            suggestion="Use two: `A..B` are the commits of B that A does not contain.",
+        )
+    if not dots:
+        return CommitRange(_resolve(git, text, text))
+    return CommitRange(_resolve(git, end or "HEAD", text), _resolve(git, start or "HEAD", text))
+
+
+def list_commits(git: Git, wanted: CommitRange, limit: int) -> list[HistoryCommit]:
+    """List the commits of a range, newest first; raises InvalidInput if there are more."""
+    known = [f"^{wanted.start}"] if wanted.start else ["--no-walk"]
+    found = _read_log(git, f"--max-count={limit + 1}", "--boundary", wanted.end, *known)
+    if sum(entry[0] != _BOUNDARY for entry in found) > limit:
+        raise InvalidInput(
+            f"The range has more than {limit:,} commits.",
+            code=Code.TOO_LARGE,
+            suggestion="Name a shorter one, as A..B.",
+        )
+    return _build_commits(git, found)
+
+
+def list_new_commits(git: Git, start: str | None, end: str, limit: int) -> list[HistoryCommit]:
+    """List up to `limit` commits that the end contains and the start does not, newest first."""
+    known = [f"^{start}"] if start else []
+    return _build_commits(git, _read_log(git, f"--max-count={limit}", end, *known))
+
+
+def find_commits(git: Git, hashes: Collection[str]) -> dict[str, HistoryCommit]:
+    """Find commits by their full hashes; all of them must be in this repository."""
+    return {commit.hash: commit for commit in _build_commits(git, _read_exact(git, hashes))}
+
+
+def read_shallow_boundary(git: Git) -> frozenset[str]:
+    """Return the commits whose parents are cut off, because this is a shallow clone."""
+    path = git.query_path("--git-path", "shallow")
+    return frozenset(path.read_text("ascii").split()) if path.is_file() else frozenset()
+
+
+def list_commits_made_here(git: Git, limit: int) -> set[str]:
+    """Return the commits that were made in this working tree, not those that were fetched: see its reflog."""
+    output = git.at(git.root, max_output=MAX_LISTING_BYTES).run(
+        "log", "-g", "-z", "--format=%H %gs", f"--max-count={limit}", "HEAD", "--"
+    )
+    entries = (os.fsdecode(entry).partition(" ") for entry in output.split(b"\0") if entry)
+    return {hash for hash, _, action in entries if action.startswith(_MAKING) and _COPIED not in action}
+
+
+_MAKING = ("commit", "cherry-pick", "revert", "rebase", "am", "merge", "pull")
+_COPIED = "Fast-forward"
+
+
+def _resolve(git: Git, name: str, text: str) -> str:
+    found = resolve_commit(git, name)
+    if found is None:
+        raise InvalidInput(
+            f"{name[:MAX_ECHOED]!r} is not a commit of this repository"
+            + (f", in {text[:MAX_ECHOED]!r}." if name != text else "."),
+            suggestion="Name a commit, a branch or a tag that `git log` shows, or a range A..B.",
+        )
+    return found
+
+
+def _read_exact(git: Git, hashes: Collection[str]) -> list[_Entry]:
+    if not hashes:
+        return []
+    listed = "".join(f"{hash}\n" for hash in sorted(hashes)).encode()
+    return _read_log(git, "--no-walk=unsorted", "--stdin", input=listed)
+
+
+def _read_log(git: Git, *arguments: str, input: bytes | None = None) -> list[_Entry]:
+    large = git.at(git.root, max_output=MAX_LISTING_BYTES)
+    flags = ("-z", _FORMAT, "--no-show-signature", "--encoding=UTF-8")
+    end = () if "--stdin" in arguments else ("--",)
+    output = large.run("log", *flags, *arguments, *end, input=input, env=_LOG_ENVIRONMENT)
+    entries = output.decode(errors="replace").split("\0")
+    return [entry.split("\n", _FIELDS - 1) for entry in entries if entry]
+
+
+def _build_commits(git: Git, entries: Sequence[_Entry]) -> list[HistoryCommit]:
+    """Build commits with the trees of their first parents; asks git only for parents outside the list."""
+    trees = {entry[1]: entry[2] for entry in entries}
+    inside = [entry for entry in entries if entry[0] != _BOUNDARY]
+    missing = {entry[3].partition(" ")[0] for entry in inside} - trees.keys() - {""}
+    trees |= find_trees(git, missing)
+    cut_off = read_shallow_boundary(git) if any(not entry[3] for entry in inside) else frozenset()
+    return [_build_commit(entry, trees, cut_off) for entry in inside]
+
+
+def _build_commit(entry: _Entry, trees: dict[str, str], cut_off: Collection[str]) -> HistoryCommit:
+    _, hash, tree, listed, at, author, message = entry
+    parents = tuple(listed.split(" ")) if listed else ()
+    start = None if hash in cut_off else EMPTY_TREES[len(hash)]
+    before = trees.get(parents[0]) if parents else start
+    return HistoryCommit(hash, tree, parents, int(at), author, message[:_MAX_MESSAGE], before)
+
+
+def find_trees(git: Git, commits: Iterable[str]) -> dict[str, str]:
+    """Return the trees of these commits; those that are not in this repository are left out."""
+    wanted = sorted(commits)
+    if not wanted:
+        return {}
+    question = "".join(f"{hash}^{{tree}}\n" for hash in wanted).encode()
+    answers = git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", input=question).decode()
+    lines = zip(wanted, answers.splitlines(), strict=True)
+    return {hash: line[5:] for hash, line in lines if line.startswith("tree ")}

@@ -1,0 +1,183 @@
+"""Merges two commits as git objects, and moves branches only from where they are expected to be.
+
+No working tree takes part: neither the files nor the index of any tree change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepwork.kernel.errors import GitError, NotAllowed
+from deepwork.kernel.git.command import Git, check_hash
+from deepwork.kernel.git.raw_diff import parse_raw_diff
+from deepwork.kernel.git.refs import IDENTITY, find_common_ancestor, resolve_commit
+from deepwork.kernel.git.snapshot_types import FileChange
+from deepwork.kernel.git.uncommitted import find_identity
+from deepwork.kernel.git.versions import require_version
+from deepwork.kernel.git.worktrees import list_worktrees
+
+_BRANCH_REF_PREFIX = "refs/heads/"
+_MERGE_COMMAND = ("merge-tree", "--write-tree", "--name-only", "--messages", "-z")
+_CONFLICT = "CONFLICT"
+_BUSY_FILES = ("rebase-merge/head-name", "rebase-apply/head-name")
+"""In the git folder of a working tree, the branch that is being rebased there: HEAD is detached then."""
+
+
+@dataclass(frozen=True)
+class TreeMerge:
+    """The tree of two merged commits; without one, they conflict."""
+
+    tree: str | None
+    files: tuple[str, ...] = ()
+    """The files with conflicts, sorted."""
+    messages: tuple[str, ...] = ()
+    """What git says about each conflict."""
+
+
+@dataclass(frozen=True)
+class CommitFacts:
+    """A commit with its tree and its parents."""
+
+    commit: str
+    tree: str
+    parents: tuple[str, ...]
+    before: str
+    """The tree of its first parent; empty if it has none."""
+
+
+def merge_trees(git: Git, ours: str, theirs: str) -> TreeMerge:
+    """Merge two commits; merge drivers of the repository do not run, the default one of git does."""
+    if find_common_ancestor(git, ours, theirs) is None:
+        return TreeMerge(None, messages=("The two histories have no commit in common.",))
+    with require_version(git, "2.38", "Landing"):
+        answer = git.run(*_MERGE_COMMAND, check_hash(ours), check_hash(theirs), ok_codes=(0, 1))
+    tree, *rest = os.fsdecode(answer).split("\0")
+    files = tuple(sorted(set(_take_names(rest))))
+    said = tuple(text.strip() for kind, text in _take_messages(rest[_count_names(rest) + 1 :]) if kind)
+    # Some conflicts, such as those of renamed folders, concern no single file.
+    return TreeMerge(None, files, said) if files or said else TreeMerge(check_hash(tree))
+
+
+def _count_names(parts: Sequence[str]) -> int:
+    return parts.index("") if "" in parts else len(parts)
+
+
+def _take_names(parts: Sequence[str]) -> Sequence[str]:
+    return parts[: _count_names(parts)]
+
+
+def _take_messages(parts: Sequence[str]) -> Iterator[tuple[bool, str]]:
+    """Yield whether each message is about a conflict, and its text; a number of paths precedes it."""
+    place = 0
+    while place < len(parts) and parts[place].isdigit():
+        kind = place + 1 + int(parts[place])
+        if kind + 1 >= len(parts):
+            return
+        yield parts[kind].startswith(_CONFLICT), parts[kind + 1]
+        place = kind + 2
+
+
+def create_commit(
+    git: Git, tree: str, parents: Sequence[str], message: str, env: Mapping[str, str] | None = None
+) -> CommitFacts:
+    """Create a commit that no branch has yet; its author is in `env`, or whom `find_author` finds."""
+    flags = [flag for parent in parents for flag in ("-p", check_hash(parent))]
+    text = message.encode(errors="replace")
+    made = git.run(
+        "commit-tree", *flags, "-F", "-", check_hash(tree), input=text, env=env or find_author(git)
+    )
+    before = get_tree(git, parents[0]) if parents else ""
+    return CommitFacts(check_hash(made.decode().strip()), tree, tuple(parents), before)
+
+
+def find_author(git: Git) -> Mapping[str, str]:
+    """Return the author of new commits as variables: whom git's config names, else deepwork."""
+    return find_identity(git) or IDENTITY
+
+
+def get_tree(git: Git, commit: str) -> str:
+    """Return the tree of a commit."""
+    return check_hash(git.run("rev-parse", "--verify", f"{check_hash(commit)}^{{tree}}").decode().strip())
+
+
+def get_commit_facts(git: Git, commit: str) -> CommitFacts:
+    """Return the tree and the parents of a commit."""
+    said = git.run("rev-list", "--max-count=1", "--parents", check_hash(commit), "--").decode().split()
+    before = get_tree(git, said[1]) if said[1:] else ""
+    return CommitFacts(commit, get_tree(git, commit), tuple(said[1:]), before)
+
+
+def find_own_branch_tip(git: Git, branch: str) -> str | None:
+    """Return the tip of a local branch; raises NotAllowed if it only stands for another one."""
+    ref = _BRANCH_REF_PREFIX + branch
+    if other := os.fsdecode(git.run("symbolic-ref", "--quiet", ref, ok_codes=(0, 1, 128))).strip():
+        raise NotAllowed(
+            f"The branch {branch!r} is a symbolic ref to {other}, so moving it would move another branch.",
+            suggestion=f"Name {other.removeprefix(_BRANCH_REF_PREFIX)!r} instead.",
+        )
+    return resolve_commit(git, ref)
+
+
+def move_branch(git: Git, branch: str, commit: str, expected: str | None, reason: str) -> bool:
+    """Move a branch if it is where it is expected; None: if it does not exist yet. Return whether it moved.
+
+    This is one step for git: a crash leaves the branch at the one commit or at the other.
+    """
+    ref = _BRANCH_REF_PREFIX + branch
+    old = expected or "0" * len(commit)
+    try:
+        git.run("update-ref", "--no-deref", "-m", reason, ref, check_hash(commit), old, env=IDENTITY)
+    except GitError:
+        if resolve_commit(git, ref) == expected:
+            raise
+        return False
+    return True
+
+
+def find_checkout(git: Git, branch: str) -> Path | None:
+    """Return a working tree that has the branch checked out, or a git folder in which it is being rebased."""
+    for tree in list_worktrees(git):
+        if tree.branch == branch and tree.path.exists():
+            return tree.path
+    common = git.query_path("--git-common-dir")
+    ref = _BRANCH_REF_PREFIX + branch
+    return next((folder for folder in _list_git_folders(common) if ref in _list_rebased(folder)), None)
+
+
+def _list_git_folders(common: Path) -> Iterator[Path]:
+    yield common
+    yield from (common / "worktrees").glob("*")
+
+
+def _list_rebased(folder: Path) -> Iterator[str]:
+    """Yield the branch that a rebase of this working tree will move when it ends."""
+    for name in _BUSY_FILES:
+        with suppress(OSError):
+            yield (folder / name).read_text(errors="replace").strip()
+
+
+def list_subjects(git: Git, base: str, tip: str, limit: int) -> list[tuple[str, str]]:
+    """List the commits of the tip that the base does not contain, the newest first, with their subjects."""
+    flags = ("-z", "--format=%H %s", f"--max-count={limit}")
+    listed = git.run("log", *flags, check_hash(tip), f"^{check_hash(base)}", "--").decode(errors="replace")
+    pairs = (line.partition(" ") for line in listed.split("\0") if line)
+    return [(commit, subject) for commit, _, subject in pairs]
+
+
+def list_changed_files(git: Git, before: str, after: str) -> list[tuple[str, str]]:
+    """List the files that differ between two commits or trees, with the letter of how."""
+    flags = ("-r", "-z", "--no-renames", "--name-status")
+    listed = git.run("diff-tree", *flags, check_hash(before), check_hash(after)).split(b"\0")
+    return [
+        (os.fsdecode(path), letter.decode()) for letter, path in zip(listed[::2], listed[1::2], strict=False)
+    ]
+
+
+def list_file_changes(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
+    """List the files that differ between two commits or trees, with their versions in both."""
+    flags = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames")
+    return parse_raw_diff(git.run("diff-tree", *flags, check_hash(before), check_hash(after))).files

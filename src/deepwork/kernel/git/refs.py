@@ -1,0 +1,185 @@
+"""Resolves, creates and deletes branches, resolves commits, and answers which commit contains which."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left
+
+from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
+from deepwork.kernel.files.heads import Head, RefsElsewhere, read_head
+from deepwork.kernel.git.command import Git, check_hash
+
+IDENTITY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "deepwork"), ("EMAIL", "deepwork@localhost"))
+}
+"""Author and committer of commits that deepwork creates."""
+
+_MAX_NAME_LENGTH = 200
+_BRANCH_REF_PREFIX = "refs/heads/"
+# Excludes NUL, line breaks, and surrogates that cannot be passed to a program.
+_REF_NAME_PATTERN = re.compile(r"[^\0\n\ud800-\udc7f\udd00-\udfff]+")
+_HASH_LIKE_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+def find_current_branch(git: Git) -> str | None:
+    """Return the current branch, even before its first commit; None if HEAD is detached."""
+    ref = os.fsdecode(git.run("symbolic-ref", "--quiet", "HEAD", ok_codes=(0, 1))).strip()
+    return ref.removeprefix(_BRANCH_REF_PREFIX) or None
+
+
+def resolve_commit(git: Git, name: str) -> str | None:
+    """Return the full commit hash for a branch, a tag or any other revision; None if there is none."""
+    if not _REF_NAME_PATTERN.fullmatch(name):
+        return None
+    # Passed on stdin: as an argument, `-x` would be an option and `a..b` a range.
+    question = os.fsencode(f"{name}^{{commit}}\n")
+    answer = git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", input=question)
+    kind, _, hash = answer.strip().partition(b" ")
+    return check_hash(hash.decode()) if kind == b"commit" else None
+
+
+def find_branch_tip(git: Git, branch: str) -> str | None:
+    """Return the tip of a local or remote branch; a tag of the same name does not count."""
+    return resolve_commit(git, _BRANCH_REF_PREFIX + branch) or resolve_commit(git, branch)
+
+
+def get_commit(git: Git, name: str | None) -> str:
+    """Resolve a name, by default HEAD, to a commit; raises if it does not exist."""
+    commit = resolve_commit(git, name or "HEAD")
+    if commit is not None:
+        return commit
+    if name in (None, "HEAD"):
+        raise NotAllowed(
+            f"The repository in {git.root} has no commit yet.",
+            suggestion="Create a first commit, then call again.",
+        )
+    raise InvalidInput(
+        f"There is no branch, tag or commit {str(name)[:MAX_ECHOED]!r} in this repository.",
+        suggestion="Name one that `git branch --all` or `git log` shows, or omit it for HEAD.",
+    )
+
+
+def contains_branch(git: Git, commit: str, branch: str) -> bool:
+    """Return whether the commit contains the tip of the branch; False if either does not exist."""
+    hash, tip = resolve_commit(git, commit), find_branch_tip(git, branch)
+    return hash is not None and tip is not None and is_ancestor(git, tip, hash)
+
+
+def find_merge_commit(git: Git, branch: str, base: str) -> str | None:
+    """Return the commit that merged the branch into the base; None if unmerged or squashed.
+
+    It is the first commit on the base's first-parent line that contains the branch: a merge commit, or the
+    branch tip after a fast-forward. A branch without its own commits counts as fast-forwarded.
+    """
+    tip, end = find_branch_tip(git, branch), find_branch_tip(git, base)
+    if tip is None or end is None or not is_ancestor(git, tip, end):
+        return None
+    listed = git.run("rev-list", "--first-parent", "--reverse", "--parents", end, f"^{tip}", "--").decode()
+    line = [entry.split(" ") for entry in listed.splitlines()]
+    if not line or line[0][1:2] == [tip]:
+        return tip
+    commits = [entry[0] for entry in line]
+    # All commits after the merge contain the branch too, so a binary search finds the first.
+    return commits[bisect_left(commits, True, key=lambda commit: is_ancestor(git, tip, commit))]
+
+
+def check_branch_name(git: Git, branch: str) -> None:
+    """Raise InvalidInput unless git accepts the name for a new branch."""
+    if len(branch) > _MAX_NAME_LENGTH:
+        raise _build_branch_name_error(branch, f"is longer than {_MAX_NAME_LENGTH} characters")
+    if not _REF_NAME_PATTERN.fullmatch(branch) or branch.startswith("-") or "@{" in branch or branch == "@":
+        raise _build_branch_name_error(branch, "is not accepted by git")
+    if _HASH_LIKE_PATTERN.fullmatch(branch):
+        raise _build_branch_name_error(branch, "would be mistaken for a commit")
+    # Each part becomes a file name, extended by ".lock" on update and by a number on rescue branches.
+    if any(len(os.fsencode(part)) > _MAX_NAME_LENGTH for part in branch.split("/")):
+        raise _build_branch_name_error(branch, f"has a part longer than {_MAX_NAME_LENGTH} bytes")
+    try:
+        git.run("check-ref-format", "--branch", branch)
+    except GitError:
+        raise _build_branch_name_error(branch, "is not accepted by git") from None
+
+
+def find_conflicting_branch(git: Git, branch: str) -> str | None:
+    """Return a branch that prevents this one: `a` and `a/b` cannot both exist."""
+    parts = branch.split("/")
+    above = ["/".join(parts[:count]) for count in range(1, len(parts))]
+    listed = git.run(
+        "for-each-ref", "--format=%(refname)", *(_BRANCH_REF_PREFIX + name for name in (*above, branch))
+    )
+    taken = {ref.removeprefix(_BRANCH_REF_PREFIX) for ref in os.fsdecode(listed).splitlines()}
+    below = sorted(name for name in taken if name.startswith(f"{branch}/"))
+    return next((name for name in (*above, *below) if name in taken), None)
+
+
+def has_branch(git: Git, branch: str) -> bool:
+    return resolve_commit(git, _BRANCH_REF_PREFIX + branch) is not None
+
+
+def create_branch(git: Git, branch: str, commit: str) -> None:
+    """Create a branch; raises if it exists, also when two callers create it concurrently."""
+    git.run("update-ref", _BRANCH_REF_PREFIX + branch, commit, "0" * len(commit), env=IDENTITY)
+
+
+def find_pushed_branch(git: Git, branch: str) -> str | None:
+    """Return the tip of a branch as it was last fetched, from the remote where it is newest."""
+    wanted = f"refs/remotes/*/{branch}"
+    found = git.run("for-each-ref", "--count=1", "--sort=-committerdate", "--format=%(objectname)", wanted)
+    return check_hash(found.decode().strip()) if found else None
+
+
+def take_pushed_branch(git: Git, branch: str) -> None:
+    """Create a branch that was fetched but is not here, where it was last pushed."""
+    if not has_branch(git, branch) and (tip := find_pushed_branch(git, branch)):
+        create_branch(git, branch, tip)
+
+
+def delete_branch(git: Git, branch: str, commit: str) -> None:
+    """Delete a branch if it still points at the commit."""
+    git.run("update-ref", "-d", _BRANCH_REF_PREFIX + branch, commit, env=IDENTITY)
+
+
+def is_reachable(git: Git, commit: str) -> bool:
+    """Return whether a branch or tag contains the commit, so that git never collects it as garbage."""
+    holders = ("refs/heads", "refs/tags", "refs/remotes")
+    return git.run("for-each-ref", "--count=1", f"--contains={commit}", *holders) != b""
+
+
+def is_ancestor(git: Git, commit: str, tip: str) -> bool:
+    """Return whether the commit is the tip or one of its ancestors."""
+    return git.run("rev-list", "--max-count=1", commit, f"^{tip}", "--") == b""
+
+
+def find_first_commit(git: Git, branch: str) -> str:
+    """Return where the history of a branch began: the same commit in all clones, except shallow ones."""
+    ref = _BRANCH_REF_PREFIX + branch
+    listed = git.run("rev-list", "--first-parent", "--max-parents=0", ref, "--").decode()
+    return check_hash(listed.strip())
+
+
+def find_common_ancestor(git: Git, one: str, other: str) -> str | None:
+    """Return the merge base of two commits; None if their histories are unrelated."""
+    found = git.run("merge-base", one, other, ok_codes=(0, 1)).decode().strip()
+    return check_hash(found) if found else None
+
+
+def _build_branch_name_error(branch: str, reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"The branch name {branch[:MAX_ECHOED]!r} {reason}.",
+        suggestion="Use letters, digits, dashes and slashes, for instance 'deepwork/fix-login'.",
+    )
+
+
+def find_head(git: Git) -> Head | None:
+    """Return the commit and branch that the tree is on; None without a repository or a commit.
+
+    Git itself is asked only where its refs are not in files.
+    """
+    try:
+        return read_head(git.root)
+    except RefsElsewhere:
+        commit = resolve_commit(git, "HEAD")
+        return Head(commit, find_current_branch(git)) if commit else None

@@ -1,0 +1,149 @@
+"""Settings of this user for all projects, in `config.yml` of the user's own folder.
+
+They say what no repository may: how a person proves to be one, and what agents may spend in a day.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from deepwork.kernel.environment import get_user_folder, list_user_folders
+from deepwork.kernel.errors import DefinitionError
+from deepwork.kernel.files.private import read_private_file
+from deepwork.kernel.trust.models import Proof
+
+_MAX_BYTES = 2**20
+_MAX_AMOUNT = 10**12
+
+
+@dataclass(frozen=True)
+class DayBudget:
+    """What all agents together may spend in a day; None is no limit."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class UserSettings:
+    """The settings of this user."""
+
+    proof: Proof = Proof.TOKEN
+    """The least that a decision of a person needs."""
+    day_budget: DayBudget | None = None
+
+
+def get_user_settings_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the user's settings."""
+    return get_user_folder(environment) / "config.yml"
+
+
+def load_user_settings(environment: Mapping[str, str] = os.environ) -> UserSettings:
+    """Load this user's settings; defaults if there is no file.
+
+    The stricter ones count of those that the environment names and those in the home folder of the account.
+    Raises StorageError if others may write the file, and DefinitionError for anything in it that is not a
+    setting: a misspelt key must not lower the proof that a person asked for.
+    """
+    found = [_load_settings(folder / "config.yml") for folder in list_user_folders(environment)]
+    proof = max((each.proof for each in found), key=lambda each: each.rank)
+    return UserSettings(proof, _combine_budgets([each.day_budget for each in found if each.day_budget]))
+
+
+def _load_settings(path: Path) -> UserSettings:
+    content = read_private_file(path)
+    if content is None:
+        return UserSettings()
+    return _parse_settings(_Place(path), _load_mapping(path, content))
+
+
+def _combine_budgets(budgets: Sequence[DayBudget]) -> DayBudget | None:
+    """Combine budgets to what all of them allow; None if there is none."""
+
+    def least(name: str) -> Any:
+        return min((value for each in budgets if (value := getattr(each, name)) is not None), default=None)
+
+    names = DayBudget.__dataclass_fields__
+    return DayBudget(**{name: least(name) for name in names}) if budgets else None
+
+
+def _load_mapping(path: Path, content: bytes) -> Any:
+    if len(content) > _MAX_BYTES:
+        raise DefinitionError(f"{path} is larger than {_MAX_BYTES:,} bytes.")
+    # Importing YAML costs as much as the rest of a small command, so only if there is a file.
+    from deepwork.kernel.files.yaml import load_yaml  # noqa: PLC0415
+
+    try:
+        return load_yaml(content.decode(), source=str(path)).data
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"{path} cannot be read: {error}.") from error
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A key in the file, for errors."""
+
+    path: Path
+    key: str = ""
+
+    def enter(self, key: str) -> _Place:
+        return _Place(self.path, f"{self.key}.{key}" if self.key else key)
+
+    def build_error(self, value: Any, allowed: str) -> DefinitionError:
+        subject = f"`{self.key}` in {self.path}" if self.key else str(self.path)
+        return DefinitionError(
+            f"{subject} is {str(value)[:100]!r}; it must be {allowed}.", suggestion=f"Correct {self.path}."
+        )
+
+
+def _parse_settings(place: _Place, data: Any) -> UserSettings:
+    settings = _read_keys(place, data, {"approvals", "budget"})
+    approvals = _read_keys(place.enter("approvals"), settings.get("approvals"), {"proof"})
+    budget = _read_keys(place.enter("budget"), settings.get("budget"), {"day"})
+    return UserSettings(
+        _parse_proof(place.enter("approvals").enter("proof"), approvals.get("proof")),
+        _parse_day_budget(place.enter("budget").enter("day"), budget.get("day")),
+    )
+
+
+def _read_keys(place: _Place, data: Any, known: Collection[str]) -> Mapping[str, Any]:
+    """Return a mapping that has only known keys; an empty one if there is none."""
+    if data is None:
+        return {}
+    allowed = f"a mapping with the keys {', '.join(sorted(known))}"
+    if not isinstance(data, dict):
+        raise place.build_error(data, allowed)
+    if unknown := sorted(set(data) - set(known)):
+        name = place.enter(unknown[0]).key
+        raise DefinitionError(
+            f"{place.path} has an unknown key {name!r}; known here: {', '.join(sorted(known))}.",
+            suggestion="Remove it or correct its spelling.",
+        )
+    return data
+
+
+def _parse_proof(place: _Place, value: Any) -> Proof:
+    if value is None:
+        return Proof.TOKEN
+    if value not in list(Proof):
+        raise place.build_error(value, "token, passphrase or passkey")
+    return Proof(value)
+
+
+def _parse_day_budget(place: _Place, data: Any) -> DayBudget | None:
+    given = _read_keys(place, data, {"usd", "tokens", "minutes"})
+    for key, value in given.items():
+        _require_amount(place.enter(key), value, is_whole=key == "tokens")
+    return DayBudget(**given) if given else None
+
+
+def _require_amount(place: _Place, value: Any, *, is_whole: bool) -> None:
+    kinds = (int,) if is_whole else (int, float)
+    if type(value) not in kinds or not isfinite(value) or not 0 <= value <= _MAX_AMOUNT:
+        raise place.build_error(value, f"a {'whole ' if is_whole else ''}number from 0 to {_MAX_AMOUNT:,}")

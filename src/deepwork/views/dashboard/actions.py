@@ -1,0 +1,167 @@
+"""Executes the actions of the dashboard: a few allowed tools, called in the person's name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import anyio.to_thread
+from starlette.requests import ClientDisconnect, Request
+
+from deepwork.kernel.call import PERSON_PREFIX, Call, GivenProof
+from deepwork.kernel.database.idempotency import check_key
+from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import InvalidArguments, NotAllowed
+from deepwork.views.dashboard.http_errors import HttpError, require_method
+from deepwork.views.overview import people
+
+InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
+"""Calls a tool by name with these arguments, on behalf of a call. The server provides it."""
+
+ListActions = Callable[[], list[str]]
+"""Returns the names of the actions that this server offers to people."""
+
+SESSION_ACTIONS = {"pass": "pass_step", "send-back": "send_back_step", "grant-round": "grant_round"}
+"""Paths under /api/v1/sessions/{id}, and the actions that they call."""
+APPROVAL_ACTIONS = {"approve": "give_approval", "refuse": "refuse_approval"}
+"""Paths under /api/v1/approvals/{id}, and the actions that they call."""
+RUN_ACTIONS = {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run"}
+"""Paths under /api/v1/runner/runs/{id}, and the actions that they call."""
+REWIND_ACTIONS = {"undo": "undo_rewind"}
+"""Paths under /api/v1/rewinds/{id}, and the actions that they call."""
+LANDING_ACTIONS = {"cancel": "cancel_landing"}
+"""Paths under /api/v1/landings/{id}, and the actions that they call."""
+
+
+class ActionExecutor:
+    """Calls the tools that declare themselves as actions for people, and refuses all others."""
+
+    def __init__(
+        self, database: Database, invoke: InvokeTool, list_actions: ListActions, *, is_read_only: bool
+    ) -> None:
+        self._database, self._invoke, self._is_read_only = database, invoke, is_read_only
+        self._list_actions = list_actions
+
+    async def execute(self, request: Request) -> Any:
+        """Call the requested tool and return its answer."""
+        return await self._execute(request, request.path_params["tool"], {})
+
+    async def execute_on_session(self, request: Request) -> Any:
+        """Decide about the step of a job session that is at its quality gate."""
+        return await self._execute_on(request, "session", SESSION_ACTIONS)
+
+    async def execute_on_approval(self, request: Request) -> Any:
+        """Give or refuse an approval."""
+        return await self._execute_on(request, "approval", APPROVAL_ACTIONS)
+
+    async def execute_on_run(self, request: Request) -> Any:
+        """Pause, resume or stop a run of agents."""
+        return await self._execute_on(request, "run", RUN_ACTIONS)
+
+    async def execute_on_rewind(self, request: Request) -> Any:
+        """Undo a rewind."""
+        return await self._execute_on(request, "rewind", REWIND_ACTIONS)
+
+    async def execute_on_landing(self, request: Request) -> Any:
+        """Give up a landing."""
+        return await self._execute_on(request, "landing", LANDING_ACTIONS)
+
+    async def _execute_on(self, request: Request, thing: str, actions: Mapping[str, str]) -> Any:
+        """Call the action that the last word of the path names, on the thing that the path names."""
+        verb = request.path_params["verb"]
+        if verb not in actions:
+            known = ", ".join(actions)
+            raise HttpError(404, f"Unknown action {verb[:60]!r} on a {thing}.", f"Use one of: {known}.")
+        fixed = {f"{thing}_id": request.path_params["id"]}
+        try:
+            return await self._execute(request, actions[verb], fixed)
+        except InvalidArguments as error:  # it names the tool, which is not what the client called
+            taken = ", ".join(name for name in error.parameters if name not in fixed)
+            raise HttpError(
+                400, error.message, f"Correct this and send it again. The body may have: {taken}."
+            ) from None
+
+    async def _execute(self, request: Request, tool: str, fixed: Mapping[str, Any]) -> Any:
+        """Call a tool with the arguments in the body; those in the path are fixed."""
+        require_method(request, "POST")
+        self._require_offered(tool)
+        given = await _parse_body(request)
+        proof = _take_proof(given, request)
+        call = replace(build_call(request, tool, needs_person=True), proof=proof)
+        arguments = {**given, **fixed}
+        if tool == "message_send" and "sender_id" not in arguments:
+            arguments = {**arguments, "sender_id": await self._find_or_register_sender(call)}
+        elif tool == "log_milestone":
+            arguments = _add_author(arguments, call.caller)
+        return await self._invoke(tool, arguments, call)
+
+    def _require_offered(self, tool: str) -> None:
+        if self._is_read_only:
+            raise NotAllowed("This server is read-only.", suggestion="Start it without --read-only.")
+        if tool not in (actions := self._list_actions()):
+            known = f"Use one of: {', '.join(actions)}." if actions else "It offers none."
+            limits = "The server's settings toolsets, tools and exclude_tools limit them."
+            raise HttpError(404, f"This server has no action {tool[:60]!r}.", f"{known} {limits}")
+
+    async def _find_or_register_sender(self, call: Call) -> str:
+        """Return the agent that represents the person; register it with the first message.
+
+        Messages have an agent as sender, so a person who writes needs one.
+        """
+        if found := await anyio.to_thread.run_sync(people.find_agent_of, self._database, call.caller):
+            return found
+        registering = replace(call, tool="agent_register", key=None)
+        answer = await self._invoke("agent_register", people.build_registration(call.caller), registering)
+        id: str = answer["id"]
+        return id
+
+
+def build_call(request: Request, tool: str, *, needs_person: bool = False) -> Call:
+    """Build the context of a call over REST: in a person's name if the token belongs to one."""
+    principal = request.scope.get("deepwork.principal") or "local"
+    is_person = request.scope.get("deepwork.is_person", False)
+    key = request.headers.get("idempotency-key")
+    return Call(
+        f"{PERSON_PREFIX}{principal}" if is_person else principal,
+        tool,
+        None if key is None else check_key(key),
+        principal,
+        str(request.scope.get("deepwork.scope", "read")),
+        needs_person=needs_person,
+        carries_notices=False,
+    )
+
+
+def _add_author(arguments: dict[str, Any], caller: str) -> dict[str, Any]:
+    """Add `by: human:<name>` to the metadata of a milestone, for display; replaces what the client sent."""
+    about = arguments.get("metadata") or {}
+    return {**arguments, "metadata": {**about, "by": caller}} if isinstance(about, dict) else arguments
+
+
+def _take_proof(given: dict[str, Any], request: Request) -> GivenProof:
+    """Take `proof` out of the body: no argument of a tool, so that nothing stores or logs it."""
+    proof = given.pop("proof", None) or {}
+    if not isinstance(proof, dict) or not set(proof) <= {"passphrase", "passkey"}:
+        raise HttpError(400, "`proof` is not valid.", "Send {passphrase: TEXT} or {passkey: ANSWER}.")
+    passphrase, assertion = proof.get("passphrase") or "", proof.get("passkey")
+    if not isinstance(passphrase, str) or not isinstance(assertion, dict | None):
+        raise HttpError(400, "`proof` is not valid.", "A passphrase is a text, the answer of a passkey JSON.")
+    # The guard admits only origins of this server.
+    return GivenProof(passphrase, assertion, request.headers.get("origin", ""))
+
+
+async def _parse_body(request: Request) -> dict[str, Any]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HttpError(415, "The request body must be JSON.", "Send `Content-Type: application/json`.")
+    try:
+        arguments = json.loads(await request.body())
+    except ClientDisconnect:
+        raise
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise HttpError(400, "The request body must be a JSON object.", "Send the tool's arguments by name.")
+    return arguments

@@ -1,0 +1,66 @@
+"""All endpoints of the REST API, in the order in which they are documented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepwork.views.dashboard import (
+    agent_runs,
+    agents,
+    approvals,
+    attempt_output,
+    changed_files,
+    evidence,
+    home,
+    issues_and_decisions,
+    landings,
+    person_proof,
+    proofs,
+    rewinds,
+    run_details,
+    run_events,
+    runs,
+    search,
+    task_details,
+    tasks,
+    why,
+)
+from deepwork.views.dashboard.endpoints import Endpoint, RepositoryEndpoint, RestAnswer, ToolEndpoint
+from deepwork.views.dashboard.health import Status
+
+
+class Me(RestAnswer):
+    """The caller's name and scope, whether it counts as a person, and the actions that it can call here."""
+
+    name: str
+    scope: str
+    is_person: bool
+    actions: list[str]
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *home.ENDPOINTS,
+    *approvals.ENDPOINTS,
+    *runs.ENDPOINTS,
+    *run_details.ENDPOINTS,
+    *tasks.ENDPOINTS,
+    *changed_files.ENDPOINTS,
+    *evidence.ENDPOINTS,
+    *proofs.ENDPOINTS,
+    *issues_and_decisions.ENDPOINTS,
+    *run_events.ENDPOINTS,
+    *task_details.ENDPOINTS,
+    *agents.ENDPOINTS,
+    *agent_runs.ENDPOINTS,
+    *attempt_output.ENDPOINTS,
+    *rewinds.ENDPOINTS,
+    *landings.ENDPOINTS,
+    *search.ENDPOINTS,
+    *person_proof.ENDPOINTS,
+)
+TOOL_ENDPOINTS: tuple[ToolEndpoint, ...] = (task_details.DIFF, task_details.JOBS)
+REPOSITORY_ENDPOINTS: tuple[RepositoryEndpoint, ...] = why.ENDPOINTS
+SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
+    "/api/v1/status": ("State of the server.", Status),
+    "/api/v1/me": ("Your name, scope and actions.", Me),
+}

@@ -1,0 +1,192 @@
+"""Building blocks of read endpoints: their declaration, query parameters, read context and cursors."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
+from pydantic_core.core_schema import SerializerFunctionWrapHandler
+from starlette.convertors import Convertor, register_url_convertor
+
+from deepwork.gates.access.scopes import Scope
+from deepwork.kernel.answers import Answer
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import InvalidInput
+from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
+from deepwork.views.overview.states.models import Standing, State
+from deepwork.views.overview.states.view import StateView
+from deepwork.views.overview.why import WhyService
+from deepwork.work.agents.presence import Presence
+
+
+class NoParameters(BaseModel):
+    """No parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PageQuery(NoParameters):
+    """Parameters of a paginated list: up to `limit` items after `cursor`."""
+
+    limit: int = Field(default=50, ge=1, le=500)
+    cursor: str | None = Field(default=None, description="`cursor` from the previous page")
+
+
+class RestAnswer(BaseModel):
+    """Base class of answers, built from rows of the store; serialised without null values."""
+
+    # Schemas are built on first use: a process uses only a few of the answer classes.
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    kept_nulls: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _drop_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {
+            key: value for key, value in dump(self).items() if value is not None or key in self.kept_nulls
+        }
+
+
+class StateFields(RestAnswer):
+    """What every interface says about a thing."""
+
+    state: State
+    because: str | None = None
+    """Why: a code, or a code and a detail after a colon."""
+    next: str | None = None
+    """The command that moves it on."""
+
+
+def build_state_fields(standing: Standing) -> dict[str, Any]:
+    """Build the fields of a thing's state."""
+    return {"state": standing.state, "because": standing.because, "next": standing.next}
+
+
+class PagedAnswer(RestAnswer):
+    """One page of a list: the total count, and the cursor of the next page, null on the last."""
+
+    kept_nulls: ClassVar[frozenset[str]] = frozenset({"cursor"})
+
+    total: int
+    cursor: str | None = None
+
+
+@dataclass(frozen=True)
+class ReadContext:
+    """One consistent view of the store, and the path parameters."""
+
+    tx: Transaction
+    presence: Presence
+    path: Mapping[str, str]
+    processes: LocalProcesses = UNKNOWN_PROCESSES
+    """What this machine knows about who drives what."""
+
+    @property
+    def state_folder(self) -> Path | None:
+        """The folder of this project's state, which has the output of agents."""
+        return self.processes.state_folder
+
+    @cached_property
+    def states(self) -> StateView:
+        """Judges what is read."""
+        return StateView(self.tx, self.processes)
+
+    @property
+    def id(self) -> str:
+        return self.path["id"]
+
+    @cached_property
+    def now(self) -> int:
+        return self.tx.now
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A GET endpoint that reads the store."""
+
+    path: str
+    summary: str
+    query: type[BaseModel]
+    answer: type[BaseModel | Answer]
+    read: Callable[[ReadContext, Any], BaseModel | Answer | Mapping[str, Any]]
+    """May return plain values if the answer is large; `answer` then only documents them."""
+    follows_events: bool = False
+    """True if the answer changes only with a new event: not with time, nor with writes that emit no event."""
+    scope: Scope = Scope.READ
+    """What a token must cover to read it."""
+
+    @property
+    def pattern(self) -> str:
+        """The path for the router. The id of a job step contains a slash, so task ids match as paths."""
+        return self.path.replace("tasks/{id}", "tasks/{id:path}")
+
+
+@dataclass(frozen=True)
+class ToolEndpoint:
+    """A GET endpoint that returns the answer of a read-only tool."""
+
+    path: str
+    summary: str
+    query: type[BaseModel]
+    tool: str
+    arguments: Callable[[Mapping[str, str], Any], dict[str, Any]]
+
+    @property
+    def pattern(self) -> str:
+        return self.path.replace("tasks/{id}", "tasks/{id:task}")
+
+
+@dataclass(frozen=True)
+class RepositoryEndpoint:
+    """A GET endpoint that asks git about the repository, so no transaction is open around it."""
+
+    path: str
+    summary: str
+    query: type[BaseModel]
+    answer: type[BaseModel | Answer]
+    read: Callable[[WhyService, Any], BaseModel | Answer]
+
+
+class _TaskIdConvertor(Convertor[str]):
+    """Matches a task id that is followed by more path.
+
+    A session id alone does not match: in `tasks/<session>/diff`, `diff` is then the name of a step.
+    """
+
+    regex = "t[kt]_[^/]+|[^/]+/[^/]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("task", _TaskIdConvertor())
+
+
+def encode_cursor(position: object) -> str:
+    """Encode the position after a page as an opaque cursor."""
+    text = json.dumps(position, separators=(",", ":"), ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *types: type) -> Sequence[Any]:
+    """Decode a cursor into values of exactly these types; raise InvalidInput otherwise."""
+    try:
+        values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, binascii.Error):
+        values = None
+    is_ours = isinstance(values, list) and len(values) == len(types)
+    if not is_ours or not all(type(value) is shape for value, shape in zip(values, types, strict=True)):
+        raise InvalidInput(
+            "`cursor` was not issued by this endpoint.", suggestion="Omit it to start from the beginning."
+        )
+    found: Sequence[Any] = values
+    return found

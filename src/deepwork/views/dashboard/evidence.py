@@ -1,0 +1,155 @@
+"""What shows that work is done as required: budget and spending, checks with their proofs, open approvals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from deepwork.gates.approvals.models import ApprovalStatus
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.gates.checks.models import Proof, Subject
+from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
+from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
+from deepwork.views.overview.spending import build_plan_spending, build_spending, build_task_spending
+from deepwork.work.plans.models import Task, Workflow
+from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.stores.plan_store import PlanStore
+
+_MAX_APPROVALS = 20
+
+
+class Amounts(RestAnswer):
+    usd: float | None = None
+    tokens: int | None = None
+    minutes: float | None = None
+
+
+class CheckLine(RestAnswer):
+    """A required check, and the proof with which the task counts as done, if there is one."""
+
+    name: str
+    verdict: str | None = None
+    at: str | None = None
+    tests_run: int | None = None
+    tests_skipped: int | None = None
+    duration_ms: int | None = None
+    proof_id: str | None = None
+    output_file: str | None = None
+    waived_by: str | None = None
+    waive_reason: str | None = None
+
+
+class OpenApproval(RestAnswer):
+    id: str
+    kind: str
+    subject_id: str
+    asked_at: str
+
+
+class Evidence(RestAnswer):
+    budget: Amounts | None = None
+    spent: Amounts | None = None
+    sources: dict[str, float] | None = None
+    """Dollars by where the figures come from: reported, priced, estimated, unverified."""
+    reached_at: str | None = None
+    reason: str | None = None
+    """Why no task of the plan is handed out."""
+    max_unreviewed: int | None = None
+    checks: list[CheckLine] | None = None
+    approvals: list[OpenApproval] | None = None
+
+
+class SpendingQuery(NoParameters):
+    by: Literal["task", "agent", "vendor", "model", "day", "source"] = Field(default="task")
+
+
+class Spending(RestAnswer):
+    by: str
+    spending: list[dict[str, Any]]
+    total: Amounts
+    plan: dict[str, Any] | None = None
+    """What a plan cost and may cost; None for another run."""
+
+
+def read_plan_evidence(tx: Transaction, workflow: Workflow) -> Evidence | None:
+    """Read the evidence of a plan; None if it requires nothing, and nothing was reported."""
+    names = workflow.requirements.checks if workflow.requirements else ()
+    checks = [CheckLine(name=name) for name in names]
+    found = build_plan_spending(tx, workflow)
+    return _build(found, checks, _list_approvals(tx, workflow.id, None))
+
+
+def read_task_evidence(tx: Transaction, task: Task) -> Evidence | None:
+    """Read the evidence of a planned task; None if it requires nothing, and nothing was reported."""
+    plan = PlanStore(tx).get(task.workflow_id).requirements
+    proofs = {proof.check_name: proof for proof in ProofStore(tx).list_used_by(Subject("task", task.id))}
+    names = dict.fromkeys((*list_required_checks(plan, task.requirements), *proofs))
+    checks = [build_check(name, proofs.get(name)) for name in names]
+    return _build(build_task_spending(tx, task), checks, _list_approvals(tx, task.workflow_id, task.id))
+
+
+def read_spending(context: ReadContext, query: SpendingQuery) -> Spending:
+    """Read what a run cost."""
+    return Spending(**build_spending(context.tx, query.by, context.id))
+
+
+def _build(
+    spending: dict[str, Any], checks: list[CheckLine], approvals: list[OpenApproval]
+) -> Evidence | None:
+    names = ("budget", "sources", "reached_at", "reason", "max_unreviewed")
+    known = {name: spending[name] for name in names if spending.get(name)}
+    has_spent = spending["spent"]["usd"] or spending["spent"]["tokens"]
+    if has_spent or "budget" in known:
+        known["spent"] = spending["spent"]
+    if not (known or checks or approvals):
+        return None
+    return Evidence(**known, checks=checks or None, approvals=approvals or None)
+
+
+def build_check(name: str, proof: Proof | None) -> CheckLine:
+    """Build the line of a check, with its proof if there is one."""
+    if proof is None:
+        return CheckLine(name=name)
+    return CheckLine(
+        name=name,
+        verdict=proof.shown_verdict.value,
+        at=format_timestamp(proof.waived_at or proof.created_at),
+        tests_run=proof.tests_run,
+        tests_skipped=proof.tests_skipped,
+        duration_ms=proof.duration_ms,
+        proof_id=proof.id,
+        output_file=proof.output_file,
+        waived_by=proof.waived_by,
+        waive_reason=proof.waive_reason,
+    )
+
+
+def _list_approvals(tx: Transaction, workflow_id: str, task_id: str | None) -> list[OpenApproval]:
+    pending, _ = ApprovalStore(tx).list_matching(
+        statuses=[ApprovalStatus.PENDING], workflow_id=workflow_id, limit=_MAX_APPROVALS
+    )
+    return [
+        OpenApproval(
+            id=each.id,
+            kind=each.subject_kind.value,
+            subject_id=each.subject_id,
+            asked_at=format_optional_timestamp(each.asked_at) or "",
+        )
+        for each in pending
+        if task_id is None or each.subject_id == task_id
+    ]
+
+
+ENDPOINTS: Sequence[Endpoint] = (
+    Endpoint(
+        "/api/v1/runs/{id}/spending",
+        "What a run cost; of a plan also its budget.",
+        SpendingQuery,
+        Spending,
+        read_spending,
+    ),
+)

@@ -1,0 +1,96 @@
+"""REST endpoint to search runs, tasks, decisions and issues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.text_budget.lines import truncate_to_line
+from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
+from deepwork.views.dashboard.runs import RunRef, find_run_refs
+from deepwork.views.overview.issue_decision_store import MAX_SEARCH_WORDS
+from deepwork.views.overview.run_search_store import RunSearchStore
+from deepwork.work.plans.stores.search_store import SearchStore
+from deepwork.work.plans.stores.task_store import TaskStore
+
+MAX_PER_KIND = 20
+_MAX_EXCERPT = 160
+
+
+class SearchQuery(NoParameters):
+    q: str = Field(max_length=200, description="Search words; all must occur")
+
+
+class Found(RestAnswer):
+    kind: str
+    id: str
+    title: str
+    excerpt: str
+    run: RunRef
+    task_id: str | None = None
+
+
+class Results(RestAnswer):
+    results: list[Found]
+
+
+def search(context: ReadContext, query: SearchQuery) -> Results:
+    """Find everything that contains all of the words."""
+    words = query.q.split()[:MAX_SEARCH_WORDS]
+    if not words:
+        raise InvalidInput("`q` contains no word.", suggestion="Enter at least one word to search for.")
+    found = list(RunSearchStore(context.tx).find(words, MAX_PER_KIND))
+    found += [("task", row) for row in _find_planned_tasks(context.tx, query.q)]
+    runs = find_run_refs(context.tx, [row["run_id"] for _, row in found])
+    return Results(
+        results=[_build_result(kind, row, runs, words) for kind, row in found if row["run_id"] in runs]
+    )
+
+
+def _find_planned_tasks(tx: Transaction, query: str) -> list[Row]:
+    """Find planned tasks by the full-text index of plans."""
+    ids, _ = SearchStore(tx).find(query, None, 2 * MAX_PER_KIND)
+    tasks = TaskStore(tx).find_by_ids([id for id in ids if id.startswith("tk_")])
+    return [
+        {
+            "id": task.id,
+            "title": task.name,
+            "said": f"{task.description} {task.outcome or ''}",
+            "run_id": task.workflow_id,
+            "task_id": task.id,
+        }
+        for task in list(tasks.values())[:MAX_PER_KIND]
+    ]
+
+
+def _build_result(kind: str, row: Row, runs: Mapping[str, RunRef], words: Sequence[str]) -> Found:
+    return Found(
+        kind=kind,
+        id=row["id"],
+        title=truncate_to_line(row["title"]) or "",
+        excerpt=_extract_excerpt(row["said"], words[0]),
+        run=runs[row["run_id"]],
+        task_id=row["task_id"],
+    )
+
+
+def _extract_excerpt(text: str, word: str) -> str:
+    """Return the text around the first occurrence of the word."""
+    at = max(0, text.lower().find(word.lower()) - _MAX_EXCERPT // 3)
+    return ("…" if at else "") + (truncate_to_line(text[at : at + 2 * _MAX_EXCERPT], _MAX_EXCERPT) or "")
+
+
+ENDPOINTS = (
+    Endpoint(
+        "/api/v1/search",
+        "Runs, tasks, decisions and issues that match.",
+        SearchQuery,
+        Results,
+        search,
+        follows_events=True,
+    ),
+)

@@ -1,0 +1,188 @@
+"""REST endpoint for one task of any kind, with its records and related tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import NotFound
+from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
+from deepwork.views.dashboard import offered_actions
+from deepwork.views.dashboard.agent_runs import AttemptLine, list_attempts_of_task
+from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer, ToolEndpoint
+from deepwork.views.dashboard.evidence import Evidence, read_task_evidence
+from deepwork.views.dashboard.issues_and_decisions import (
+    DecisionLine,
+    IssueLine,
+    list_task_decisions,
+    list_task_issues,
+)
+from deepwork.views.dashboard.offered_actions import Act
+from deepwork.views.dashboard.runs import RunRef, find_run_refs
+from deepwork.views.dashboard.sessions import build_step_view, group_attempts
+from deepwork.views.overview.changed_file_store import ChangedFileStore
+from deepwork.views.overview.related_task_store import RelatedTaskStore
+from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
+from deepwork.views.overview.run_store import JOB, RunStore, parse_session_row
+from deepwork.work.plans.responses import CheckpointView, PlanTaskView
+from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.tracking.note_store import NoteStore
+from deepwork.work.tracking.responses import MilestoneView, TrackedTaskView
+from deepwork.work.tracking.staleness import STALE_MS
+from deepwork.work.tracking.store import TrackStore
+
+MAX_RECORDS = 200
+MAX_RELATED = 500
+_TIMESTAMP_FIELDS = ("created_at", "started_at", "finished_at", "updated_at")
+
+
+class Kin(RestAnswer):
+    id: str
+    name: str
+    status: str | None = None
+
+
+class TaskWhole(RestAnswer):
+    """All details of a task."""
+
+    task: dict[str, Any]
+    run: RunRef
+    parents: list[Kin]
+    children: list[Kin]
+    depends_on: list[Kin] | None = None
+    dependents: list[Kin] | None = None
+    milestones: list[MilestoneView]
+    decisions: list[DecisionLine]
+    issues: list[IssueLine]
+    checkpoints: list[dict[str, Any]] | None = None
+    checkpoints_total: int | None = None
+    verification: dict[str, Any] | None = None
+    commits: list[dict[str, Any]] | None = None
+    evidence: Evidence | None = None
+    attempts: list[AttemptLine] | None = None
+    """What agents that deepwork started did about it, the oldest first."""
+    files_count: int
+    actions: list[Act]
+
+
+class DiffQuery(NoParameters):
+    path: str | None = Field(default=None, description="Return only this file, with its diff")
+    max_bytes: int | None = Field(default=None, ge=1, le=1_000_000, description="Maximum size of each diff")
+
+
+def read_task(context: ReadContext, _: NoParameters) -> TaskWhole:
+    """Read one task."""
+    if "/" in context.id:
+        return _read_step(context)
+    return _read_planned_task(context) if context.id.startswith("tk_") else _read_tracked_task(context)
+
+
+def _read_tracked_task(context: ReadContext) -> TaskWhole:
+    tx, id = context.tx, context.id
+    found, related = TrackStore(tx).get_task(id), RelatedTaskStore(tx)
+    phase = TrackStore(tx).get_phase(found.phase_id)
+    view = TrackedTaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
+    more = {
+        **context.states.judge_tracked_tasks("id", [id])[id].to_answer(),
+        "phase": phase.number,
+        "phase_name": phase.name,
+        "tokens": found.tokens,
+        "created_by": found.created_by,
+        "last_sign_at": format_timestamp(found.last_sign_at),
+    }
+    ended = found.completed_at
+    was_reviewed = ended is not None and NoteStore(tx).was_reviewed(id, ended)
+    return TaskWhole(
+        task=view | more,
+        **_read_records(tx, id, found.workflow_id),
+        parents=[Kin(**row) for row in related.list_ancestors(id)],
+        children=[Kin(**row) for row in related.list_children(id, MAX_RELATED)],
+        verification=found.result.get("verification"),
+        commits=found.result.get("commits"),
+        actions=offered_actions.list_tracked_task_actions(found, was_reviewed),
+    )
+
+
+def _read_planned_task(context: ReadContext) -> TaskWhole:
+    tx, id = context.tx, context.id
+    found, related = TaskStore(tx).get(id), RelatedTaskStore(tx)
+    view = PlanTaskView.from_task(found).model_dump(mode="json")
+    view |= {name: format_optional_timestamp(view[name]) for name in _TIMESTAMP_FIELDS if name in view}
+    holder = related.find_last_holder(id)
+    is_held = holder is not None and holder["who"] == holder["id"] and holder["until"] >= tx.now
+    if holder is not None and found.status != "pending":
+        view |= {"agent_name": holder["name"], "claimed_at": format_timestamp(holder["claimed_at"])}
+    view |= {"phase": found.sequence, "is_blocked": TaskStore(tx).is_blocked(found), "is_held": is_held}
+    view |= context.states.judge_tasks([id])[id].to_answer()
+    checkpoints = CheckpointStore(tx).list_newest(id, MAX_RECORDS)
+    return TaskWhole(
+        task=view,
+        **_read_records(tx, id, found.workflow_id),
+        parents=[],
+        children=[],
+        depends_on=[Kin(**row) for row in related.list_dependencies(id, MAX_RELATED)],
+        dependents=[Kin(**row) for row in related.list_dependents(id, MAX_RELATED)],
+        checkpoints=[
+            CheckpointView.from_checkpoint(each).model_dump(mode="json")
+            | {"created_at": format_timestamp(each.created_at)}
+            for each in checkpoints
+        ],
+        checkpoints_total=found.checkpoints,
+        evidence=read_task_evidence(tx, found),
+        attempts=list_attempts_of_task(context.states, id) or None,
+        actions=offered_actions.list_planned_task_actions(
+            id, found.status, holder["id"] if is_held and holder else None
+        ),
+    )
+
+
+def _read_step(context: ReadContext) -> TaskWhole:
+    tx, id = context.tx, context.id
+    session_id, _, step = id.partition("/")
+    row = RunStore(tx).find(JOB, session_id)
+    session = parse_session_row(row) if row else None
+    if session is None or step not in session.steps:
+        raise NotFound("task", id, suggestion="The id of a job step is SESSION_ID/STEP_ID.")
+    attempts = group_attempts(RunEventStore(tx).list_reviews([session_id], MAX_REVIEWS)).get(step, ())
+    facts = context.states.load_sessions([session])[session_id]
+    view = build_step_view(facts, step, attempts).model_dump(mode="json")
+    return TaskWhole(
+        task=view | {"id": id, "name": step, "workflow_id": session_id, "goal": session.goal},
+        **_read_records(tx, id, session_id),
+        parents=[],
+        children=[],
+        attempts=list_attempts_of_task(context.states, id) or None,
+        actions=offered_actions.list_session_actions(session) if step == session.step_id else [],
+    )
+
+
+def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
+    milestones, _ = NoteStore(tx).list_milestones({"task_id": id}, MAX_RECORDS)
+    run = find_run_refs(tx, [run_id]).get(run_id)
+    return {
+        "run": run or RunRef(id=run_id, kind="job", name=run_id),
+        "milestones": [MilestoneView.from_milestone(each) for each in milestones],
+        "decisions": list_task_decisions(tx, id, MAX_RECORDS),
+        "issues": list_task_issues(tx, id, MAX_RECORDS),
+        "files_count": ChangedFileStore(tx).count_of_task(id),
+    }
+
+
+ENDPOINTS = (Endpoint("/api/v1/tasks/{id}", "One task.", NoParameters, TaskWhole, read_task),)
+DIFF = ToolEndpoint(
+    "/api/v1/tasks/{id}/diff",
+    "The files a task changed; with `path`, the diff of one file.",
+    DiffQuery,
+    "get_task_diff",
+    lambda path, query: {"task_id": path["id"], **query.model_dump(exclude_none=True)},
+)
+JOBS = ToolEndpoint(
+    "/api/v1/jobs",
+    "The jobs of this project and their workflows.",
+    NoParameters,
+    "get_workflows",
+    lambda *_: {},
+)

@@ -1,0 +1,406 @@
+"""REST endpoints for all tasks of a run, as a table and as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+from pydantic import Field
+
+from deepwork.kernel.database.engine import Row
+from deepwork.kernel.timestamps import parse_timestamp
+from deepwork.views.dashboard.endpoints import (
+    Endpoint,
+    NoParameters,
+    PagedAnswer,
+    PageQuery,
+    ReadContext,
+    RestAnswer,
+    decode_cursor,
+    encode_cursor,
+)
+from deepwork.views.dashboard.run_details import get_run_row
+from deepwork.views.overview.run_store import PLAN, TRACK, parse_session_row
+from deepwork.views.overview.session_rows import SessionRow
+from deepwork.views.overview.states.facts import SessionFacts
+from deepwork.views.overview.states.models import Cause, Standing, State
+from deepwork.views.overview.states.rules import judge_step
+from deepwork.views.overview.task_row_store import TaskRowStore
+from deepwork.work.plans.models import Node, TaskStatus
+from deepwork.work.plans.rules.graph import Graph
+from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.tracking.staleness import STALE_MS
+from deepwork.work.tracking.store import TrackStore
+
+MAX_ROWS = 20_000
+MAX_IMPLIED_EDGES = 2_000
+COLUMNS = (
+    "id",
+    "name",
+    "status",
+    "phase",
+    "parent_id",
+    "agent_name",
+    "started_at",
+    "completed_at",
+    "milestone",
+    "progress",
+    "state",
+    "because",
+    "is_blocked",
+    "is_stale",
+    "files",
+    "decisions",
+    "issues",
+    "next",
+)
+_SELECTED_COLUMN_COUNT = COLUMNS.index("state")
+"""The number of columns from the task itself; then its state, then counts and flags, mostly empty."""
+
+
+class RowsQuery(PageQuery):
+    limit: int = Field(default=MAX_ROWS, ge=1, le=MAX_ROWS)
+
+
+class TaskRows(PagedAnswer):
+    """Tasks as a table: the column names once, then only values.
+
+    Times are Unix milliseconds. Zero and false values at the end of a row are omitted.
+    """
+
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+class GraphNode(RestAnswer):
+    """A task, a phase or a level; only tasks have a page."""
+
+    id: str
+    kind: Literal["task", "phase", "level"] = "task"
+    name: str
+    status: str
+    state: str | None = None
+    """None for a phase or a level."""
+    level: int
+    group: str | None = None
+    is_ready: bool
+    is_blocked: bool
+
+
+class GraphView(RestAnswer):
+    """The dependencies of tasks; if `folded`, a node `level:N` represents all tasks of a level.
+
+    Tracked workflows also have a node `phase:N` for each phase, before its tasks.
+    """
+
+    nodes: list[GraphNode]
+    edges: list[tuple[str, str]]
+    folded: bool
+
+
+Rows = tuple[list[list[Any]], int, str | None]
+
+
+def read_task_rows(context: ReadContext, query: RowsQuery) -> Mapping[str, Any]:
+    """Read all tasks of a run."""
+    row = get_run_row(context.tx, context.id)
+    if row["kind"] == TRACK:
+        rows, total, cursor = _read_tracked_rows(context, query)
+    elif row["kind"] == PLAN:
+        rows, total, cursor = _read_planned_rows(context, query)
+    else:
+        rows, total, cursor = _read_step_rows(context, parse_session_row(row), query)
+    return {"columns": list(COLUMNS), "rows": rows, "total": total, "cursor": cursor}
+
+
+class _TaskCounts:
+    """Counts of files, decisions and issues by task."""
+
+    def __init__(self, store: TaskRowStore, run_id: str) -> None:
+        self._files, self._decisions = store.count_files(run_id), store.count_decisions(run_id)
+        self._issues = store.count_issues(run_id)
+        self._blocked = store.find_blocked(run_id) if self._issues else set()
+
+    def append_to(self, values: list[Any], id: str, standing: Standing, *, is_stale: bool) -> list[Any]:
+        """Append the state, counts and flags of a task to its row, without trailing zeros."""
+        files, decisions, issues = self._files.get(id, 0), self._decisions.get(id, 0), self._issues.get(id, 0)
+        is_blocked = standing.cause is Cause.TASKS or id in self._blocked
+        values += (standing.state, standing.because, is_blocked, is_stale, files, decisions, issues)
+        values.append(standing.next)
+        while not values[-1]:
+            values.pop()
+        return values
+
+
+def _read_tracked_rows(context: ReadContext, query: RowsQuery) -> Rows:
+    store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
+    after = decode_cursor(query.cursor, int, int) if query.cursor else None
+    found = store.list_tracked(context.id, context.now - STALE_MS, after, query.limit + 1)
+    states = context.states.judge_tracked_tasks("workflow_id", [context.id])
+    rows = [
+        _build_row(row, counts, states[row["id"]], is_stale=bool(row["is_stale"]))
+        for row in found[: query.limit]
+    ]
+    return (
+        rows,
+        store.count_tracked(context.id),
+        _encode_next_cursor(found, query, "started_at", "created_seq"),
+    )
+
+
+def _read_planned_rows(context: ReadContext, query: RowsQuery) -> Rows:
+    store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
+    after = decode_cursor(query.cursor, int, int) if query.cursor else None
+    found = store.list_planned(context.id, after, query.limit + 1)
+    states = context.states.judge_tasks_of_plan(context.id)
+    rows = []
+    for row in found[: query.limit]:
+        standing = states[row["id"]]
+        rows.append(_build_row(row, counts, standing, is_stale=standing.state is State.UNATTENDED))
+    return rows, len(states), _encode_next_cursor(found, query, "phase", "position")
+
+
+def _build_row(row: Row, counts: _TaskCounts, standing: Standing, *, is_stale: bool) -> list[Any]:
+    """Build a table row; the query selects its columns in the order of COLUMNS."""
+    selected = list(row.values())[:_SELECTED_COLUMN_COUNT]
+    return counts.append_to(selected, row["id"], standing, is_stale=is_stale)
+
+
+def _read_step_rows(context: ReadContext, session: SessionRow, query: RowsQuery) -> Rows:
+    store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
+    facts = context.states.load_sessions([session])[session.id]
+    [start] = decode_cursor(query.cursor, int) if query.cursor else [0]
+    milestones: dict[str, dict[str, Any]] = {}
+    for row in store.list_milestones(context.id):
+        last = milestones.setdefault(row["task_id"], {"progress": None})
+        last |= {"milestone": row["milestone"]} | (
+            {"progress": row["progress"]} if row["progress"] is not None else {}
+        )
+    steps = [(number, step) for number, entry in enumerate(session.entries, start=1) for step in entry]
+    rows = []
+    for number, step in steps[start : start + query.limit]:
+        id, progress = f"{session.id}/{step}", session.get_progress(step)
+        last = milestones.get(id, {})
+        rows.append(
+            counts.append_to(
+                [
+                    id,
+                    step,
+                    session.get_step_status(step),
+                    number,
+                    None,
+                    None,
+                    _parse_milliseconds(progress.get("started_at")),
+                    _parse_milliseconds(progress.get("completed_at")),
+                    last.get("milestone"),
+                    last.get("progress"),
+                ],
+                id,
+                judge_step(facts, step),
+                is_stale=False,
+            )
+        )
+    end = start + query.limit
+    return rows, len(steps), encode_cursor([end]) if end < len(steps) else None
+
+
+def _parse_milliseconds(moment: str | None) -> int | None:
+    return None if moment is None else parse_timestamp(moment, "moment")
+
+
+def _encode_next_cursor(found: Sequence[Row], query: RowsQuery, *names: str) -> str | None:
+    if len(found) <= query.limit:
+        return None
+    last = found[query.limit - 1]
+    return encode_cursor([last[name] for name in names])
+
+
+def read_graph(context: ReadContext, _: NoParameters) -> Mapping[str, Any]:
+    """Read the dependency graph of a run."""
+    row = get_run_row(context.tx, context.id)
+    if row["kind"] == TRACK:
+        return _build_tracked_graph(context)
+    if row["kind"] == PLAN:
+        states = context.states.judge_tasks_of_plan(context.id)
+        return _build_plan_graph(TaskStore(context.tx).list_nodes(context.id), states)
+    session = parse_session_row(row)
+    return _build_session_graph(session, context.states.load_sessions([session])[session.id])
+
+
+def _build_tracked_graph(context: ReadContext) -> Mapping[str, Any]:
+    """Build the graph of a tracked workflow: each phase before its tasks, parents before children."""
+    store = TaskRowStore(context.tx)
+    phases = TrackStore(context.tx).list_phases(context.id)
+    rows = store.list_tracked(context.id, 0, None, MAX_ROWS)
+    blocked = store.find_blocked(context.id)
+    states = context.states.judge_tracked_tasks("workflow_id", [context.id])
+    parents = {row["id"]: row["parent_id"] for row in rows}
+    depths = {id: _count_ancestors(id, parents) for id in parents}
+    first = _find_first_levels([phase.number for phase in phases], rows, depths)
+    nodes = [
+        _build_node(f"phase:{each.number}", each.name, each.status, first[each.number], None, kind="phase")
+        for each in phases
+    ]
+    nodes += [
+        _build_node(
+            row["id"],
+            row["name"],
+            row["status"],
+            first[row["phase"]] + 1 + depths[row["id"]],
+            f"phase {row['phase']}",
+            standing=states[row["id"]],
+            is_blocked=row["id"] in blocked,
+        )
+        for row in rows
+    ]
+    within = [(row["parent_id"] or f"phase:{row['phase']}", row["id"]) for row in rows]
+    between = _find_edges_between_phases([phase.number for phase in phases], rows)
+    return {"nodes": nodes, "edges": [*within, *between], "folded": False}
+
+
+def _find_edges_between_phases(phases: Sequence[int], rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return the edges to each phase: from the last tasks of the phase before, or from that phase itself."""
+    parents = {row["parent_id"] for row in rows}
+    last: dict[int, list[str]] = {}
+    for row in rows:
+        if row["id"] not in parents:
+            last.setdefault(row["phase"], []).append(row["id"])
+    is_large = len(rows) > MAX_IMPLIED_EDGES
+    return [
+        (id, f"phase:{following}")
+        for phase, following in pairwise(phases)
+        for id in ([f"phase:{phase}"] if is_large else last.get(phase) or [f"phase:{phase}"])
+    ]
+
+
+def _count_ancestors(id: str, parents: Mapping[str, str | None]) -> int:
+    """Count the ancestors of a task; tasks nest only a few levels deep."""
+    depth, above = 0, parents[id]
+    while above is not None and above in parents:
+        depth, above = depth + 1, parents[above]
+    return depth
+
+
+def _find_first_levels(
+    phases: Sequence[int], rows: Sequence[Row], depths: Mapping[str, int]
+) -> dict[int, int]:
+    """Return the level of each phase: below the deepest task of the phase before."""
+    height = dict.fromkeys(phases, 1)
+    for row in rows:
+        height[row["phase"]] = max(height[row["phase"]], depths[row["id"]] + 2)
+    first, at = {}, 0
+    for phase in sorted(height):
+        first[phase] = at
+        at += height[phase]
+    return first
+
+
+def _build_plan_graph(tasks: Sequence[Node], states: Mapping[str, Standing]) -> Mapping[str, Any]:
+    plan = Graph(tasks)
+    rank = {node.id: level for level, row in enumerate(plan.list_rows()) for node in row}
+    nodes = [
+        _build_node(
+            node.id,
+            node.name,
+            node.status,
+            rank[node.id],
+            node.parallel_group,
+            standing=states[node.id],
+            is_blocked=states[node.id].cause is Cause.TASKS,
+        )
+        for node in tasks
+    ]
+    named = [(other, node.id) for node in tasks for other in sorted(node.depends_on or ())]
+    implied, joints, is_folded = _find_implied_edges(plan, rank)
+    return {"nodes": [*nodes, *joints], "edges": [*named, *implied], "folded": is_folded}
+
+
+def _find_implied_edges(
+    plan: Graph, rank: Mapping[str, int]
+) -> tuple[list[tuple[str, str]], list[dict[str, Any]], bool]:
+    """Return the edges implied by sequences, extra nodes, and whether the edges were folded.
+
+    A task without `depends_on` waits for every task of the previous level. Two large levels would need n * m
+    edges, so above a limit they are connected through one node for the level.
+    """
+    followers = [node for node in plan.nodes if node.depends_on is None]
+    before = {node.sequence: plan.list_dependencies(node) for node in followers}
+    if sum(len(before[node.sequence]) for node in followers) <= MAX_IMPLIED_EDGES:
+        return [(one.id, node.id) for node in followers for one in before[node.sequence]], [], False
+    edges, joints = [], []
+    for sequence, earlier in before.items():
+        if not earlier:
+            continue
+        joint = f"level:{plan.previous_level[sequence]}"
+        joints.append(_build_level_node(joint, earlier, rank))
+        edges += [(one.id, joint) for one in earlier]
+        edges += [(joint, node.id) for node in followers if node.sequence == sequence]
+    return edges, joints, True
+
+
+def _build_level_node(id: str, earlier: Iterable[Node], rank: Mapping[str, int]) -> dict[str, Any]:
+    done = all(node.status.is_done for node in earlier)
+    level = max(rank[node.id] for node in earlier)
+    status = TaskStatus.COMPLETED if done else TaskStatus.PENDING
+    return _build_node(id, id.replace(":", " "), status, level, "level", kind="level")
+
+
+def _build_session_graph(session: SessionRow, facts: SessionFacts) -> Mapping[str, Any]:
+    entries = session.entries
+    nodes = [
+        _build_node(
+            f"{session.id}/{step}",
+            step,
+            session.get_step_status(step),
+            level,
+            f"step {level + 1}" if len(entry) > 1 else None,
+            standing=judge_step(facts, step),
+        )
+        for level, entry in enumerate(entries)
+        for step in entry
+    ]
+    edges = [
+        (f"{session.id}/{one}", f"{session.id}/{other}")
+        for entry, following in pairwise(entries)
+        for one in entry
+        for other in following
+    ]
+    return {"nodes": nodes, "edges": edges, "folded": False}
+
+
+def _build_node(
+    id: str,
+    name: str,
+    status: str,
+    level: int,
+    group: str | None,
+    *,
+    kind: str = "task",
+    standing: Standing | None = None,
+    is_blocked: bool = False,
+) -> dict[str, Any]:
+    return {
+        "id": id,
+        "kind": kind,
+        "name": name,
+        "status": str(status),
+        "state": standing and standing.state,
+        "level": level,
+        "group": group,
+        "is_ready": standing is not None and _can_be_claimed(standing),
+        "is_blocked": is_blocked,
+    }
+
+
+def _can_be_claimed(standing: Standing) -> bool:
+    """Return whether an agent may take a task now; also one that failed, if it may be tried again."""
+    return standing.state is State.READY or (standing.state is State.FAILED and standing.cause is None)
+
+
+ENDPOINTS = (
+    Endpoint("/api/v1/runs/{id}/tasks", "All tasks of a run.", RowsQuery, TaskRows, read_task_rows),
+    Endpoint(
+        "/api/v1/runs/{id}/graph", "The dependencies of a run's tasks.", NoParameters, GraphView, read_graph
+    ),
+)

@@ -1,0 +1,105 @@
+"""Notices in hooks: what people did that a session has not seen, and which of it counts as carried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from deepwork.kernel.database.existing_store import ExistingStore
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.notices.models import Notice
+from deepwork.kernel.notices.store import NoticeStore
+from deepwork.views.hooks import failure_log
+from deepwork.views.hooks.context import HookContext, add_delivered
+from deepwork.views.hooks.identity import SessionRecord
+from deepwork.views.hooks.rendering import cut_to_budget, frame_texts, render_notice
+
+MAX_SHOWN = 5
+"""Notices in one text; the next hook shows the rest."""
+MARK_WAIT_SECONDS = 0.2
+"""Seconds to wait for a locked store before notices are shown without being marked."""
+
+
+def find_notices(tx: Transaction, record: SessionRecord, *, is_start: bool = False) -> list[Notice]:
+    """Find what the session should see now, the oldest first.
+
+    That is what waits for its agents and its work, and the answers to issues that it logged, even if another
+    session on the same work got them. At the start of a session also what was carried, but maybe never read:
+    the client may have been killed, or have dropped it from its context.
+    """
+    store = NoticeStore(tx)
+    found = store.list_waiting(record.agents, _list_work(record), MAX_SHOWN)
+    if record.issues:
+        found += store.list_about(record.issues, MAX_SHOWN)
+    if is_start:
+        found += store.list_undelivered(record.agents, MAX_SHOWN) + store.find_by_ids(record.carried)
+    fresh = [each for each in found if is_start or _name(each) not in record.told]
+    # An answer may be addressed to several agents, of which this session is one.
+    own_last = sorted(fresh, key=lambda notice: _is_own(notice, record))
+    unique = {notice.about or notice.id: notice for notice in own_last}
+    return sorted(unique.values(), key=lambda notice: (notice.at, notice.id))[:MAX_SHOWN]
+
+
+def take_notices(
+    context: HookContext, store: ExistingStore, record: SessionRecord, *, is_start: bool = False
+) -> tuple[str, SessionRecord]:
+    """Return the text of the notices that this hook shows, and the record with them; the caller saves it."""
+    with store.reading() as tx:
+        found, now = find_notices(tx, record, is_start=is_start), tx.now
+    chosen = _choose_fitting(found, now)
+    waiting = [each.id for each in chosen if each.carried_at is None and _is_own(each, record)]
+    won, is_marked = _mark_carried(context, store, waiting) if waiting else ([], True)
+    shown = [each for each in chosen if each.id in won or each.id not in waiting]
+    after = _remember(record, shown, is_marked=is_marked)
+    return cut_to_budget("\n\n".join(render_notice(notice, now) for notice in shown)), after
+
+
+def _choose_fitting(notices: Sequence[Notice], now: int) -> list[Notice]:
+    """Choose the first notices that fit the budget together; one alone is cut rather than left out."""
+    chosen: list[Notice] = []
+    for notice in notices:
+        texts = [render_notice(each, now) for each in (*chosen, notice)]
+        if chosen and not frame_texts(texts).endswith(texts[-1]):
+            break
+        chosen.append(notice)
+    return chosen
+
+
+def _mark_carried(
+    context: HookContext, store: ExistingStore, ids: Sequence[str]
+) -> tuple[Sequence[str], bool]:
+    """Mark notices as carried; return those that no other answer carried, and whether they are marked."""
+    try:
+        with store.writing(MARK_WAIT_SECONDS) as tx:
+            return NoticeStore(tx).mark_carried(ids), True
+    except StorageError as error:  # show them anyway; the session's record prevents a repetition
+        failure_log.record_failure(context.settings.store_folder, "marking of notices", error)
+        return ids, False
+
+
+def _remember(record: SessionRecord, shown: Sequence[Notice], *, is_marked: bool) -> SessionRecord:
+    if not shown:
+        return record
+    about = {notice.about for notice in shown}
+    after = replace(
+        record,
+        carried=tuple(notice.id for notice in shown),
+        issues=tuple(issue for issue in record.issues if issue not in about),
+    )
+    return after if is_marked else add_delivered(after, [_name(notice) for notice in shown])
+
+
+def _is_own(notice: Notice, record: SessionRecord) -> bool:
+    """Whether the notice is addressed to this session: to one of its agents, or to its work."""
+    if notice.agent_id is not None:
+        return notice.agent_id in record.agents
+    return notice.workflow_id in _list_work(record) or notice.about in record.issues
+
+
+def _list_work(record: SessionRecord) -> list[str]:
+    return [*([record.workflow] if record.workflow else []), *record.jobs]
+
+
+def _name(notice: Notice) -> str:
+    return f"notice:{notice.id}"

@@ -1,0 +1,158 @@
+"""Queries for current work across slices; each has a limit and an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.work.agents.lease_conditions import IS_VALID
+
+MAX_ROWS = 5
+MOST_COUNTED = 1000
+"""Tasks of a plan are counted up to this number, because hooks must be fast."""
+
+
+_JOB_COLUMNS = """id, job_name, workflow_name, goal, status, step_id, data, (
+    SELECT approvals.id FROM approvals WHERE approvals.subject_kind = 'step' AND approvals.status = 'pending'
+       AND approvals.subject_id = job_sessions.id || '/' || job_sessions.step_id) AS approval_id"""
+
+
+class CurrentWorkStore:
+    """Job sessions, claimed tasks, plans, tracked work and unread messages."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def list_active_jobs(self, limit: int) -> list[Row]:
+        """List active job sessions, the last changed first."""
+        sql = (
+            f"SELECT {_JOB_COLUMNS} FROM job_sessions"
+            " WHERE status = 'active' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, limit=limit)
+
+    def find_active_job(self, ids: Sequence[str]) -> Row | None:
+        """Find the first of these job sessions that is active."""
+        sql = f"SELECT {_JOB_COLUMNS} FROM job_sessions WHERE id IN :ids AND status = 'active'"
+        rows = self._tx.fetch_all(sql, ids=list(ids))
+        return min(rows, key=lambda row: ids.index(row["id"]), default=None)
+
+    def list_held_tasks(self, agents: Sequence[str]) -> list[Row]:
+        """List unfinished tasks held by these agents, their current task first."""
+        sql = """
+            SELECT task.id, task.name, task.status, task.workflow_id, plans.name AS plan_name,
+                   leases.who, leases.until, leases.epoch, tree.path AS workspace_path, tree.branch,
+                   task.requirements, plans.requirements AS plan_requirements
+              FROM leases JOIN plan_tasks AS task ON task.id = leases.what
+              JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
+              LEFT JOIN workspaces AS tree ON tree.id = task.workspace_id AND tree.status = 'active'
+             WHERE leases.who IN :agents AND task.claimed_by = leases.who
+               AND task.status IN ('pending', 'planning', 'in_progress', 'paused')
+             ORDER BY CASE WHEN agents.current_task_id = task.id THEN 0 ELSE 1 END, leases.until DESC,
+                      plans.created_seq, task.position
+             LIMIT :limit
+        """
+        return self._tx.fetch_all(sql, agents=list(agents), limit=MAX_ROWS)
+
+    def list_tracked_workflows(self, repository: str | None, wanted: str | None) -> list[Row]:
+        """List tracked workflows in progress, or only the wanted one, the last changed first."""
+        condition = build_where(
+            {
+                "status = 'in_progress'": True,
+                "id = :wanted": wanted,
+                "repository_path = :repository": repository,
+            }
+        )
+        sql = (
+            "SELECT id, name, objective, current_phase, total_phases, updated_at FROM tracked_workflows"
+            f" {condition} ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, wanted=wanted, repository=repository, limit=MAX_ROWS)
+
+    def list_open_tracked_tasks(self, workflow_ids: Sequence[str]) -> list[Row]:
+        """List tasks of tracked workflows that are in progress."""
+        sql = (
+            "SELECT id, workflow_id, name, agent_name FROM tracked_tasks"
+            " WHERE workflow_id IN :ids AND status = 'in_progress'"
+            " ORDER BY started_at, created_seq LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, ids=list(workflow_ids), limit=MAX_ROWS)
+
+    def list_open_plans(self, repository: str | None) -> list[Row]:
+        """List ready or running plans with their total and done tasks, the last changed first.
+
+        Both counts stop at `MOST_COUNTED` + 1.
+        """
+        mine = "" if repository is None else " AND repository_path = :repository"
+        sql = f"""
+            SELECT id, name, updated_at,
+                   (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id
+                     LIMIT :most) AS counted) AS total,
+                   (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id
+                       AND status IN ('completed', 'skipped') LIMIT :most) AS counted) AS done
+              FROM plans WHERE status IN ('ready', 'in_progress'){mine}
+             ORDER BY updated_at DESC, created_seq DESC LIMIT :limit
+        """
+        return self._tx.fetch_all(sql, repository=repository, limit=MAX_ROWS, most=MOST_COUNTED + 1)
+
+    def count_unread(self, agents: Sequence[str]) -> list[Row]:
+        """Count unread and urgent messages of each of these agents."""
+        sql = """
+            SELECT agents.id, agents.name, count(*) AS waiting,
+                   sum(CASE WHEN priority = 'urgent' THEN 1 ELSE 0 END) AS urgent
+              FROM agents JOIN messages ON recipient_id = agents.id
+             WHERE agents.id IN :agents AND messages.status = 'unread'
+               AND (expires_at IS NULL OR expires_at > :now)
+             GROUP BY agents.id, agents.name ORDER BY agents.id
+        """
+        return self._tx.fetch_all(sql, agents=list(agents), now=self._tx.now)
+
+    def get_agent_names(self, agents: Sequence[str]) -> dict[str, str]:
+        """Return names by id; unregistered agents are left out."""
+        sql = "SELECT id, name FROM agents WHERE id IN :agents AND unregistered_at IS NULL"
+        rows = self._tx.fetch_all(sql, agents=list(agents))
+        return {row["id"]: row["name"] for row in rows}
+
+    def list_lost_claims(self, agents: Sequence[str]) -> list[Row]:
+        """List claims that others took over while these agents were silent, until a heartbeat confirms."""
+        sql = (
+            "SELECT lost.who, lost.what, task.name FROM lost_leases AS lost"
+            " LEFT JOIN plan_tasks AS task ON task.id = lost.what"
+            " WHERE lost.who IN :agents ORDER BY lost.who, lost.what LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, agents=list(agents), limit=MAX_ROWS)
+
+    def list_claims(self, limit: int) -> list[Row]:
+        """List tasks with an unexpired claim and their holders, the first to expire first."""
+        sql = f"""
+            SELECT leases.what AS task_id, task.name AS task, task.status, leases.who AS agent_id,
+                   agents.name AS agent, leases.until AS until_at
+              FROM leases JOIN plan_tasks AS task ON task.id = leases.what
+              JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
+             WHERE {IS_VALID}
+             ORDER BY leases.until, plans.created_seq, task.position LIMIT :limit
+        """
+        return self._tx.fetch_all(sql, now=self._tx.now, limit=limit)
+
+    def list_inboxes(self, limit: int) -> list[Row]:
+        """List registered agents with unread messages, the fullest inbox first."""
+        sql = """
+            SELECT agents.id AS agent_id, agents.name AS agent, count(*) AS unread,
+                   sum(CASE WHEN priority = 'urgent' THEN 1 ELSE 0 END) AS urgent
+              FROM agents JOIN messages ON recipient_id = agents.id AND messages.status = 'unread'
+             WHERE agents.unregistered_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+             GROUP BY agents.id, agents.name ORDER BY count(*) DESC, agents.id LIMIT :limit
+        """
+        return self._tx.fetch_all(sql, now=self._tx.now, limit=limit)
+
+    def list_ids(self, table: Literal["plans", "tracked_workflows"], beginning: str, limit: int) -> list[str]:
+        """List ids of plans or tracked workflows with this prefix, the last changed first."""
+        sql = (
+            f"SELECT id FROM {table} WHERE substr(id, 1, :length) = :beginning"
+            " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, length=len(beginning), beginning=beginning, limit=limit)
+        return [row["id"] for row in rows]

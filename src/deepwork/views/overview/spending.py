@@ -1,0 +1,126 @@
+"""What work cost and may cost, as plain values for people: of a plan, or added up in several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deepwork.gates.budgets.day_budget import load_day_budget
+from deepwork.gates.budgets.models import MICROS_PER_USD, MS_PER_MINUTE, Budget, Cost, SubjectKind
+from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.store import Grouping, SpendingStore
+from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.timestamps import format_optional_timestamp
+from deepwork.views.overview.run_store import PLAN, RunStore, get_run_kind
+from deepwork.work.plans.admission import Admission
+from deepwork.work.plans.models import Task, Workflow
+from deepwork.work.plans.rules.active_time import measure_active_time
+from deepwork.work.plans.stores.plan_store import PlanStore
+from deepwork.work.plans.stores.task_store import TaskStore
+
+MAX_ROWS = 200
+SOURCES = ("reported", "priced", "estimated", "unverified")
+
+
+def build_spending(tx: Transaction, grouping: Grouping, workflow_id: str | None = None) -> dict[str, Any]:
+    """Add up the ledger, of one run or of all; with the budget, if there is one."""
+    rows = SpendingStore(tx).sum_by(grouping, workflow_id, MAX_ROWS)
+    names = _find_names(tx, grouping, rows)
+    lines = [_build_line(grouping, row, names) for row in rows]
+    answer: dict[str, Any] = {"by": grouping, "spending": lines, "total": _sum_lines(rows)}
+    if workflow_id and get_run_kind(workflow_id) != PLAN and RunStore(tx).find_names([workflow_id]):
+        return answer
+    if workflow_id:
+        return answer | {"plan": build_plan_spending(tx, PlanStore(tx).get(workflow_id))}
+    day = load_day_budget()
+    if day:
+        spent = BudgetService(tx).find_total(SubjectKind.DAY, name_day(tx.now)).cost
+        answer["day"] = {"day": name_day(tx.now), "budget": to_dict(day), "spent": cost_to_dict(spent)}
+    return answer
+
+
+def build_plan_spending(tx: Transaction, workflow: Workflow) -> dict[str, Any]:
+    """Build what a plan cost and may cost."""
+    admission, total = Admission(tx, workflow), BudgetService(tx).find_total(SubjectKind.PLAN, workflow.id)
+    refusal = admission.find_plan_refusal() if workflow.status.hands_out_tasks else None
+    answer = {
+        "id": workflow.id,
+        "budget": to_dict(workflow.requirements.budget) if workflow.requirements else None,
+        "spent": cost_to_dict(admission.measure_plan()),
+        "sources": build_sources(tx, workflow.id),
+        "max_unreviewed": workflow.requirements.max_unreviewed if workflow.requirements else None,
+        "reached_at": format_optional_timestamp(total.reached_at),
+        "reason": refusal.message if refusal else None,
+    }
+    return {name: value for name, value in answer.items() if value is not None}
+
+
+def build_task_spending(tx: Transaction, task: Task) -> dict[str, Any]:
+    """Build what a task cost and may cost."""
+    total = BudgetService(tx).find_total(SubjectKind.TASK, task.id)
+    spent = total.cost + Cost(active_ms=measure_active_time(task, tx.now))
+    answer = {
+        "id": task.id,
+        "budget": to_dict(task.requirements.budget) if task.requirements else None,
+        "spent": cost_to_dict(spent),
+        "sources": build_sources(tx, task.workflow_id, task.id),
+        "reached_at": format_optional_timestamp(total.reached_at),
+    }
+    return {name: value for name, value in answer.items() if value is not None}
+
+
+def build_sources(tx: Transaction, workflow_id: str, task_id: str | None = None) -> dict[str, float]:
+    """Return how many dollars come from which source; sources without any are left out."""
+    rows = SpendingStore(tx).sum_by_source(workflow_id, task_id)
+    return {row["source"]: _to_usd(row["usd_micros"]) for row in rows}
+
+
+def to_dict(budget: Budget | None) -> dict[str, Any] | None:
+    """Return the limits that a budget has."""
+    if budget is None:
+        return None
+    return {name: value for name, value in vars(budget).items() if value is not None}
+
+
+def cost_to_dict(cost: Cost) -> dict[str, Any]:
+    """Return a cost in the units of budgets."""
+    return {
+        "usd": _to_usd(cost.usd_micros),
+        "tokens": cost.tokens,
+        "minutes": round(cost.active_ms / MS_PER_MINUTE, 2),
+    }
+
+
+def _build_line(grouping: Grouping, row: Row, names: Mapping[str, str]) -> dict[str, Any]:
+    key = _format_key(grouping, row["key"])
+    line: dict[str, Any] = {grouping: key, "name": names.get(key or ""), "usd": _to_usd(row["usd_micros"])}
+    sources = [source for source in SOURCES if row[source]]
+    line |= {"tokens": int(row["tokens"]), "reports": row["reports"], "sources": sources}
+    return {name: value for name, value in line.items() if value is not None or name == grouping}
+
+
+def _format_key(grouping: Grouping, key: Any) -> str | None:
+    return name_day(int(key)) if grouping == "day" else key
+
+
+def _find_names(tx: Transaction, grouping: Grouping, rows: Sequence[Row]) -> dict[str, str]:
+    ids = [row["key"] for row in rows if row["key"]]
+    if grouping == "task":
+        return {id: task.name for id, task in TaskStore(tx).find_by_ids(ids).items()}
+    if grouping == "plan":
+        return {id: name for id, (_, name) in RunStore(tx).find_names(ids).items()}
+    if grouping == "agent":
+        from deepwork.work.agents.store import AgentStore  # noqa: PLC0415 - hardly ever needed
+
+        return dict(AgentStore(tx).get_names(ids))
+    return {}
+
+
+def _sum_lines(rows: Sequence[Row]) -> dict[str, Any]:
+    usd = sum(int(row["usd_micros"]) for row in rows)
+    return {"usd": _to_usd(usd), "tokens": sum(int(row["tokens"]) for row in rows)}
+
+
+def _to_usd(micros: int) -> float:
+    return int(micros) / MICROS_PER_USD

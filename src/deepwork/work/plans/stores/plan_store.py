@@ -1,0 +1,136 @@
+"""Storage of workflows and of their history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from deepwork.kernel.database.engine import Row, row_parser
+from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import NotFound
+from deepwork.kernel.records import build_record
+from deepwork.work.plans.models import FileConflicts, PlanChange, PlanStatus, SourceType, Workflow
+from deepwork.work.plans.requirements import parse_plan_requirements, serialize_requirements
+from deepwork.work.plans.stores.task_rows import build_not_found
+
+
+class PlanStore:
+    """Reads and writes workflows and their history."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, workflow: Workflow) -> None:
+        """Store a new workflow."""
+        self._tx.insert("plans", _to_row(workflow))
+
+    def get(self, id: str) -> Workflow:
+        """Return the workflow with this id."""
+        return self._get(id, "")
+
+    def get_for_update(self, id: str) -> Workflow:
+        """Return the workflow with this id, locked with its tasks until the transaction ends."""
+        return self._get(id, self._tx.row_lock)
+
+    def get_for_update_by_task(self, task_id: str) -> Workflow:
+        """Return the workflow of this task, locked with its tasks until the transaction ends."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM plans"
+            f" WHERE id = (SELECT workflow_id FROM plan_tasks WHERE id = :task_id){self._tx.row_lock}"
+        )
+        row = self._tx.fetch_one(sql, task_id=task_id)
+        if row is None:
+            raise build_not_found(task_id)
+        return _read_workflow(row)
+
+    def save(self, before: Workflow, after: Workflow) -> None:
+        """Write the columns that changed."""
+        old = vars(before)
+        changed = {name: value for name, value in vars(after).items() if value != old[name]}
+        self._tx.update("plans", after.id, _serialize(changed))
+
+    def list_matching(
+        self, *, statuses: Sequence[PlanStatus] | None, repository_path: str | None, limit: int, offset: int
+    ) -> tuple[list[Workflow], int]:
+        """Return the workflows that match every filter, newest first, and how many match in all."""
+        conditions = build_where(
+            {"status IN :statuses": statuses or None, "repository_path = :repository_path": repository_path}
+        )
+        values = {"statuses": statuses, "repository_path": repository_path}
+        total = self._tx.fetch_value(f"SELECT count(*) FROM plans {conditions}", **values)
+        sql = (
+            f"SELECT {_COLUMNS} FROM plans {conditions}"
+            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit, offset=offset, **values)
+        return [_read_workflow(row) for row in rows], total
+
+    def find_by_ids(self, ids: Sequence[str]) -> dict[str, Workflow]:
+        """Return the workflows with these ids, by id; ids that do not exist are left out."""
+        rows = self._tx.fetch_all(f"SELECT {_COLUMNS} FROM plans WHERE id IN :ids", ids=list(ids))
+        return {row["id"]: _read_workflow(row) for row in rows}
+
+    def add_history(self, change: PlanChange) -> None:
+        """Add an entry to the workflow's history. Entries are numbered, so the workflow must be locked."""
+        sql = """
+            INSERT INTO plan_history (workflow_id, number, task_id, what, before, after, reason, by_whom, at)
+            VALUES (:workflow_id,
+                    (SELECT coalesce(max(number), 0) + 1 FROM plan_history WHERE workflow_id = :workflow_id),
+                    :task_id, :what, :before, :after, :reason, :by_whom, :at)
+        """
+        self._tx.execute(sql, at=self._tx.now, **vars(change))
+
+    def list_history(self, workflow_id: str, limit: int) -> list[Row]:
+        """Return the latest changes of the workflow and its tasks, newest first."""
+        sql = (
+            "SELECT task_id, what, before, after, reason, by_whom, at FROM plan_history"
+            " WHERE workflow_id = :id ORDER BY number DESC LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, id=workflow_id, limit=limit)
+
+    def find_pause(self, workflow_id: str) -> Row | None:
+        """Return who paused the workflow last, as `by_whom`, and the `reason`."""
+        return self.find_last_change_to(workflow_id, PlanStatus.PAUSED)
+
+    def find_last_change_to(self, workflow_id: str, status: PlanStatus) -> Row | None:
+        """Return who last gave the workflow this status, as `by_whom`, and the `reason`."""
+        sql = """
+            SELECT by_whom, reason FROM plan_history
+             WHERE workflow_id = :id AND task_id IS NULL AND what = 'status' AND after = :status
+             ORDER BY number DESC LIMIT 1
+        """
+        return self._tx.fetch_one(sql, id=workflow_id, status=status)
+
+    def _get(self, id: str, lock: str) -> Workflow:
+        if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id{lock}", id=id)) is None:
+            raise NotFound("workflow", id, suggestion="List workflows with {tool:workflow_list}.")
+        return _read_workflow(row)
+
+
+_COLUMNS = ", ".join(Workflow.__dataclass_fields__)
+
+
+def _to_row(workflow: Workflow) -> Row:
+    return _serialize(vars(workflow))
+
+
+def _serialize(values: Row) -> Row:
+    serialized = dict(values)
+    if serialized.get("initial_plan") is not None:
+        serialized["initial_plan"] = json.dumps(serialized["initial_plan"])
+    if serialized.get("requirements") is not None:
+        serialized["requirements"] = serialize_requirements(serialized["requirements"])
+    return serialized
+
+
+@row_parser
+def _read_workflow(row: Row) -> Workflow:
+    plan = row["initial_plan"]
+    row["source_type"] = SourceType(row["source_type"])
+    row["status"] = PlanStatus(row["status"])
+    row["file_conflicts"] = FileConflicts(row["file_conflicts"])
+    row["auto_create_workspaces"] = bool(row["auto_create_workspaces"])
+    row["initial_plan"] = None if plan is None else json.loads(plan)
+    row["requirements"] = parse_plan_requirements(row["requirements"])
+    return build_record(Workflow, row)

@@ -1,0 +1,342 @@
+"""Queries of the task queue: active tasks, ready tasks, and what the others wait for.
+
+A task is active if it is claimed or running, even if its claim has expired.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from deepwork.kernel.database.engine import Row, row_parser
+from deepwork.kernel.database.json_texts import JsonTexts
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.work.agents.lease_conditions import HAS_RUN_OUT
+from deepwork.work.plans.models import Task, TaskStatus, parse_likely_files
+from deepwork.work.plans.rules.file_overlaps import ActiveTask, PathQuery
+from deepwork.work.plans.stores.task_rows import (
+    COLUMNS,
+    DONE,
+    LEVEL_BEFORE,
+    OPEN,
+    RUNNING,
+    UNBLOCKED,
+    read_task,
+)
+
+
+class QueueOrder(NamedTuple):
+    """Parameters of the order in which ready tasks are offered across workflows."""
+
+    lapsed: Sequence[str]
+    """Tasks whose claim has expired: they can be claimed again."""
+    last: Sequence[str]
+    """Workflows whose tasks come after those of all others."""
+    repository: str | None = None
+    """Restricts the search to plans of this repository."""
+
+
+class QueueStore:
+    """Reads which tasks are active and which can be handed out."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    # Active tasks
+
+    def list_active(self, workflow_id: str) -> list[Task]:
+        """Return the active tasks of a workflow in plan order."""
+        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} ORDER BY sequence, position"
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING)
+        return [read_task(row) for row in rows]
+
+    def list_active_anywhere(self, repository: str | None = None) -> list[Task]:
+        """Return the active tasks of all workflows that hand out tasks, or of one repository's workflows."""
+        sql = f"""
+            SELECT {COLUMNS} FROM plan_tasks WHERE id IN (
+                SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
+                 WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION} AND t.status IN :running
+                   AND t.waits_for IS NULL
+                 UNION
+                SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
+                 WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION} AND t.claimed_by IS NOT NULL)
+             ORDER BY workflow_id, sequence, position
+        """
+        rows = self._tx.fetch_all(sql, giving=_OFFERING_STATUSES, running=RUNNING, repository=repository)
+        return [read_task(row) for row in rows]
+
+    def count_active(self, workflow_id: str, *, excluding: str) -> int:
+        """Count the active tasks other than this one."""
+        sql = f"SELECT count(*) FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside"
+        number: int = self._tx.fetch_value(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
+        return number
+
+    def list_active_files(self, workflow_id: str, *, excluding: str) -> list[ActiveTask]:
+        """Return the active tasks other than this one with their likely files, in plan order."""
+        sql = (
+            f"SELECT id, name, context FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside"
+            " ORDER BY sequence, position"
+        )
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
+        return [_read_active_task(row) for row in rows]
+
+    def find_active_with_paths(
+        self, workflow_id: str, wanted: PathQuery, *, excluding: str
+    ) -> tuple[list[ActiveTask], int]:
+        """Return the active tasks that may change these paths, in plan order, and count all active ones.
+
+        Tasks with globs or unusual paths are always among them: only `file_overlaps` can compare those.
+        """
+        prefixes = _pad(wanted.prefixes)
+        row = self._tx.fetch_one(
+            _build_path_sql(self._tx.json_texts, len(prefixes)),
+            workflow_id=workflow_id,
+            running=RUNNING,
+            beside=excluding,
+            names=_pad(wanted.names),
+            **{f"prefix_{place}": prefix for place, prefix in enumerate(prefixes)},
+        )
+        ids, count = _read_ids_and_count(row or {})
+        return self._list_files(ids) if ids else [], count
+
+    def list_expired_claims(self, workflow_id: str) -> list[tuple[str, str | None, int]]:
+        """Return the claimed tasks whose lease has expired, their last holders and their ends; locks them."""
+        sql = f"""
+            SELECT what, who, until FROM leases
+             WHERE what IN (SELECT id FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL)
+               AND (who IS NULL OR {HAS_RUN_OUT}) ORDER BY what{self._tx.free_rows}
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
+        return [(row["what"], row["who"], row["until"]) for row in rows]
+
+    # Ready tasks
+
+    def list_ready(
+        self,
+        workflow_id: str,
+        status: TaskStatus,
+        free_levels: Sequence[int],
+        limit: int,
+        capabilities: Collection[str] | None = None,
+        *,
+        counts_all: bool = True,
+    ) -> tuple[list[Task], int]:
+        """Return unclaimed tasks that wait for nothing, in plan order, and how many there are.
+
+        `free_levels` are the sequences whose next lower one is done. With `capabilities`, only tasks that
+        require no others. Without `counts_all`, only the returned ones are counted: to count all takes the
+        longer the larger the plan is.
+        """
+        condition = (
+            "workflow_id = :id AND status = :status AND claimed_by IS NULL AND failures < max_attempts"
+            f" AND {UNBLOCKED} AND {START_NOT_REFUSED.format('plan_tasks')}"
+        )
+        values: Row = {"id": workflow_id, "status": status, "levels": list(free_levels)}
+        if capabilities is not None:
+            condition += f" AND {_HAS_CAPABILITIES_CONDITION.format('plan_tasks')}"
+            values["capabilities"] = list(capabilities)
+        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit"
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
+        total = len(rows)
+        if total == limit and counts_all:
+            total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
+        return [read_task(row) for row in rows], total
+
+    def list_waiting_for_person(self, workflow_id: str, limit: int) -> list[str]:
+        """Return the ids of failed tasks without attempts left, in plan order."""
+        sql = """
+            SELECT id FROM plan_tasks
+             WHERE workflow_id = :id AND status = 'failed' AND failures >= max_attempts
+             ORDER BY sequence, position LIMIT :limit
+        """
+        return [row["id"] for row in self._tx.fetch_all(sql, id=workflow_id, limit=limit)]
+
+    def list_waiting_for_approval(self, workflow_id: str, limit: int) -> list[str]:
+        """Return the ids of tasks that a person has to approve, before or after their work, in plan order."""
+        sql = f"""
+            SELECT id FROM plan_tasks
+             WHERE workflow_id = :id AND status IN :open
+               AND (waits_for = 'approval' OR NOT {START_NOT_REFUSED.format("plan_tasks")})
+             ORDER BY sequence, position LIMIT :limit
+        """
+        return [row["id"] for row in self._tx.fetch_all(sql, id=workflow_id, open=OPEN, limit=limit)]
+
+    def list_ready_anywhere(
+        self, order: QueueOrder, capabilities: Collection[str], limit: int
+    ) -> tuple[list[Task], int]:
+        """Return the first ready tasks of any workflow that require no other capabilities, and their number.
+
+        The oldest plan comes first; within a plan, failed tasks come last.
+        """
+        sql = f"""
+            {_READY_IN_ALL_WORKFLOWS_SQL}, offered AS (
+                SELECT id, row_number() OVER (ORDER BY {_ORDER_BY}) AS place, count(*) OVER () AS total
+                  FROM ready WHERE {_HAS_CAPABILITIES_CONDITION.format("ready")}
+                 ORDER BY place LIMIT :limit)
+            SELECT {_TASK_COLUMNS}, o.total FROM offered o JOIN plan_tasks t ON t.id = o.id ORDER BY place
+        """
+        rows = self._tx.fetch_all(
+            sql,
+            giving=_OFFERING_STATUSES,
+            open=OPEN,
+            capabilities=list(capabilities),
+            limit=limit,
+            **order._asdict(),
+        )
+        total = [row.pop("total") for row in rows]
+        return [read_task(row) for row in rows], total[0] if total else 0
+
+    def list_blocker_names(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
+        """Return, for each of these tasks, the names of the first few open tasks it waits for."""
+        return self._list_dependency_names(tasks, OPEN, each)
+
+    def list_completed_dependency_names(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
+        """Return, for each of these tasks, the names of the first few dependencies that are done."""
+        return self._list_dependency_names(tasks, DONE, each)
+
+    def list_groups(self, workflow_id: str, limit: int) -> tuple[list[Row], int]:
+        """Return the first parallel groups with their task counts, and how many groups there are."""
+        sql = """
+            SELECT parallel_group AS group_id, count(*) AS task_count,
+                   sum(CASE WHEN status IN :done THEN 1 ELSE 0 END) AS completed
+              FROM plan_tasks WHERE workflow_id = :id AND parallel_group IS NOT NULL
+             GROUP BY parallel_group ORDER BY min(sequence), parallel_group LIMIT :limit
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id, done=DONE, limit=limit)
+        total = len(rows)
+        if total == limit:
+            sql = "SELECT count(DISTINCT parallel_group) FROM plan_tasks WHERE workflow_id = :id"
+            total = self._tx.fetch_value(sql, id=workflow_id)
+        return rows, total
+
+    # Helpers
+
+    def _list_files(self, ids: Sequence[str]) -> list[ActiveTask]:
+        sql = "SELECT id, name, context FROM plan_tasks WHERE id IN :ids ORDER BY sequence, position"
+        return [_read_active_task(row) for row in self._tx.fetch_all(sql, ids=ids)]
+
+    def _list_dependency_names(
+        self, tasks: Sequence[Task], statuses: Sequence[str], each: int
+    ) -> dict[str, list[str]]:
+        explicit = [task.id for task in tasks if task.is_explicit]
+        sql = """
+            SELECT task_id, name FROM (
+                SELECT d.task_id, other.name,
+                       row_number() OVER (PARTITION BY d.task_id
+                                              ORDER BY other.sequence, other.position) AS place
+                  FROM plan_dependencies d JOIN plan_tasks other ON other.id = d.depends_on_id
+                 WHERE d.task_id IN :ids AND other.status IN :statuses) AS ranked
+             WHERE place <= :each ORDER BY task_id, place
+        """
+        rows = (
+            [] if not explicit else self._tx.fetch_all(sql, ids=explicit, statuses=list(statuses), each=each)
+        )
+        found: dict[str, list[str]] = {}
+        for row in rows:
+            found.setdefault(row["task_id"], []).append(row["name"])
+        of_level: dict[int, list[str]] = {}
+        for task in (task for task in tasks if not task.is_explicit):
+            if task.sequence not in of_level:
+                of_level[task.sequence] = self._list_previous_level_names(task, statuses, each)
+            found[task.id] = of_level[task.sequence]
+        return found
+
+    def _list_previous_level_names(self, task: Task, statuses: Sequence[str], limit: int) -> list[str]:
+        """Return task names of the next lower sequence."""
+        sql = (
+            f"SELECT name FROM plan_tasks WHERE workflow_id = :workflow_id AND status IN :statuses"
+            f" AND sequence = {LEVEL_BEFORE} ORDER BY position LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(
+            sql, workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit
+        )
+        return [row["name"] for row in rows]
+
+
+# Work that is done and waits for a person is not active: its agent is free.
+_ACTIVE_IDS_SQL = """
+    (SELECT id FROM plan_tasks
+      WHERE workflow_id = :workflow_id AND status IN :running AND waits_for IS NULL
+      UNION
+     SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND claimed_by IS NOT NULL)
+"""
+
+
+_OFFERING_STATUSES = ("ready", "in_progress")
+_NEWEST_APPROVAL = """(SELECT approvals.status FROM approvals
+    WHERE approvals.subject_kind = '{}' AND approvals.subject_id = {}.id
+      AND approvals.status <> 'stale'
+    ORDER BY approvals.created_seq DESC LIMIT 1)"""
+# Whether a person was not asked about the task, or approved it; a claim asks.
+START_NOT_REFUSED = (
+    f"coalesce({_NEWEST_APPROVAL.format('task_before', '{}')}, '') NOT IN ('pending', 'refused')"
+)
+# A plan that a person must approve is asked about whenever it changes.
+_PLAN_NOT_WAITING = f"coalesce({_NEWEST_APPROVAL.format('plan', 'p')}, 'given') = 'given'"
+_TASK_COLUMNS = ", ".join(f"t.{name}" for name in COLUMNS.split(", "))
+# `IS NOT TRUE`, because `IN` is NULL for an empty list.
+_HAS_CAPABILITIES_CONDITION = """NOT EXISTS (
+    SELECT 1 FROM plan_capabilities AS required
+     WHERE required.task_id = {}.id AND (required.capability IN :capabilities) IS NOT TRUE)"""
+_ORDER_BY = "CASE WHEN workflow_id IN :last THEN 1 ELSE 0 END, age, seq, again, sequence, position"
+_READY_TASKS_SQL = """
+    SELECT t.id, t.workflow_id, t.sequence, t.position, age, seq,
+           CASE WHEN t.status = 'failed' THEN 1 ELSE 0 END AS again
+      FROM levels JOIN plan_tasks t ON t.workflow_id = levels.workflow_id AND t.sequence = levels.sequence
+     WHERE CASE WHEN t.is_explicit THEN t.open_dependencies ELSE coalesce(open_before, 0) END = 0
+"""
+_IN_REPOSITORY_CONDITION = "(CAST(:repository AS TEXT) IS NULL OR p.repository_path = :repository)"
+_READY_IN_ALL_WORKFLOWS_SQL = f"""
+    WITH levels AS (
+        SELECT workflow_id, age, seq, sequence,
+               lag(open) OVER (PARTITION BY workflow_id ORDER BY sequence) AS open_before
+          FROM (SELECT p.id AS workflow_id, p.created_at AS age, p.created_seq AS seq, t.sequence,
+                       sum(CASE WHEN t.status IN :open THEN 1 ELSE 0 END) AS open
+                  FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
+                 WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION} AND {_PLAN_NOT_WAITING}
+                 GROUP BY p.id, p.created_at, p.created_seq, t.sequence) AS counted
+    ), ready AS (
+        {_READY_TASKS_SQL} AND t.status IN ('pending', 'failed') AND t.claimed_by IS NULL
+               AND t.failures < t.max_attempts AND {START_NOT_REFUSED.format("t")}
+        UNION ALL
+        {_READY_TASKS_SQL} AND t.id IN :lapsed
+    )
+"""
+"""Every ready task of the workflows that hand out tasks."""
+
+
+@lru_cache
+def _build_path_sql(clauses: JsonTexts, prefixes: int) -> str:
+    """Build the query of `find_active_with_paths` for this number of prefixes."""
+    files = clauses.texts.format(column="context", key="files_likely_affected")
+    within = "".join(
+        f" OR substr(value, 1, length(:prefix_{place})) = :prefix_{place}" for place in range(prefixes)
+    )
+    match = f"EXISTS (SELECT 1 FROM {files} WHERE {clauses.is_unusual_path} OR value IN :names{within})"
+    return f"""
+        SELECT count(*) AS count, {clauses.joined.format(text=f"CASE WHEN {match} THEN id END")} AS ids
+          FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside
+    """
+
+
+def _pad(values: list[str]) -> list[str]:
+    """Repeat the last value until their number is a power of two, so that there are few statements."""
+    return values + values[-1:] * ((1 << (len(values) - 1).bit_length()) - len(values)) if values else values
+
+
+@row_parser
+def _read_ids_and_count(row: Row) -> tuple[list[str], int]:
+    return (row["ids"] or "").split(), int(row["count"])
+
+
+@row_parser
+def _read_active_task(row: Row) -> ActiveTask:
+    return ActiveTask(row["id"], row["name"], _parse_files(row["context"]))
+
+
+@lru_cache(maxsize=4096)
+def _parse_files(context: str) -> tuple[str, ...]:
+    """Cached, because the context of an active task is read on every claim and seldom changes."""
+    return parse_likely_files(json.loads(context))

@@ -1,0 +1,102 @@
+"""Attributing changed files to tasks that run in the same working tree at the same time.
+
+Between two snapshots of a working tree some tasks ran and some files changed. Each changed file is attributed
+to the tasks that may have changed it, with how certain that is. Changes of several tasks to the same file
+between two snapshots cannot be separated: they are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from deepwork.kernel.git.snapshot_types import FileChange
+from deepwork.work.tracking.areas import Areas
+from deepwork.work.tracking.models import AttributedChange, Attribution
+
+_UNCERTAINTY_RANK = {kind: number for number, kind in enumerate(Attribution)}
+
+
+@dataclass(frozen=True)
+class CandidateTask:
+    """A task that changes may be attributed to."""
+
+    id: str
+    areas: tuple[str, ...] = ()
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What changed between two snapshots, and which tasks ran."""
+
+    changes: tuple[FileChange, ...]
+    running: frozenset[str]
+
+
+def attribute_changes(
+    intervals: Iterable[Interval], tasks: Collection[CandidateTask]
+) -> dict[str | None, list[AttributedChange]]:
+    """Return the net changes of each task over all intervals, sorted by path; under None those of no task.
+
+    A file that ends up as it was before the task's first change to it is left out. If several changes of one
+    file differ in certainty, the least certain attribution applies.
+    """
+    known = {task.id: task for task in tasks}
+    areas = {task.id: Areas(task.areas) for task in tasks}
+    found: dict[str | None, dict[str, AttributedChange]] = {}
+    for interval in intervals:
+        candidates = _find_innermost(interval.running, known)
+        for change in interval.changes:
+            attribution, owners = _find_owners(change.path, candidates, areas)
+            for owner in owners:
+                others = tuple(other for other in owners if other is not None and other != owner)
+                attributed = AttributedChange(
+                    change.path, change.before, change.after, attribution=attribution, shared_with=others
+                )
+                by_path = found.setdefault(owner, {})
+                by_path[change.path] = _merge(by_path.get(change.path), attributed)
+    return {
+        owner: [each for _, each in sorted(of.items()) if each.before != each.after]
+        for owner, of in found.items()
+    }
+
+
+def _find_innermost(running: Iterable[str], known: Mapping[str, CandidateTask]) -> list[str]:
+    """Return the running tasks without a running subtask: a parent delegates the work to its subtasks."""
+    ids = sorted(running)
+    waiting = {above for id in ids for above in _find_ancestors(id, known)}
+    return [id for id in ids if id not in waiting] or ids
+
+
+def _find_ancestors(id: str, known: Mapping[str, CandidateTask]) -> set[str]:
+    found: set[str] = set()
+    parent = known[id].parent_id if id in known else None
+    while parent is not None and parent not in found:
+        found.add(parent)
+        parent = known[parent].parent_id if parent in known else None
+    return found
+
+
+def _find_owners(
+    path: str, candidates: Sequence[str], areas: Mapping[str, Areas]
+) -> tuple[Attribution, Sequence[str | None]]:
+    if not candidates:
+        return Attribution.OUTSIDE, [None]
+    if len(candidates) == 1:
+        return Attribution.EXCLUSIVE, candidates
+    fitting = [id for id in candidates if id in areas and areas[id].find_covering(path) is not None]
+    if len(fitting) == 1:
+        return Attribution.AREA, fitting
+    return Attribution.SHARED, candidates
+
+
+def _merge(earlier: AttributedChange | None, later: AttributedChange) -> AttributedChange:
+    if earlier is None:
+        return later
+    return replace(
+        later,
+        before=earlier.before,
+        attribution=max(earlier.attribution, later.attribution, key=_UNCERTAINTY_RANK.__getitem__),
+        shared_with=tuple(sorted({*earlier.shared_with, *later.shared_with})),
+    )

@@ -1,0 +1,56 @@
+"""What tracking needs from packages above it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.git.snapshot_types import Snapshot
+from deepwork.work.tracking.models import JobSessionState
+
+
+class JobSessionFinder(Protocol):
+    """Finds job sessions; implemented by `jobs`."""
+
+    def find_session(self, tx: Transaction, id: str) -> JobSessionState | None:
+        """Return the session with this id, or None."""
+
+
+@dataclass(frozen=True)
+class WatchedWork:
+    """What is known of a task's work in a tree when it ends."""
+
+    task_id: str
+    workflow_id: str
+    agent_id: str | None
+    """Who held the task when its watch began, if that was an agent."""
+    tree: Path
+    snapshots: SnapshotStore
+    began: Snapshot
+    began_at: int
+    """Nanoseconds on the clock of this host."""
+    ended: Snapshot
+    starts: tuple[str, ...]
+    """The commits at which all watches of the task in this tree began."""
+    changed: Mapping[str, bool]
+    """The files that it changed, and whether no other task may have changed them."""
+    is_alone: bool
+    """Whether no other task ran in the tree meanwhile."""
+
+
+class PreparedLinks(Protocol):
+    """Links between commits and a task, found by git and not stored yet."""
+
+    def store(self, tx: Transaction) -> None:
+        """Store them in the transaction that ends the task."""
+
+
+class CommitRecorder(Protocol):
+    """Links commits with the task that made them; implemented by `provenance`."""
+
+    def prepare_watched(self, work: WatchedWork) -> PreparedLinks:
+        """Find the commits that were made while a task was watched. Not inside a transaction."""

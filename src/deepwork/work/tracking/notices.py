@@ -1,0 +1,57 @@
+"""Notices of what people do with tracked work, and with issues and milestones of any task."""
+
+from __future__ import annotations
+
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.notices.models import NoticeType
+from deepwork.kernel.notices.rules import build_abandon_text, build_answer_text, build_review_text
+from deepwork.kernel.notices.service import NoticeService
+from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.tracking.models import Issue, Milestone, Subject, TrackedTask
+
+_VERDICTS = {kind.value: kind for kind in (NoticeType.APPROVED, NoticeType.REFUSED, NoticeType.ACKNOWLEDGED)}
+
+
+def notify_of_answer(tx: Transaction, issue: Issue) -> None:
+    """Write a notice of a resolved issue, for those who asked."""
+    text = build_answer_text(
+        issue.description, issue.resolution_note or "", was_asked=issue.requires_human_review
+    )
+    _notify(tx, issue.subject, NoticeType.ANSWER, text, asked_at=issue.created_at, about=issue.id)
+
+
+def notify_of_milestone(tx: Transaction, milestone: Milestone) -> None:
+    """Write a notice of what a person wrote about a task, such as an approval."""
+    verdict = str((milestone.metadata or {}).get("verdict", ""))
+    kind = _VERDICTS.get(verdict, NoticeType.NOTE)
+    known = verdict if kind is not NoticeType.NOTE else ""
+    text = build_review_text(milestone.subject.task_name, known, milestone.message)
+    _notify(tx, milestone.subject, kind, text, asked_at=milestone.created_at)
+
+
+def notify_of_abandoned_task(tx: Transaction, task: TrackedTask, reason: str) -> None:
+    """Write a notice of a tracked task that a person ended."""
+    text = build_abandon_text(task.name, reason)
+    NoticeService(tx).notify_work(task.workflow_id, NoticeType.ENDED, text, task_id=task.id)
+
+
+def _notify(
+    tx: Transaction, subject: Subject, type: NoticeType, text: str, *, asked_at: int, about: str | None = None
+) -> None:
+    """Notify the holders of a planned task, then and now; of other tasks, the sessions that work on them."""
+    notices = NoticeService(tx)
+    if not notices.is_needed:
+        return
+    if not subject.task_id.startswith("tk_"):
+        notices.notify_work(subject.workflow_id, type, text, task_id=subject.task_id, about=about)
+        return
+    tasks = TaskStore(tx)
+    concerned = (tasks.find_claimer_at(subject.task_id, asked_at), tasks.get(subject.task_id).claimed_by)
+    notices.notify_agents(
+        [agent for agent in concerned if agent],
+        type,
+        text,
+        workflow_id=subject.workflow_id,
+        task_id=subject.task_id,
+        about=about,
+    )

@@ -1,0 +1,210 @@
+"""Storage of watches, and of the files that each task changed.
+
+A watch is the time that one attempt of a task spent in one working tree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from deepwork.kernel.database.engine import Row, row_parser
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.git.snapshot_types import ChangeStatus
+from deepwork.work.tracking.models import AttributedChange, Attribution, CheckpointTree, Watch
+
+
+class WatchStore:
+    """Reads and writes watches and changed files."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, watch: Watch) -> None:
+        """Insert the watch of a task that starts."""
+        self._tx.insert("watches", _watch_to_row(watch))
+
+    def find_latest(self, task_id: str) -> Watch | None:
+        """Return the watch of the task's latest attempt."""
+        sql = f"SELECT {_WATCH_COLUMNS} FROM watches WHERE task_id = :id ORDER BY attempt DESC LIMIT 1"
+        row = self._tx.fetch_one(sql, id=task_id)
+        return _watch_from_row(row) if row else None
+
+    def list_of_task(self, task_id: str) -> list[Watch]:
+        """Return all watches of a task, by attempt."""
+        sql = f"SELECT {_WATCH_COLUMNS} FROM watches WHERE task_id = :id ORDER BY attempt"
+        return [_watch_from_row(row) for row in self._tx.fetch_all(sql, id=task_id)]
+
+    def save_checkpoint_tree(self, checkpoint: CheckpointTree) -> None:
+        """Store the snapshot that was taken at a checkpoint."""
+        row = vars(checkpoint) | {"snapshot": json.dumps(checkpoint.snapshot)}
+        self._tx.insert("checkpoint_trees", row)
+
+    def list_checkpoint_trees(self, task_id: str) -> list[CheckpointTree]:
+        """Return the snapshots that were taken at the checkpoints of a task, in their order."""
+        sql = f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoint_trees WHERE task_id = :id ORDER BY sequence"
+        return [_checkpoint_from_row(row) for row in self._tx.fetch_all(sql, id=task_id)]
+
+    def list_start_heads(self, task_id: str, host: str, tree_path: str) -> list[str]:
+        """Return the commits at which the watches of a task in a tree began, oldest first."""
+        sql = (
+            "SELECT began FROM watches WHERE task_id = :id AND host = :host AND tree_path = :tree"
+            " ORDER BY attempt LIMIT 100"
+        )
+        rows = self._tx.fetch_all(sql, id=task_id, host=host, tree=tree_path)
+        heads = (json.loads(row["began"]).get("head") for row in rows)
+        return list(dict.fromkeys(head for head in heads if head))
+
+    def save_end(self, watch: Watch) -> None:
+        """Save the end of a watch and its snapshot."""
+        sql = (
+            "UPDATE watches SET ended_at = :ended_at, ended = :ended"
+            " WHERE task_id = :task_id AND attempt = :attempt"
+        )
+        self._tx.execute(
+            sql,
+            ended_at=watch.ended_at,
+            ended=_watch_to_row(watch)["ended"],
+            task_id=watch.task_id,
+            attempt=watch.attempt,
+        )
+
+    def list_overlapping(self, watch: Watch, until: int) -> list[Watch]:
+        """Return other watches of the same tree that overlap this one in time."""
+        sql = f"""
+            SELECT {_WATCH_COLUMNS} FROM watches
+             WHERE host = :host AND tree_path = :tree AND began_at <= :until
+               AND (ended_at IS NULL OR ended_at >= :since)
+               AND NOT (task_id = :task_id AND attempt = :attempt)
+             ORDER BY began_at, task_id, attempt
+        """
+        rows = self._tx.fetch_all(
+            sql,
+            host=watch.host,
+            tree=watch.tree_path,
+            until=until,
+            since=watch.began_at,
+            task_id=watch.task_id,
+            attempt=watch.attempt,
+        )
+        return [_watch_from_row(row) for row in rows]
+
+    def list_tree_hashes_since(self, host: str, tree_path: str, moment: int) -> set[str]:
+        """Return the tree hashes in snapshots of tasks that ended since then or are still running."""
+        sql = (
+            "SELECT began, ended FROM watches WHERE host = :host AND tree_path = :tree"
+            " AND (ended_at IS NULL OR ended_at >= :moment)"
+        )
+        rows = self._tx.fetch_all(sql, host=host, tree=tree_path, moment=moment)
+        looks = [json.loads(look) for row in rows for look in (row["began"], row["ended"]) if look]
+        return {look["tree"] for look in looks} | self._list_checkpoint_hashes(host, tree_path, moment)
+
+    def _list_checkpoint_hashes(self, host: str, tree_path: str, moment: int) -> set[str]:
+        sql = (
+            "SELECT snapshot FROM checkpoint_trees"
+            " WHERE host = :host AND tree_path = :tree AND taken_at >= :moment"
+        )
+        rows = self._tx.fetch_all(sql, host=host, tree=tree_path, moment=moment)
+        return {json.loads(row["snapshot"])["tree"] for row in rows}
+
+    def save_files(self, task_id: str, workflow_id: str, files: Sequence[AttributedChange]) -> None:
+        """Replace the list of files that the task changed."""
+        self._tx.execute("DELETE FROM changed_files WHERE task_id = :id", id=task_id)
+        of = {"task_id": task_id, "workflow_id": workflow_id}
+        self._tx.insert_many("changed_files", [of | _file_to_row(file) for file in files])
+
+    def list_files(self, task_id: str, path: str | None, limit: int) -> tuple[list[AttributedChange], int]:
+        """Return the files that a task changed, sorted by path, and their total number."""
+        only = " AND path = :path" if path is not None else ""
+        sql = f"SELECT count(*) FROM changed_files WHERE task_id = :id{only}"
+        total: int = self._tx.fetch_value(sql, id=task_id, path=path)
+        sql = (
+            f"SELECT path, status, attribution, details FROM changed_files WHERE task_id = :id{only}"
+            " ORDER BY path LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, id=task_id, path=path, limit=limit)
+        return [_file_from_row(row) for row in rows], total
+
+    def list_changers(self, host: str, tree_path: str, paths: Sequence[str]) -> dict[str, str]:
+        """Map those of these files that tasks changed in a tree to the last of these tasks."""
+        sql = """
+            SELECT path, changed_files.task_id FROM changed_files
+              JOIN watches ON watches.task_id = changed_files.task_id
+             WHERE host = :host AND tree_path = :tree AND path IN :paths ORDER BY began_at
+        """
+        rows = self._tx.fetch_all(sql, host=host, tree=tree_path, paths=list(paths)) if paths else []
+        return {row["path"]: row["task_id"] for row in rows}
+
+    def list_running(self, host: str, tree_path: str) -> list[str]:
+        """Return the tasks that are being watched in a tree."""
+        sql = """
+            SELECT task_id FROM watches WHERE host = :host AND tree_path = :tree AND ended_at IS NULL
+             ORDER BY began_at
+        """
+        return [row["task_id"] for row in self._tx.fetch_all(sql, host=host, tree=tree_path)]
+
+    def count_changed_paths(self, workflow_id: str) -> int:
+        """Count the different files that the tasks of a workflow changed."""
+        sql = "SELECT count(DISTINCT path) FROM changed_files WHERE workflow_id = :id"
+        found: int = self._tx.fetch_value(sql, id=workflow_id)
+        return found
+
+
+_WATCH_COLUMNS = ", ".join(Watch.__dataclass_fields__)
+_CHECKPOINT_COLUMNS = ", ".join(CheckpointTree.__dataclass_fields__)
+
+
+def _watch_to_row(watch: Watch) -> Row:
+    ended = None if watch.ended is None else json.dumps(watch.ended)
+    return vars(watch) | {"areas": json.dumps(watch.areas), "began": json.dumps(watch.began), "ended": ended}
+
+
+@row_parser
+def _watch_from_row(row: Row) -> Watch:
+    read = {
+        "areas": tuple(json.loads(row["areas"])),
+        "began": json.loads(row["began"]),
+        "ended": None if row["ended"] is None else json.loads(row["ended"]),
+    }
+    return Watch(**(row | read))
+
+
+@row_parser
+def _checkpoint_from_row(row: Row) -> CheckpointTree:
+    return CheckpointTree(**(row | {"snapshot": json.loads(row["snapshot"])}))
+
+
+def _file_to_row(file: AttributedChange) -> Row:
+    details = {
+        "added": file.added,
+        "removed": file.removed,
+        "is_binary": file.is_binary or None,
+        "shared_with": list(file.shared_with) or None,
+        "before_tree": file.before_tree,
+        "after_tree": file.after_tree,
+    }
+    kept = {name: value for name, value in details.items() if value is not None}
+    return {
+        "path": file.path,
+        "status": file.status.value,
+        "attribution": file.attribution.value,
+        "details": json.dumps(kept, ensure_ascii=False),
+    }
+
+
+@row_parser
+def _file_from_row(row: Row) -> AttributedChange:
+    status, details = ChangeStatus(row["status"]), json.loads(row["details"])
+    before, after = details.get("before_tree", ""), details.get("after_tree", "")
+    return AttributedChange(
+        row["path"],
+        # The tree of a snapshot identifies the file's version in it, too.
+        None if status is ChangeStatus.ADDED else before,
+        None if status is ChangeStatus.DELETED else after,
+        details.get("added"),
+        details.get("removed"),
+        details.get("is_binary", False),
+        attribution=Attribution(row["attribution"]),
+        shared_with=tuple(details.get("shared_with", ())),
+        before_tree=before,
+        after_tree=after,
+    )

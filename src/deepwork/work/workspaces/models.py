@@ -1,0 +1,103 @@
+"""Repositories, workspaces and the words that describe them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepwork.kernel.call import ActionOutcome
+from deepwork.kernel.names import CaseInsensitiveEnum
+
+LOCAL_HOST = "local"
+"""The machine of a store in a file: always this one, even if it is renamed."""
+
+WORK_ELSEWHERE = "work_elsewhere"
+"""Why a task waits: the work of a dependency is on another machine, and not in the repository of this one."""
+
+
+class WorkspaceStatus(CaseInsensitiveEnum):
+    """Whether a workspace is in use, or how it ended."""
+
+    ACTIVE = "active"
+    MERGED = "merged"
+    ABANDONED = "abandoned"
+
+
+class WorkspaceEvent(CaseInsensitiveEnum):
+    """Events about repositories and workspaces; the payload is the view of either."""
+
+    REPOSITORY_REGISTERED = "repository:registered"
+    WORKSPACE_CREATED = "workspace:created"
+    WORKSPACE_UPDATED = "workspace:updated"
+    WORKSPACE_REMOVED = "workspace:removed"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository on one machine; times are Unix milliseconds."""
+
+    id: str
+    host: str
+    """The machine's name; a path is only meaningful on its own machine."""
+    path: str
+    name: str
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A working tree with its own branch, for tasks of one workflow."""
+
+    id: str
+    workflow_id: str
+    host: str
+    repository_path: str
+    path: str
+    branch: str
+    base_branch: str | None
+    base_commit: str | None
+    """The commit the branch started at; None if the tree was only registered or does not exist yet."""
+    status: WorkspaceStatus
+    merge_commit: str | None
+    rescue_branch: str | None
+    """The branch that holds work that was uncommitted when the tree was removed."""
+    is_made: bool
+    """Whether deepwork created the tree and may therefore remove it."""
+    created_by: str
+    created_at: int
+    updated_at: int
+    builds_on: tuple[str, ...] = ()
+    """The branches of dependencies that the branch began with, beside its base."""
+    unmerged: tuple[str, ...] = ()
+    """The branches of dependencies that it began without, because they conflicted or were not here."""
+
+
+@dataclass(frozen=True)
+class TreeRemoval(ActionOutcome):
+    """What became of the tree of a closed workspace."""
+
+    rescue_branch: str | None = None
+    warning: str | None = None
+
+
+@dataclass(frozen=True)
+class CheckoutWork:
+    """What a completed task did in the checkout of another machine itself, not in a worktree."""
+
+    host: str
+    path: str
+    branch: str | None
+    head: str | None
+    """The commit that was checked out when the task ended; None if its end was not seen."""
+    trees: frozenset[str]
+    """The files of that checkout when the task ended, and when each later task there did: they have its work,
+    too. Empty if it changed nothing."""
+
+
+@dataclass(frozen=True)
+class FinishedTask:
+    """The workspace of a completed task, and what it was completed with: see `Task.completed_tree`."""
+
+    workspace: Workspace
+    completed_tree: str | None
+    completed_head: str | None

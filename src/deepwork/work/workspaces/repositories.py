@@ -1,0 +1,119 @@
+"""Locating and registering repositories."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from deepwork.kernel.call import current_call
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed
+from deepwork.kernel.files.heads import Head
+from deepwork.kernel.files.repositories import find_repository
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.refs import find_head, resolve_commit
+from deepwork.work.plans.models import Workflow
+from deepwork.work.workspaces.models import LOCAL_HOST, Repository, WorkspaceEvent
+from deepwork.work.workspaces.paths import resolve_path
+from deepwork.work.workspaces.responses import RepositoryView
+from deepwork.work.workspaces.store import RepositoryStore
+
+log = logging.getLogger("deepwork")
+
+
+class RepositoryLocator:
+    """Locates and registers repositories of this machine."""
+
+    def __init__(self, project_root: Path, host: str) -> None:
+        self._project_root = project_root
+        self.host = host
+        self._clones: set[tuple[str, str]] = set()
+
+    def locate(self, repository_path: str | None) -> str:
+        """Return the resolved path; without one, the path of this project."""
+        if repository_path is None:
+            return str(self._project_root)
+        return resolve_path("repository_path", repository_path, relative_to=self._project_root)
+
+    def ensure_known(self, tx: Transaction, path: str) -> None:
+        """Register the repository of a new plan, unless it is registered.
+
+        Without the scope admin, only this project's repository can be added this way: a plan gives access to
+        worktrees and diffs in its repository.
+        """
+        if path != str(self._project_root) and current_call().scope != "admin":
+            _require_known(RepositoryStore(tx).find(self.host, path), path)
+        if RepositoryStore(tx).add(self.host, path, _derive_name(path)):
+            self._emit_registered(tx, path)
+
+    def localize(self, tx: Transaction, workflow: Workflow) -> Workflow:
+        """Return the plan with the path that its repository has on this machine.
+
+        A path belongs to the machines that registered it. On others this project is meant if it is a clone:
+        if it has the commit at which the plan started.
+        """
+        path, root = workflow.repository_path, str(self._project_root)
+        if path in (None, root) or not self._is_clone(tx, str(path), workflow.base_commit):
+            return workflow
+        return replace(workflow, repository_path=root)
+
+    def _is_clone(self, tx: Transaction, path: str, commit: str | None) -> bool:
+        """Return whether this project is a clone of a repository that is on another machine."""
+        if commit is None or self.host == LOCAL_HOST or RepositoryStore(tx).find(self.host, path):
+            return False
+        if (path, commit) not in self._clones:
+            if not self._has_commit(commit):
+                return False
+            self._clones.add((path, commit))
+        return True
+
+    def _has_commit(self, commit: str) -> bool:
+        if find_repository(self._project_root) is None:
+            return False
+        try:
+            git = Git(self._project_root, environment=build_child_environment())
+            return resolve_commit(git, commit) is not None
+        except DeepworkError as error:
+            log.warning("Cannot look for commit %s in %s: %s", commit, self._project_root, error)
+            return False
+
+    def find_head(self, path: str) -> Head | None:
+        """Return the commit and branch that the repository is on; None without git or a commit."""
+        try:
+            return find_head(Git(Path(path), environment=build_child_environment()))
+        except DeepworkError as error:
+            log.warning("Cannot find the commit of %s: %s", path, error)
+            return None
+
+    def register(self, tx: Transaction, path: str, name: str | None) -> Repository:
+        """Register the repository and set its name if one is given."""
+        store = RepositoryStore(tx)
+        is_new = store.add(self.host, path, name or _derive_name(path))
+        known = store.find(self.host, path)
+        assert known is not None, "it was added or existed before"
+        if name is not None and known.name != name:
+            store.rename(known, name)
+            is_new = True
+        return self._emit_registered(tx, path) if is_new else known
+
+    def _emit_registered(self, tx: Transaction, path: str) -> Repository:
+        known = RepositoryStore(tx).find(self.host, path)
+        assert known is not None, "it was added in this transaction"
+        view = RepositoryView.from_repository(known).model_dump(mode="json")
+        tx.emit(WorkspaceEvent.REPOSITORY_REGISTERED, view)
+        return known
+
+
+def _require_known(known: Repository | None, path: str) -> None:
+    if known is None:
+        raise NotAllowed(
+            f"Repository {path[:MAX_ECHOED]!r} is not registered here.",
+            code=Code.UNAUTHORIZED,
+            suggestion="A caller with the scope admin can register it with {tool:repository_register}.",
+        )
+
+
+def _derive_name(path: str) -> str:
+    return (Path(path).name or path)[:200]

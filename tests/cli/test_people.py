@@ -16,6 +16,7 @@ from application import call_tool, make_app
 from deepwork.edge.cli.main import deepwork
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import DeepworkError
+from deepwork.views.overview.states.models import State
 
 PERSON = f"human:{getpass.getuser()}"
 
@@ -106,7 +107,9 @@ def test_anything_can_be_shown_by_its_id(project: Project):
 def test_json_of_show_is_the_answer_of_the_tool(project: Project):
     shown = project.run_json("show", project.task)
 
-    assert shown == call_tool(project.app, "task_get", id=project.task)
+    told = {key: value for key, value in shown.items() if key not in ("state", "because", "next")}
+    assert told == call_tool(project.app, "task_get", id=project.task)
+    assert shown["state"] in set(State)
 
 
 def test_showing_a_message_does_not_mark_it_as_read(project: Project):
@@ -183,7 +186,7 @@ def test_a_refusal_is_recorded_as_one_and_reaches_the_agent(project: Project):
     said = project.run("answer", "Pay by card", "No: use the sandbox", "--refuse").output
 
     context = call_tool(project.app, "get_context", workflow_id=project.record, include=["milestones"])
-    assert offered["manual_review"] == f"deepwork answer {project.tracked_task} TEXT [--refuse]"
+    assert offered["manual_review"] == f"deepwork answer {project.tracked_task} TEXT"
     assert said == f"Recorded your verdict on {project.tracked_task}: refused.\n"
     assert context["milestones"][0]["metadata"] == {"verdict": "refused", "by": PERSON}
     assert [(each["type"], "No: use the sandbox" in each["text"]) for each in context["notices"]] == [

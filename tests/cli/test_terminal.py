@@ -60,10 +60,10 @@ def test_a_status_is_a_word_with_a_colour(project: Path):
     without = run_in_terminal(project, "plans", "show", plan, environment={"NO_COLOR": "1"}).out
     dumb = run_in_terminal(project, "plans", "show", plan, environment={"TERM": "dumb"}).out
 
-    assert "\x1b[32mcompleted" in shown
-    assert "completed" in without
+    assert "\x1b[32mdone" in shown
+    assert "done" in without
     assert not re.search(r"\x1b\[(3|9)\d", without)
-    assert "completed" in dumb
+    assert "done" in dumb
     assert "\x1b" not in dumb
 
 

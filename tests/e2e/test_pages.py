@@ -233,7 +233,7 @@ def test_reviews_of_a_job_are_shown_with_their_criteria(visitor: Visitor, made: 
 
     step = visitor.page.locator(".card.is-current").inner_text()
 
-    assert "needs work" in step
+    assert "needs you" in step
     assert "Cut the second paragraph." in step
     assert "The second paragraph says the same twice." in step
 

@@ -37,7 +37,7 @@ def test_list_shows_active_sessions(root: Path, id: str):
     ran = sessions(root, "list")
 
     assert (ran.code, ran.err) == (0, "")
-    assert all(word in ran.out for word in (id, "chain/main", "active", "write"))
+    assert all(word in ran.out for word in (id, "chain/main", "running", "write"))
     assert "\x1b" not in ran.out
     assert [each["step"] for each in sessions(root, "list", "--json").json["sessions"]] == ["b"]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
+from pathlib import Path
 
+import click
 import pytest
 
 from deepwork.delivery.landing.models import LandingKind, LandingStatus, Problem
 from deepwork.delivery.runner.models import ParkedFor, RunOptions, RunStatus, Stage
-from deepwork.edge.cli.shell_completion import INDEX
+from deepwork.edge.cli.main import deepwork
 from deepwork.views.overview.states.facts import PlanWork, TrackFacts
 from deepwork.views.overview.states.models import Cause, Command, Standing, State
 from deepwork.views.overview.states.rules import (
@@ -268,7 +269,9 @@ TRACKED = [
     (TrackFacts("tt_1", "success"), S.DONE, None, None),
     (TrackFacts("tt_1", "success", needs_review=True), S.NEEDS_YOU, C.REVIEW, "deepwork answer tt_1 TEXT"),
     (TrackFacts("tt_1", "failed", needs_review=True), S.FAILED, None, "deepwork answer tt_1 TEXT"),
-    (TrackFacts("tt_1", "partial_success"), S.FAILED, None, None),
+    (TrackFacts("tt_1", "failed"), S.FAILED, None, None),
+    (TrackFacts("tt_1", "partial_success"), S.DONE, None, None),
+    (TrackFacts("tt_1", "partial_success", needs_review=True), S.NEEDS_YOU, C.REVIEW, "deepwork answer tt_1 TEXT"),
 ]  # fmt: skip
 
 
@@ -298,14 +301,24 @@ def test_the_words_are_these_and_no_others():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", Command)
-def test_every_command_exists(command: Command):
-    about = json.loads(INDEX.read_text(encoding="utf-8"))
-    for word in command.value.split()[1:]:
-        about = about.get("commands", {}).get(word, about)
+AGAIN_WITH_ALL = build_run_command(
+    make_run(RunStatus.STOPPED, options=RunOptions(max_usd=2.5, land=True), chain=("claude", "codex"))
+)
 
-    assert about.get("params")
-    assert not about.get("commands")  # the words lead to a command, not to a group
+
+@pytest.mark.parametrize("line", [*(command.about("wf_1") for command in Command), AGAIN_WITH_ALL])
+def test_every_command_exists_and_takes_what_it_is_given(line: str, tmp_path: Path):
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"summary": "s", "tasks": [{"name": "a"}]}')
+    known = {"TEXT": "x", "REASON": "x", "SUMMARY": "x", "STATUS": "completed", "N": "5", "FILE": str(plan)}
+    words = [known.get(word, word) for word in line.split()[1:]]
+    command: click.Command = deepwork
+    while isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), words[0])
+        assert found is not None, line
+        command, words = found, words[1:]
+
+    command.make_context("deepwork", words)  # raises for what the command does not take
 
 
 def test_an_answer_has_a_reason_with_a_code_and_perhaps_a_detail():

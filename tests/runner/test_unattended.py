@@ -46,9 +46,16 @@ def test_a_run_whose_runner_was_killed_is_unattended_at_once(make_project: MakeP
     assert (task["status"], task["state"], task["next"]) == ("in_progress", "unattended", attach)
     assert [(each["state"], each["next"]) for each in status["plans"]] == [("unattended", attach)]
     assert f"    {attach}" in run(project, "status").out.splitlines()
+    assert any(attach in each for each in find_problems(project))
     gate.touch()
     assert run(project, *attach.split()[1:], "--json").code == 0
+    assert not any(attach in each for each in find_problems(project))
     assert find_run(project)["state"] == "done"
+
+
+def find_problems(project: RunProject) -> list[str]:
+    problems: list[str] = run(project, "doctor", "--json").json["problems"]
+    return problems
 
 
 def test_leaving_a_run_says_that_nobody_drives_it_any_more(make_project: MakeProject, tmp_path: Any):

@@ -134,7 +134,7 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
     store_problems = _list_store_problems(settings)
     yield from store_problems or _find_name_problems(settings)
     if not store_problems:
-        yield from _find_budget_problems(settings)
+        yield from _find_stopped_work(settings)
     yield from _find_secret_problems(settings)
 
 
@@ -169,11 +169,16 @@ def _find_name_problems(settings: Settings) -> Iterator[str]:
             )
 
 
-def _find_budget_problems(settings: Settings) -> Iterator[str]:
-    """Find plans and tasks that stopped at a budget: nothing is wrong, but nobody works on them."""
+def _find_stopped_work(settings: Settings) -> Iterator[str]:
+    """Find plans that stopped at a budget, and runs that nobody drives: nothing is broken."""
+    from deepwork.delivery.runner.store import RunStore
     from deepwork.kernel.database.existing_store import open_existing_store
     from deepwork.kernel.foreign_text import quote_line
     from deepwork.views.overview.needs import list_stopped_work
+    from deepwork.views.overview.states.local_processes import build_local_processes
+    from deepwork.views.overview.states.models import State
+    from deepwork.views.overview.states.totals import MAX_COUNTED
+    from deepwork.views.overview.states.view import StateView
 
     try:
         with open_existing_store(settings.database_location, _STORE_WAIT_SECONDS) as store:
@@ -181,11 +186,16 @@ def _find_budget_problems(settings: Settings) -> Iterator[str]:
                 return
             with store.reading() as tx:
                 stopped = list_stopped_work(tx)
+                open_runs = RunStore(tx).list_newest(MAX_COUNTED, is_open=True)
+                runs = StateView(tx, build_local_processes(settings)).judge_runs(open_runs)
     except DeepworkError:  # as above
         return
     for need in stopped:
         plan = f"{quote_line(need['run']['name'], 60)} ({need['run']['id']})"
         yield f"Plan {plan} waits: {quote_line(need['title'], 80)}. {need['detail']} {need['next']}"
+    for id, standing in runs.items():
+        if standing.state is State.UNATTENDED:
+            yield f"Nobody drives run {id}: {standing.next}"
 
 
 def _find_secret_problems(settings: Settings) -> Iterator[str]:

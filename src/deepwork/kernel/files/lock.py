@@ -255,16 +255,14 @@ def try_to_lock_file(path: Path) -> int | None:
 
 
 def is_file_locked(path: Path) -> bool | None:
-    """Return whether a process holds the lock of a file; None if there is no such file.
+    """Return whether a process holds the lock of a file; None if there is none, or not for this user.
 
-    Only for those who ask, a shared lock is enough: they do not exclude each other.
+    Those who ask take a shared lock for a moment, so that they do not exclude each other.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:
         return None
-    except OSError as error:
-        raise to_storage_error("read", path, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -15,11 +15,11 @@ _MAX_CELL_WIDTH = 400
 """Longer text in a cell is cut; the object's own `get` command shows all of it."""
 
 _COLOURS = {
-    "green": "completed passed success online active merged done ok",
-    "cyan": "in_progress busy current planning ready",
-    "yellow": "blocked paused waits waiting pending partial partial_success unread",
-    "red": "failed broken error aborted",
-    "bright_black": "skipped abandoned offline archived revoked",
+    "green": "completed passed success online active merged done landed ok",
+    "cyan": "in_progress running busy current planning ready",
+    "yellow": "blocked paused waits waiting pending partial partial_success unread parked needs_you",
+    "red": "failed broken error aborted unattended",
+    "bright_black": "skipped abandoned stopped offline archived revoked",
 }
 _STYLES = {word: colour for colour, words in _COLOURS.items() for word in words.split()}
 
@@ -57,5 +57,6 @@ def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]
 
 def _render_cell(name: str, text: str) -> Text:
     """Build a cell as `Text`, so that nothing an agent wrote is interpreted as rich markup."""
-    style = _STYLES.get(text, "") if name == "status" or name.endswith("_status") else ""
+    is_word = name in ("state", "status") or name.endswith("_status")
+    style = _STYLES.get(text.replace(" ", "_"), "") if is_word else ""
     return Text(shorten(text, _MAX_CELL_WIDTH), style=style)

@@ -389,11 +389,10 @@ def judge_tracked_task(facts: TrackFacts) -> Standing:
     if facts.status == "in_progress":
         gone = Standing(State.UNATTENDED, Cause.AGENT_GONE, "", Command.ABANDON.about(facts.id))
         return _RUNNING if facts.is_alive else gone
-    if facts.needs_review and facts.status == "success":
-        return Standing(State.NEEDS_YOU, Cause.REVIEW, "", Command.ANSWER.about(facts.id))
-    if facts.status == "success":
-        return _DONE
-    return Standing(State.FAILED, next=Command.ANSWER.about(facts.id)) if facts.needs_review else _FAILED
+    answer = Command.ANSWER.about(facts.id) if facts.needs_review else None
+    if facts.status == "failed":
+        return Standing(State.FAILED, next=answer)
+    return Standing(State.NEEDS_YOU, Cause.REVIEW, "", answer) if answer else _DONE
 
 
 def judge_track(facts: TrackFacts) -> Standing:

@@ -221,11 +221,13 @@ class StateStore:
         """List tracked tasks (`id` or `workflow_id`), and whether a person said what they think of them."""
         sql = f"""
             SELECT task.id, task.workflow_id, task.status, task.last_sign_at, task.manual_review_needed,
+                   run.status AS workflow_status,
                    CASE WHEN task.completed_at IS NOT NULL AND EXISTS (
                         SELECT 1 FROM approvals WHERE approvals.subject_kind = 'tracked_task'
                            AND approvals.subject_id = task.id AND approvals.decided_at >= task.completed_at
                            AND approvals.status IN ('given', 'refused')) THEN 1 ELSE 0 END AS was_reviewed
-              FROM tracked_tasks AS task WHERE task.{condition} IN :ids
+              FROM tracked_tasks AS task JOIN tracked_workflows AS run ON run.id = task.workflow_id
+             WHERE task.{condition} IN :ids
         """
         return self._tx.fetch_all(sql, ids=list(ids))
 

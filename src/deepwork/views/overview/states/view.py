@@ -349,6 +349,8 @@ class _TaskRecords:
     def build(self, row: Row, plan: PlanFacts, open: tuple[Sequence[str], int]) -> TaskFacts:
         """Build the facts of a task from its row and the open tasks that it waits for."""
         id, is_claimed = row["id"], row["claimed_by"] is not None
+        if row["status"] == "pending" and not is_claimed and id not in self._marked:
+            return TaskFacts(id, TaskStatus.PENDING, plan, *open)  # most of a large plan
         approval, was_refused = self._find_approval(id)
         is_done, has_tree = row["status"] == "completed", row["tree_status"] == "active"
         is_here = row["tree_host"] == self.host
@@ -370,6 +372,11 @@ class _TaskRecords:
             can_land=is_done and has_tree and is_here,
             elsewhere=row["tree_host"] if is_done and has_tree and not is_here else None,
         )
+
+    @cached_property
+    def _marked(self) -> set[str]:
+        """Tasks about which more is stored than their row."""
+        return {id for _, id in self.asked} | self.used_up | self.attempts.keys() | self.landings.keys()
 
     def _find_approval(self, id: str) -> tuple[str | None, bool]:
         found = (self.asked.get((kind, id)) for kind in _APPROVALS_OF_TASKS) if self.asked else ()
@@ -447,13 +454,13 @@ def _count_plain_tasks(plan: PlanFacts, rows: Sequence[Row], landed: int) -> Cou
 
 
 def _build_track(row: Row, blockers: Mapping[str, str], since: int) -> TrackFacts:
-    is_open = not row["was_reviewed"]
+    is_left = row["workflow_status"] == "in_progress" and row["status"] != "success"
     return TrackFacts(
         row["id"],
         row["status"],
         is_alive=row["last_sign_at"] >= since,
         blocker_id=blockers.get(row["id"]),
-        needs_review=is_open and (bool(row["manual_review_needed"]) or row["status"] != "success"),
+        needs_review=not row["was_reviewed"] and (bool(row["manual_review_needed"]) or is_left),
     )
 
 

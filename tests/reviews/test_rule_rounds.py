@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,18 @@ def test_rounds_of_another_project_in_the_same_store_do_not_count(
 
     assert len(parse_ids(call_tool(second, "get_review_instructions"))) == 1
     second.close()
+
+
+def test_old_files_that_are_not_ours_stay(project: ReviewProject, app: Application):
+    others = [project.root / f".deepwork/tmp/{name}/notes" for name in ("review_requests", "review_trees")]
+    for file in others:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("kept")
+        os.utime(file, (0, 0))
+
+    report(app, make_finding())
+
+    assert [file.read_text() for file in others] == ["kept", "kept"]
 
 
 @pytest.mark.parametrize("file", [".deepreview", ".deepwork/tmp/review_requests"])

@@ -119,10 +119,12 @@ def test_a_dangling_link_creates_no_file_outside(tmp_path: Path):
     assert not (tmp_path / "outside").exists()
 
 
-@pytest.mark.parametrize("name", ["hooks", "snapshots", "tmp", "worktrees"])
+@pytest.mark.parametrize(
+    "name", ["checks", "hooks", "runs", "snapshots", "tmp", "tmp/review_requests", "snapshots/0", "worktrees"]
+)
 def test_a_folder_of_ours_that_is_a_link_is_refused(tmp_path: Path, name: str):
     folder = tmp_path / ".deepwork"
-    folder.mkdir()
+    (folder / name).parent.mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     (folder / name).symlink_to(tmp_path / "elsewhere")
 

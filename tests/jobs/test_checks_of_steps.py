@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -145,6 +146,19 @@ def test_a_file_of_a_person_that_changes_in_the_session_is_its_change(gated: Gat
     assert finish(gated)["waiting_for"] == "approval"
 
 
+def test_a_guarded_change_that_nobody_approved_passes_in_no_other_session_either(any_gated: GatedProject):
+    commit_job(any_gated)
+    start(any_gated)
+    any_gated.fix()
+    any_gated.write("guarded/a.py", "")
+    finish(any_gated)
+    any_gated.call("abort_workflow", explanation="It waits.")
+
+    start(any_gated)
+
+    assert finish(any_gated)["waiting_for"] == "approval"
+
+
 def test_editing_job_yml_does_not_drop_the_checks_of_a_step(gated: GatedProject):
     commit_job(gated, make_step("write", checks=["tests"]), make_step("send"))
     write_job(gated.folder, "report", [make_step("write"), make_step("send")])
@@ -171,6 +185,52 @@ def test_a_workflow_without_its_checked_step_does_not_start(gated: GatedProject)
 
     assert error["code"] == "INVALID_INPUT"
     assert "'test'" in error["message"]
+
+
+@pytest.mark.parametrize("gate", [{"checks": ["tests"]}, {"approval": {}}, {"budget": {"minutes": 1}}])
+@pytest.mark.parametrize(
+    "workflows",
+    [{"main": ["send"]}, {"main": ["send", "write"]}, {"main": [["write", "send"]]}, {"easy": ["send"]}],
+)
+def test_an_edited_workflow_neither_leaves_out_nor_overtakes_a_gate(
+    gated: GatedProject, gate: dict[str, Any], workflows: dict[str, Any]
+):
+    steps = [make_step("write", **gate), make_step("send")]
+    commit_job(gated, *steps)
+    write_job(gated.folder, "report", steps, **workflows)
+
+    error = gated.refuse("start_workflow", goal="g", job_name="report", workflow_name="main")
+
+    assert error["code"] == "INVALID_INPUT"
+
+
+def test_an_edited_workflow_may_do_more_after_its_gates(gated: GatedProject):
+    commit_job(gated)
+    write_job(gated.folder, "report", [make_step("write"), make_step("send")])
+    start(gated)
+
+    assert finish(gated)["waiting_for"] == "checks"
+
+
+@pytest.mark.parametrize("committed", ["report", "folder"])
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_job_keeps_its_checks_wherever_its_folder_is_now(
+    gated: GatedProject, committed: str, is_link: bool
+):
+    jobs = gated.folder / ".deepwork" / "jobs"
+    write_job(gated.folder, "report", [make_step("write", checks=["tests"])]).rename(jobs / committed)
+    run_git(gated.folder, "add", "-A", "-f", ".deepwork/jobs")
+    run_git(gated.folder, "commit", "-q", "-m", "job")
+    shutil.rmtree(jobs / committed)
+    moved = write_job(gated.folder, "report", [make_step("write")])
+    if is_link:
+        moved.rename(gated.folder / "elsewhere")
+        moved.symlink_to(gated.folder / "elsewhere")
+    else:
+        moved.rename(jobs / "other")
+    start(gated)
+
+    assert finish(gated)["waiting_for"] == "checks"
 
 
 def test_a_name_that_is_not_defined_is_refused_at_the_start(gated: GatedProject):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,33 @@ def test_rounds_of_another_project_in_the_same_store_do_not_count(
 
     assert len(parse_ids(call_tool(second, "get_review_instructions"))) == 1
     second.close()
+
+
+def test_old_files_that_are_not_ours_stay(project: ReviewProject, app: Application):
+    others = [project.root / f".deepwork/tmp/{name}/notes" for name in ("review_requests", "review_trees")]
+    for file in others:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("kept")
+        os.utime(file, (0, 0))
+
+    report(app, make_finding())
+
+    assert [file.read_text() for file in others] == ["kept", "kept"]
+
+
+@pytest.mark.parametrize("file", [".deepreview", ".deepwork/tmp/review_requests"])
+def test_a_review_whose_rule_or_request_is_hidden_is_passed_by_nobody(
+    project: ReviewProject, app: Application, file: str
+):
+    write(project, "text", file="a.txt")
+    (project.root / "a.py").unlink()
+    id = ask(app)
+    with pytest.raises(NotAllowed):
+        call_tool(app, "mark_review_passed", review_id=id)
+    (project.root / file).rename(project.root / "hidden")
+
+    with pytest.raises(NotFound):
+        call_tool(app, "mark_review_passed", review_id=id)
+
+    (project.root / "hidden").rename(project.root / file)
+    assert ask(app) == id

@@ -84,6 +84,11 @@ class ApprovalStore:
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id, kind=kind.value, used=used)
         return [_from_row(row) for row in rows if self.is_sealed(row["id"])]
 
+    def list_of_kind(self, kind: ApprovalKind) -> list[Approval]:
+        """List all that a person was asked to approve of this kind, in any status."""
+        sql = f"SELECT {', '.join(_COLUMNS)} FROM approvals WHERE subject_kind = :kind"
+        return [_from_row(row) for row in self._tx.fetch_all(sql, kind=kind.value)]
+
     def list_before(self, approval: Approval) -> list[Approval]:
         """List the approvals of the same subject that were asked before this one, the newest first."""
         sql = (

@@ -85,6 +85,14 @@ def read_committed_file(git: Git, commit: str, path: str) -> bytes | None:
     return git.run("cat-file", "blob", blob, env=EXACT_OBJECTS)
 
 
+def list_committed_folders(git: Git, commit: str, path: str) -> list[str]:
+    """List the paths of the folders in a folder of a commit."""
+    listed = git.run(
+        "ls-tree", "-z", "-d", "--name-only", "--full-tree", commit, "--", f"{path}/", env=EXACT_OBJECTS
+    )
+    return [folder for folder in os.fsdecode(listed).split("\0") if folder]
+
+
 def parse_checks(content: bytes, source: str = CHECKS_FILE) -> CheckFile:
     """Parse the file; raises InvalidDefinition with all its problems."""
     # Imported here, because building the models takes time and a server starts without reading checks.

@@ -117,17 +117,23 @@ def remove_approved(
     with database.reading() as tx:
         approvals = ApprovalStore(tx).list_used(ApprovalKind.GUARDED, request.workflow_id)
     others = [approval for approval in approvals if approval.subject_id != request.subject.id]
-    approved = _list_approved(others)
+    approved = _list_shown(others)
     return [each for each in differences if (each.path, each.after) not in approved]
 
 
 def list_ever_approved(database: Database) -> set[tuple[str, str | None]]:
     """List the paths and versions of guarded files that a person approved for any work."""
     with database.reading() as tx:
-        return _list_approved(ApprovalStore(tx).list_used(ApprovalKind.GUARDED))
+        return _list_shown(ApprovalStore(tx).list_used(ApprovalKind.GUARDED))
 
 
-def _list_approved(approvals: Iterable[Approval]) -> set[tuple[str, str | None]]:
+def list_ever_asked(database: Database) -> set[tuple[str, str | None]]:
+    """List the paths and versions of guarded files that a person was asked about, whatever they answered."""
+    with database.reading() as tx:
+        return _list_shown(ApprovalStore(tx).list_of_kind(ApprovalKind.GUARDED))
+
+
+def _list_shown(approvals: Iterable[Approval]) -> set[tuple[str, str | None]]:
     return {(each["path"], each["after"]) for approval in approvals for each in approval.shown["paths"]}
 
 

@@ -20,6 +20,7 @@ from deepwork.gates.checks.guarded_changes import (
     describe_changes,
     find_approval,
     list_ever_approved,
+    list_ever_asked,
     read_diffs,
     remove_approved,
     use_approval,
@@ -354,7 +355,7 @@ class CheckService:
     def _remove_earlier(
         self, place: Place, request: ProofRequest, touched: Iterable[str], found: list[Difference]
     ) -> list[Difference]:
-        """Remove what differed before the work began, unless a task made it or this one touched it."""
+        """Remove what differed before the work began, unless other work made it or this one touched it."""
         start = self._starts.find(request.workflow_id, place.top) if found and request.workflow_id else {}
         same = {each.path: each for each in found if start.get(each.path, "") == each.after}
         earlier = same.keys() - set(touched)
@@ -362,8 +363,12 @@ class CheckService:
             return found
         approved = list_ever_approved(self._database)
         unseen = sorted(path for path in earlier if (path, same[path].after) not in approved)
-        authors = self._find_authors(place.top, unseen) if unseen else {}
-        return [each for each in found if each.path not in earlier - authors.keys()]
+        if not unseen:
+            return [each for each in found if each.path not in earlier]
+        asked = list_ever_asked(self._database)
+        made = {path for path in unseen if (path, same[path].after) in asked}
+        made |= self._find_authors(place.top, unseen).keys()
+        return [each for each in found if each.path not in earlier - made]
 
     def _pass_guarded(
         self, place: Place, request: ProofRequest, differences: list[Difference], proofs: list[Proof]

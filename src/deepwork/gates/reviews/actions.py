@@ -16,7 +16,7 @@ from deepwork.gates.reviews.round_store import RoundStore, RuleDecision, Series
 from deepwork.gates.reviews.rule_rounds import name_rule
 from deepwork.gates.reviews.store import PassedReviews
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.errors import NotAllowed, NotFound
+from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import Id
 
@@ -46,10 +46,7 @@ class ReviewActions:
 
     def _decide(self, review_id: str, decision: RuleDecision) -> ReviewDecided:
         title = self._planner.instructions.get_title(review_id)
-        request = self._planner.requests.load(review_id)
-        review = self._planner.find_review(request) if request else None
-        if review is None:
-            raise NotFound("review", review_id, suggestion="See `deepwork review` for due reviews.")
+        review, _ = self._planner.get_requested(review_id)
         rule = name_rule(review)
         with self._database.transaction() as tx:
             store = RoundStore(tx, self._planner.project)

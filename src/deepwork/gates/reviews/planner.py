@@ -24,7 +24,7 @@ from deepwork.gates.reviews.store import PassedReviews
 from deepwork.kernel.call import LOCAL
 from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.errors import Code, InvalidInput, NotARepository, StorageError
+from deepwork.kernel.errors import Code, InvalidInput, NotARepository, NotFound, StorageError
 from deepwork.kernel.files.problems import FileProblem
 from deepwork.kernel.files.stamps import to_printable_name
 from deepwork.kernel.git.changes import find_changed_files
@@ -152,11 +152,21 @@ class ReviewPlanner:
             log.warning("Cannot look up the rounds of reviews: %s", error)
             return self.build_rounds({})
 
-    def find_review(self, request: ReviewRequest) -> Review | None:
-        """Find what was asked to be reviewed; None if its rule is gone."""
-        rules = self._catalog.load_rules([request.rule_file]).rules
-        rule = next((each for each in rules if each.name == request.rule_name), None)
-        return Review(rule, request.files, request.unchanged) if rule and request.files else None
+    def get_requested(self, review_id: str) -> tuple[Review, ReviewRequest]:
+        """Return what was asked to be reviewed; raises NotFound if that is unknown, or its rule is gone.
+
+        Who may pass it depends on its rule and its rounds, so nobody passes what they are unknown of.
+        """
+        request = self.requests.load(review_id)
+        rules = self._catalog.load_rules([request.rule_file]).rules if request else ()
+        rule = next((each for each in rules if request and each.name == request.rule_name), None)
+        if request is None or rule is None or not request.files:
+            raise NotFound(
+                "review",
+                review_id,
+                suggestion="Ask again which reviews are due: {tool:get_review_instructions}.",
+            )
+        return Review(rule, request.files, request.unchanged), request
 
     @property
     def project(self) -> str:

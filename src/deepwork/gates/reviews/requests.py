@@ -67,6 +67,8 @@ class RequestFiles:
         oldest, known = time.time() - _MAX_AGE_SECONDS, set()
         with os.scandir(self._folder) as entries:
             for entry in entries:
+                if not _NAME_PATTERN.fullmatch(entry.name.removesuffix(".json")):  # not written by deepwork
+                    continue
                 with suppress(FileNotFoundError):  # another server was faster
                     if entry.stat(follow_symlinks=False).st_mtime < oldest:
                         Path(entry.path).unlink()

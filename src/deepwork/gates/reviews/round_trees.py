@@ -96,6 +96,8 @@ class RoundTrees:
         oldest = time.time() - _MAX_AGE_SECONDS
         with os.scandir(self._folder) as entries:
             for entry in entries:
+                if not _NAME_PATTERN.fullmatch(entry.name):  # not written by deepwork
+                    continue
                 with suppress(FileNotFoundError):
                     if entry.stat(follow_symlinks=False).st_mtime < oldest:
                         Path(entry.path).unlink()

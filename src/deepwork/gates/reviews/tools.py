@@ -83,11 +83,8 @@ class ReviewTools:
     def mark_review_passed(self, review_id: Id, findings: list[FindingInput] | None = None) -> ReviewPassed:
         """Record a review; without blocking findings it is left out until its rule or files change."""
         title = self.planner.instructions.get_title(review_id)
-        request = self.planner.requests.load(review_id)
-        review = self.planner.find_review(request) if request else None
+        review, request = self.planner.get_requested(review_id)
         with self._database.transaction() as tx:
-            if review is None or request is None:  # asked for by an earlier version, or the rule is gone
-                return self._save_passed(tx, review_id, title)
             reviewer = self._find_actor(tx) or tx.caller
             with allow_person(tx):
                 require_other(review, request, reviewer)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.files.atomic import make_folder, write_atomically
 
 _STATE_FOLDER = ".deepwork"
-_SUBFOLDERS = ("checks", "hooks", "snapshots", "tmp", "worktrees")
+_SUBFOLDERS = ("checks", "hooks", "runs", "snapshots", "tmp", "worktrees")
 """Folders in which deepwork itself writes and deletes files."""
+_WITH_KNOWN_NAMES = ("hooks", "snapshots", "tmp")
+"""Those with folders in them whose names others can know, and so bring along as links."""
 _GITIGNORE_TEXT = """\
 # Written by deepwork: definitions and settings belong to the project, everything else to this machine.
 *
@@ -36,7 +40,7 @@ def make_state_folder(folder: Path) -> None:
     """
     try:
         make_folder(folder)
-        for path in (folder, *(folder / name for name in _SUBFOLDERS)):
+        for path in _list_own_paths(folder):
             if problem := find_link_problem(path):
                 raise problem
         status = folder.stat()
@@ -48,6 +52,16 @@ def make_state_folder(folder: Path) -> None:
             f"{folder.name}/ cannot be written in the project: {error.strerror}.",
             suggestion="Make the project writable for this user, or store everything elsewhere with --db.",
         ) from error
+
+
+def _list_own_paths(folder: Path) -> Iterator[Path]:
+    """List what deepwork writes in and deletes from; each is checked before it is looked into."""
+    yield folder
+    for name in _SUBFOLDERS:
+        yield folder / name
+        if name in _WITH_KNOWN_NAMES:
+            with suppress(FileNotFoundError), os.scandir(folder / name) as entries:
+                yield from (Path(entry.path) for entry in entries if entry.is_symlink())
 
 
 def find_hidden_checks(folder: Path) -> str | None:

@@ -36,11 +36,6 @@ class StepApprovals:
         steps = [step for entry in session.entries for step in entry.steps]
         current = {step.id: step.approval for step in job.steps if step.approval}
         committed = dict(_list_approvals(at_head.find("approval") or {}))
-        if lost := sorted(committed.keys() - {step.id for step in job.steps}):
-            raise InvalidInput(
-                f"Step {lost[0]!r} needs an approval in the committed job.yml, and is missing in the file.",
-                suggestion="Restore it, or commit the change of job.yml first.",
-            )
         # What is committed counts; what only the file says can add to it, but takes nothing away.
         named = {**current, **committed}
         return replace(session, approvals={step: named[step].to_dict() for step in steps if step in named})

@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.gates.budgets.models import Budget, Cost
 from deepwork.gates.budgets.rules import find_own_refusal
 from deepwork.kernel.call import is_person
-from deepwork.kernel.errors import Code, InvalidInput, NotAllowed
+from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.timestamps import measure_duration, parse_timestamp
 from deepwork.work.jobs.definitions.committed import CommittedJob, list_mappings
 from deepwork.work.jobs.definitions.models import Job
@@ -23,11 +23,6 @@ def pin_budgets(session: Session, job: Job, at_head: CommittedJob) -> Session:
     """
     current = {step.id: step.budget.minutes for step in job.steps if step.budget and step.budget.minutes}
     committed = dict(_list_committed_minutes(at_head.find("budget") or {}))
-    if lost := sorted(committed.keys() - {step.id for step in job.steps}):
-        raise InvalidInput(
-            f"Step {lost[0]!r} has a budget in the committed job.yml, and is missing in the file.",
-            suggestion="Restore it, or commit the change of job.yml first.",
-        )
     named = {**current, **committed}
     steps = [step for entry in session.entries for step in entry.steps]
     minutes = {step: named[step] for step in steps if step in named}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.errors import Code, GateClosed, InvalidInput
+from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.git.command import Git
 from deepwork.work.jobs.definitions.committed import CommittedJob, list_mappings
 from deepwork.work.jobs.definitions.models import Job
@@ -152,7 +152,6 @@ def _list_checks(session: Session, job: Job, at_head: CommittedJob) -> dict[str,
         found = {step.id: step.checks for step in job.steps}
     else:
         found = dict(_list_committed_checks(committed))
-        _require_steps(_list_workflow_steps(committed, session.workflow_name), found, steps)
     return {step: found[step] for step in steps if found.get(step)}
 
 
@@ -162,21 +161,3 @@ def _list_committed_checks(data: Mapping[str, Any]) -> Iterator[tuple[str, tuple
         names = step.get("checks")
         texts = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
         yield str(step.get("id")), tuple(dict.fromkeys(texts))
-
-
-def _list_workflow_steps(data: Mapping[str, Any], name: str) -> Iterator[str]:
-    for workflow in list_mappings(data.get("workflows")):
-        entries = workflow.get("steps")
-        if workflow.get("name") == name and isinstance(entries, list):
-            for entry in entries:
-                yield from map(str, entry) if isinstance(entry, list) else [str(entry)]
-
-
-def _require_steps(before: Iterator[str], checks: Mapping[str, tuple[str, ...]], now: list[str]) -> None:
-    """Raise if the workflow had a step with checks at the base, and has it no more."""
-    for step in before:
-        if checks.get(step) and step not in now:
-            raise InvalidInput(
-                f"Step {step!r} has checks in the committed job.yml, and is missing in the file.",
-                suggestion="Restore it, or commit the change of job.yml first.",
-            )

@@ -17,7 +17,7 @@ from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
 from deepwork.work.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.definitions.committed import CommittedJob
+from deepwork.work.jobs.definitions.committed import CommittedJob, require_same_gates
 from deepwork.work.jobs.definitions.models import Job, JobWorkflow
 from deepwork.work.jobs.failed_reviews import cut_feedback
 from deepwork.work.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
@@ -297,6 +297,7 @@ class WorkflowTools:
     def _pin_gates(self, session: Session, job: Job) -> Session:
         """Pin what the steps must pass: their checks, approvals and minutes."""
         at_head = CommittedJob(self._git, job)
+        require_same_gates(at_head, session.workflow_name, [entry.steps for entry in session.entries])
         pinned = self._approvals.pin(self._checks.pin(session, job, at_head), job, at_head)
         return pin_budgets(pinned, job, at_head) if self._settings.limits_minutes else pinned
 

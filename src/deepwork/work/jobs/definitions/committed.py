@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from deepwork.kernel.config import STATE_FOLDER
+from deepwork.kernel.errors import DefinitionError, InvalidInput
 from deepwork.kernel.files.heads import Head
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import find_head
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job
+
+GATES = ("checks", "approval", "budget")
+"""The keys of a step that say what it must pass, or what it may use up."""
 
 
 class CommittedJob:
@@ -33,28 +38,116 @@ class CommittedJob:
             return None if self._content is None else {}
         return self._data
 
+    def find_entries(self, workflow_name: str) -> list[list[str]] | None:
+        """Return the steps of a workflow in the order of the file; None if the file has no such workflow."""
+        for workflow in list_mappings(self._data.get("workflows")):
+            entries = workflow.get("steps")
+            if workflow.get("name") == workflow_name and isinstance(entries, list):
+                listed = (entry if isinstance(entry, list) else [entry] for entry in entries)
+                return [list(map(str, entry)) for entry in listed]
+        return None
+
+    def list_gated_steps(self) -> set[str]:
+        """List the steps that have to pass something, or may use up only so much."""
+        if not any(self.find(key) for key in GATES):
+            return set()
+        steps = list_mappings(self._data.get("steps"))
+        return {
+            str(step.get("id")) for step in steps if any(step.get(key) not in (None, []) for key in GATES)
+        }
+
     @cached_property
-    def _path(self) -> str | None:
-        top, folder = find_tree_root(self._git.root), self._job.folder.resolve()
-        if top is None or not folder.is_relative_to(top.resolve()):
-            return None
-        return (folder.relative_to(top.resolve()) / JOB_FILE).as_posix()
+    def _path(self) -> str:
+        return self._found[0]
 
     @cached_property
     def _content(self) -> bytes | None:
-        if self.head is None or self._path is None:
-            return None
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[str, bytes | None]:
+        """The first place that has the file: a job is known by its name, wherever its folder is now."""
+        for path in self._list_places() if self.head else ():
+            if (content := self._read(path)) is not None:
+                return path, content
+        return JOB_FILE, None
+
+    def _list_places(self) -> Iterator[str]:
+        """List where the commit may have the file, the likely place first."""
+        top, project = find_tree_root(self._git.root), self._git.root.resolve()
+        if top is None or not project.is_relative_to(top.resolve()):
+            return
+        own, folder = project.relative_to(top.resolve()) / STATE_FOLDER / "jobs", self._job.folder
+        yield (own / self._job.name / JOB_FILE).as_posix()
+        yield from self._list_namesakes(own.as_posix())
+        if folder.resolve().is_relative_to(top.resolve()):
+            yield (folder.resolve().relative_to(top.resolve()) / JOB_FILE).as_posix()
+
+    def _list_namesakes(self, own: str) -> Iterator[str]:
+        """List the jobs of the project that have this name in a folder of another one."""
+        from deepwork.gates.checks.definitions import list_committed_folders  # noqa: PLC0415 - imports much
+
+        for folder in list_committed_folders(self._git, self.head.commit, own) if self.head else ():
+            path = f"{folder}/{JOB_FILE}"
+            content = self._read(path)
+            if content is not None and _read_name(content, path) == self._job.name:
+                yield path
+
+    def _read(self, path: str) -> bytes | None:
         from deepwork.gates.checks.definitions import read_committed_file  # noqa: PLC0415 - imports much
 
-        return read_committed_file(self._git, self.head.commit, self._path)
+        return read_committed_file(self._git, self.head.commit, path) if self.head else None
 
     @cached_property
     def _data(self) -> Mapping[str, Any]:
-        from deepwork.kernel.files.yaml import load_yaml  # noqa: PLC0415 - imports much
+        return _parse(self._content or b"", self._path)
 
-        text = (self._content or b"").decode("utf-8-sig", errors="replace")
-        data = load_yaml(text, source=self._path or JOB_FILE).data
-        return data if isinstance(data, dict) else {}
+
+def _parse(content: bytes, path: str) -> Mapping[str, Any]:
+    from deepwork.kernel.files.yaml import load_yaml  # noqa: PLC0415 - imports much
+
+    data = load_yaml(content.decode("utf-8-sig", errors="replace"), source=path).data
+    return data if isinstance(data, dict) else {}
+
+
+def _read_name(content: bytes, path: str) -> object:
+    """Return the name of a committed job; None for a file that is no job's."""
+    try:
+        return _parse(content, path).get("name")
+    except DefinitionError:
+        return None
+
+
+def require_same_gates(at_head: CommittedJob, workflow_name: str, entries: Sequence[Sequence[str]]) -> None:
+    """Raise if the workflow lacks a step that has gates, or does before it what the commit does after it."""
+    gated = at_head.list_gated_steps()
+    if not gated:
+        return
+    before = at_head.find_entries(workflow_name)
+    if before is None:
+        raise _build_changed_error(f"Workflow {workflow_name!r} is missing in the committed job.yml.")
+    for step in sorted(gated & _join(before)):
+        if step not in _join(entries):
+            raise _build_changed_error(f"Step {step!r} is missing in the workflow {workflow_name!r}.")
+        if early := _list_until(step, entries) - _list_until(step, before):
+            raise _build_changed_error(f"Step {min(early)!r} has to come after {step!r}.")
+
+
+def _build_changed_error(message: str) -> InvalidInput:
+    return InvalidInput(
+        f"{message} Steps of the committed job.yml have checks, approvals or budgets.",
+        suggestion="Restore it, or commit the change of job.yml first.",
+    )
+
+
+def _join(entries: Sequence[Sequence[str]]) -> set[str]:
+    return {step for entry in entries for step in entry}
+
+
+def _list_until(step: str, entries: Sequence[Sequence[str]]) -> set[str]:
+    """List the steps that need not wait for this one."""
+    last = next(index for index, entry in enumerate(entries) if step in entry)
+    return _join(entries[: last + 1])
 
 
 def list_mappings(value: Any) -> list[Mapping[str, Any]]:

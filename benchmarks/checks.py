@@ -10,7 +10,7 @@ from benchmarks.timing import Effort, Samples, Work, take_turns
 from benchmarks.tracking import create_repository
 
 from deepwork.gates.checks.definitions import parse_checks
-from deepwork.gates.checks.models import CHECKS_FILE, ProofRequest, Subject
+from deepwork.gates.checks.models import CHECKS_FILE, ProofRequest, ProofSubject
 from deepwork.gates.checks.trusting import pin_checks
 
 FILES = 10_000
@@ -42,7 +42,7 @@ def _measure(root: Path, rounds: int) -> Samples:
     pin_checks(root, parse_checks(_DEFINITION.encode()), proof="token", trusted_at="now")
     app, _ = open_application(root)
     names = ("whole", "part")
-    request = ProofRequest(Subject("task", "t"), root, base, names, (), wait_seconds=None)
+    request = ProofRequest(ProofSubject("task", "t"), root, base, names, (), wait_seconds=None)
     app.checks.prove(request)
     snapshots = app._trees.open_snapshot_store(root)  # noqa: SLF001 - the store that the checks use
     work: dict[str, Work] = {SNAPSHOT: snapshots.take, DECISION: lambda: app.checks.prove(request)}

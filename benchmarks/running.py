@@ -21,7 +21,7 @@ from benchmarks.tracking import create_repository
 
 from deepwork.delivery.runner import processes
 from deepwork.delivery.runner.attempt_files import AttemptFiles
-from deepwork.delivery.runner.models import RunRequest, Stage
+from deepwork.delivery.runner.models import AttemptStage, RunRequest
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.edge.server.application import Application
 
@@ -150,7 +150,7 @@ def _list_outputs(app: Application, run: str) -> list[Path]:
     return [
         AttemptFiles.locate(app.settings.state_folder, each.id, each.starts).stdout
         for each in attempts
-        if each.stage is Stage.RUNNING
+        if each.stage is AttemptStage.RUNNING
     ]
 
 

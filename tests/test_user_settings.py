@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.kernel.errors import DefinitionError, StorageError
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 from deepwork.kernel.user_settings import DayBudget, UserSettings, load_user_settings
 
 
@@ -25,13 +25,13 @@ def load(folder: Path, text: str | None = None) -> UserSettings:
 
 
 def test_without_a_file_a_token_is_proof_enough_and_no_day_has_a_budget(tmp_path: Path):
-    assert load(tmp_path / "deepwork") == UserSettings(Proof.TOKEN, None)
+    assert load(tmp_path / "deepwork") == UserSettings(CredentialKind.TOKEN, None)
 
 
 def test_it_reads_the_proof_and_the_budget_of_a_day(folder: Path):
     text = "approvals: {proof: passphrase}\nbudget: {day: {usd: 12.5, tokens: 1000000, minutes: 600}}\n"
 
-    assert load(folder, text) == UserSettings(Proof.PASSPHRASE, DayBudget(12.5, 1_000_000, 600))
+    assert load(folder, text) == UserSettings(CredentialKind.PASSPHRASE, DayBudget(12.5, 1_000_000, 600))
 
 
 @pytest.mark.parametrize("text", ["", "approvals:\n", "approvals: {}\nbudget:\n  day:\n"])
@@ -87,4 +87,4 @@ def test_a_project_cannot_set_them(tmp_path: Path):
     own = tmp_path / "deepwork"
     own.mkdir(mode=0o700)
 
-    assert load(own, "approvals: {proof: passkey}\n").proof is Proof.PASSKEY
+    assert load(own, "approvals: {proof: passkey}\n").proof is CredentialKind.PASSKEY

@@ -19,7 +19,7 @@ from deepwork.edge.server.invocation import invoke
 from deepwork.gates.access.store import AuditStore
 from deepwork.gates.approvals.passphrase import hash_passphrase
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.gates.checks.models import Proof, ProofKey, Verdict
+from deepwork.gates.checks.models import CheckVerdict, Proof, ProofKey
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed
@@ -193,7 +193,7 @@ def test_a_revoked_token_is_not_made_valid_again(app: Application) -> None:
 def test_a_check_that_did_not_pass_does_not_count_because_its_row_says_so(
     app: Application, columns: str
 ) -> None:
-    made = Proof("pf_1", "tests", Verdict.FAILED, "in", "def", 1, None, None, 5, "here", "p", "tree", None, None,
+    made = Proof("pf_1", "tests", CheckVerdict.FAILED, "in", "def", 1, None, None, 5, "here", "p", "tree", None, None,
                  None, 1)  # fmt: skip
     with app.database.transaction() as tx:
         ProofStore(tx).add(made)
@@ -338,7 +338,7 @@ def test_nobody_decides_where_a_proof_was_deleted_with_all_that_tells_of_it(
 
 
 def test_a_forged_proof_is_not_sealed_by_what_a_person_does_with_it(app: Application) -> None:
-    made = Proof("pf_1", "tests", Verdict.FAILED, "in", "def", 1, None, None, 5, "here", "p", "tree", None, None,
+    made = Proof("pf_1", "tests", CheckVerdict.FAILED, "in", "def", 1, None, None, 5, "here", "p", "tree", None, None,
                  None, 1)  # fmt: skip
     with app.database.transaction() as tx:
         ProofStore(tx).add(made)

@@ -8,7 +8,7 @@ from typing import Any
 from deepwork.edge.server.application import Application
 from deepwork.gates.access.audit import AuditRecord
 from deepwork.gates.approvals import service
-from deepwork.gates.approvals.models import Approval, ApprovalRequest, Verdict
+from deepwork.gates.approvals.models import Approval, ApprovalRequest, ApprovalVerdict
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.call import Call, use_call
 
@@ -36,11 +36,11 @@ def decide(
     app: Application, id: str, verdict: str = "approve", comment: str | None = None, by: str = PERSON
 ) -> Approval:
     """Decide as a person, or as whatever `by` says; the audit log has the call."""
-    tool = "give_approval" if Verdict(verdict) is Verdict.APPROVE else "refuse_approval"
+    tool = "give_approval" if ApprovalVerdict(verdict) is ApprovalVerdict.APPROVE else "refuse_approval"
     given = {"approval_id": id}
     call = replace(Call(by, tool), record=AuditRecord(Call(by, tool), given, given))
     with use_call(call), app.database.transaction() as tx:
-        decided = service.decide(tx, id, Verdict(verdict), comment)
+        decided = service.decide(tx, id, ApprovalVerdict(verdict), comment)
         call.note_outcome(f"{decided.status.value}:{decided.digest}")
         return decided
 

@@ -12,14 +12,14 @@ from deepwork.edge.server.invocation import invoke
 from deepwork.gates.approvals.credential_store import CredentialStore
 from deepwork.gates.approvals.credentials import Credential
 from deepwork.gates.approvals.enrollment import create_registration_challenge
-from deepwork.gates.approvals.passphrase import Cost, hash_passphrase
+from deepwork.gates.approvals.passphrase import HashCost, hash_passphrase
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs
 from deepwork.kernel.call import Call, GivenProof
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 PASSPHRASE = "correct horse battery staple"
 CHALLENGE = "ab" * 32
-CHEAP = Cost(n=2**4, r=1, p=1)
+CHEAP = HashCost(n=2**4, r=1, p=1)
 """One guess costs nothing, so that tests can guess often."""
 
 
@@ -33,7 +33,7 @@ def enroll_passphrase(app: Application, passphrase: str = PASSPHRASE) -> str:
     """Store a passphrase that is cheap to check, and return its id."""
     with app.database.transaction() as tx:
         data = hash_passphrase(passphrase, CHEAP)
-        credential = Credential("pc_000000000001", Proof.PASSPHRASE, "passphrase", data, tx.now)
+        credential = Credential("pc_000000000001", CredentialKind.PASSPHRASE, "passphrase", data, tx.now)
         CredentialStore(tx).add(credential)
     return credential.id
 

@@ -19,7 +19,7 @@ from deepwork.gates.approvals.credentials import Credential
 from deepwork.gates.approvals.passphrase import hash_passphrase
 from deepwork.kernel.call import GivenProof
 from deepwork.kernel.errors import InvalidInput, NotAllowed
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 from setup.sandbox import CommandResult, Sandbox
 
 OTHER = "a very different passphrase"
@@ -58,7 +58,7 @@ def test_changing_a_passphrase_needs_the_old_one(ada: Person):
 
     with pytest.raises(NotAllowed, match="not the passphrase"):
         ada.check(PASSPHRASE)
-    assert ada.check(OTHER).method is Proof.PASSPHRASE
+    assert ada.check(OTHER).method is CredentialKind.PASSPHRASE
 
 
 def test_going_back_to_a_token_needs_the_passphrase_whatever_the_settings_say(
@@ -73,7 +73,7 @@ def test_going_back_to_a_token_needs_the_passphrase_whatever_the_settings_say(
     lowered = ada.act("lower_proof", GivenProof(PASSPHRASE), method="token")
 
     assert lowered["required"] == "token"
-    assert ada.check().method is Proof.TOKEN
+    assert ada.check().method is CredentialKind.TOKEN
     assert CredentialFile().load() == []
 
 
@@ -102,13 +102,13 @@ def test_every_change_and_every_wrong_try_is_in_the_audit_log_without_the_passph
 
 def test_a_store_that_knows_nothing_takes_over_what_this_user_enrolled_elsewhere(ada: Person):
     data = hash_passphrase(PASSPHRASE, CHEAP)
-    CredentialFile().change(add=[Credential("pc_000000000009", Proof.PASSPHRASE, "mine", data, 1)])
+    CredentialFile().change(add=[Credential("pc_000000000009", CredentialKind.PASSPHRASE, "mine", data, 1)])
 
     with pytest.raises(NotAllowed, match="needs your passphrase"):
         ada.check()
     with pytest.raises(NotAllowed, match="needs your passphrase"):
         ada.act("enroll_passphrase", verifier=data)
-    assert ada.check(PASSPHRASE).method is Proof.PASSPHRASE
+    assert ada.check(PASSPHRASE).method is CredentialKind.PASSPHRASE
 
 
 def test_a_store_that_has_a_proof_takes_over_no_other(ada: Person):
@@ -117,7 +117,7 @@ def test_a_store_that_has_a_proof_takes_over_no_other(ada: Person):
     with ada.app.database.reading() as tx:
         now = tx.now
     data = hash_passphrase(OTHER, CHEAP)
-    folder.change(add=[Credential("pc_000000000009", Proof.PASSPHRASE, "mine", data, now)])
+    folder.change(add=[Credential("pc_000000000009", CredentialKind.PASSPHRASE, "mine", data, now)])
 
     with pytest.raises(NotAllowed, match="not the passphrase"):
         ada.check(OTHER)

@@ -15,7 +15,7 @@ from deepwork.gates.approvals.credentials import build_challenge
 from deepwork.gates.approvals.person_proof import build_decision_challenge
 from deepwork.kernel.call import GivenProof
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def test_an_enrolled_passkey_is_required_from_then_on(app: Application):
     with pytest.raises(NotAllowed, match="works in a browser only") as refused:
         ada.check(PASSPHRASE)
     assert "deepwork dashboard --open" in refused.value.suggestion
-    assert ada.check(assertion=passkey.answer(CHALLENGE)).method is Proof.PASSKEY
+    assert ada.check(assertion=passkey.answer(CHALLENGE)).method is CredentialKind.PASSKEY
 
 
 def test_forged_answers_are_refused(app: Application):
@@ -70,7 +70,7 @@ def test_forged_answers_are_refused(app: Application):
         accepted.append(name)
 
     assert accepted == []
-    assert ada.check(assertion=passkey.answer(CHALLENGE)).method is Proof.PASSKEY
+    assert ada.check(assertion=passkey.answer(CHALLENGE)).method is CredentialKind.PASSKEY
 
 
 def test_no_answer_is_good_for_two_decisions_even_if_the_passkey_counts_nothing():
@@ -89,8 +89,10 @@ def test_a_passkey_that_several_devices_share_counts_nothing_and_works(app: Appl
     passkey, ada = Authenticator(is_shared=True), Person(app)
     ada.enroll_passkey(passkey)
 
-    assert ada.check(assertion=passkey.answer(CHALLENGE)).method is Proof.PASSKEY
-    assert ada.check(challenge="cd" * 32, assertion=passkey.answer("cd" * 32)).method is Proof.PASSKEY
+    assert ada.check(assertion=passkey.answer(CHALLENGE)).method is CredentialKind.PASSKEY
+    assert (
+        ada.check(challenge="cd" * 32, assertion=passkey.answer("cd" * 32)).method is CredentialKind.PASSKEY
+    )
 
 
 def test_a_passkey_is_enrolled_only_with_the_proof_before_it(app: Application):
@@ -109,8 +111,8 @@ def test_a_passkey_is_enrolled_only_with_the_proof_before_it(app: Application):
     about_this = first.answer(build_challenge("enroll", "passkey", id))
     ada.enroll_passkey(second, GivenProof(assertion=about_this, origin=ORIGIN))
 
-    assert ada.check(assertion=second.answer(CHALLENGE)).method is Proof.PASSKEY
-    assert ada.check(assertion=first.answer(CHALLENGE)).method is Proof.PASSKEY
+    assert ada.check(assertion=second.answer(CHALLENGE)).method is CredentialKind.PASSKEY
+    assert ada.check(assertion=first.answer(CHALLENGE)).method is CredentialKind.PASSKEY
 
 
 def test_a_new_passkey_must_answer_a_challenge_of_this_store_in_time(app: Application, clock: Clock):
@@ -141,7 +143,7 @@ def test_a_new_passkey_without_user_verification_or_from_another_page_is_refused
                 challenge=challenge,
             )
 
-    assert ada.check().method is Proof.TOKEN
+    assert ada.check().method is CredentialKind.TOKEN
 
 
 def test_a_passkey_cannot_be_enrolled_twice(app: Application):
@@ -171,4 +173,4 @@ def test_going_back_from_a_passkey_needs_that_passkey(app: Application):
         ada.act("lower_proof", GivenProof(assertion=answer, origin=ORIGIN), method="passphrase")["required"]
         == "passphrase"
     )
-    assert ada.check(PASSPHRASE).method is Proof.PASSPHRASE
+    assert ada.check(PASSPHRASE).method is CredentialKind.PASSPHRASE

@@ -13,7 +13,7 @@ from deepwork.gates.approvals.credential_store import CredentialStore
 from deepwork.gates.approvals.person_proof import CheckedProof, require_person_proof
 from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def settings_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_by_default_a_person_needs_no_more_than_a_token(app: Application):
-    assert Person(app).check() == CheckedProof(Proof.TOKEN, CHALLENGE)
+    assert Person(app).check() == CheckedProof(CredentialKind.TOKEN, CHALLENGE)
 
 
 @pytest.mark.parametrize("caller", ["local", "builder", "session:human:ada", "anonymous", ""])
@@ -54,7 +54,7 @@ def test_an_enrolled_passphrase_is_required_whatever_the_settings_say(
     with pytest.raises(NotAllowed, match="needs your passphrase"):
         Person(app).check()
 
-    assert Person(app).check(PASSPHRASE).method is Proof.PASSPHRASE
+    assert Person(app).check(PASSPHRASE).method is CredentialKind.PASSPHRASE
 
 
 def test_five_wrong_passphrases_in_a_row_lock_it_and_each_further_one_doubles_the_wait(
@@ -77,7 +77,7 @@ def test_five_wrong_passphrases_in_a_row_lock_it_and_each_further_one_doubles_th
         Person(app).check(PASSPHRASE)
     clock.advance(seconds=1)
 
-    assert Person(app).check(PASSPHRASE).method is Proof.PASSPHRASE
+    assert Person(app).check(PASSPHRASE).method is CredentialKind.PASSPHRASE
 
 
 def test_a_right_passphrase_forgets_the_wrong_ones_before_it(app: Application):
@@ -98,7 +98,7 @@ def test_a_proof_is_good_for_what_it_is_about_only(app: Application):
     checked = Person(app).check(PASSPHRASE)
 
     with use_call(Call("human:ada")), app.database.transaction() as tx:
-        assert require_person_proof(tx, CHALLENGE, checked) is Proof.PASSPHRASE
+        assert require_person_proof(tx, CHALLENGE, checked) is CredentialKind.PASSPHRASE
         with pytest.raises(NotAllowed, match="changed meanwhile"):
             require_person_proof(tx, "cd" * 32, checked)
         with pytest.raises(NotAllowed, match="changed meanwhile"):
@@ -113,7 +113,7 @@ def test_a_proof_counts_no_more_if_a_stronger_one_was_enrolled_meanwhile(app: Ap
         with pytest.raises(NotAllowed, match="changed meanwhile"):
             require_person_proof(tx, CHALLENGE, checked)
         CredentialStore(tx).remove(id)
-        assert require_person_proof(tx, CHALLENGE, checked) is Proof.TOKEN
+        assert require_person_proof(tx, CHALLENGE, checked) is CredentialKind.TOKEN
 
 
 def test_a_removed_passphrase_counts_no_more(app: Application):

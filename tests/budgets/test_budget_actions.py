@@ -13,7 +13,7 @@ from deepwork.edge.cli.main import deepwork
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.queries import list_approvals
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 from deepwork.views.overview.needs import list_needs
 from deepwork.views.overview.spending import build_spending
 from deepwork.views.overview.states.view import StateView
@@ -91,7 +91,7 @@ def test_raising_needs_the_proof_that_the_settings_demand(
     app: Application, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     plan, _ = create_plan(app, {"name": "a"}, budget={"usd": 1})
-    write_user_settings(tmp_path, monkeypatch, f"approvals: {{proof: {Proof.PASSPHRASE}}}")
+    write_user_settings(tmp_path, monkeypatch, f"approvals: {{proof: {CredentialKind.PASSPHRASE}}}")
 
     with pytest.raises(NotAllowed, match="passphrase"):
         set_budget(app, plan, usd=2)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from application import call_tool, make_app
 from budgets.make import create_plan, write_user_settings
 from deepwork.edge.server.application import Application
-from deepwork.gates.budgets.models import Cost, Entry, Source, SubjectKind, Usage
+from deepwork.gates.budgets.models import Cost, CostSource, Entry, SubjectKind, Usage
 from deepwork.gates.budgets.service import BudgetService, split_by_day
 from deepwork.gates.budgets.store import SpendingStore
 
@@ -37,7 +37,7 @@ def test_totals_equal_the_ledger_for_any_cut_and_replay(
         tx.execute("DELETE FROM spending")
         tx.execute("DELETE FROM spending_totals")
     entries = [
-        Entry(name, number, Usage(tokens, usd, Source.REPORTED), "wf_1", task)
+        Entry(name, number, Usage(tokens, usd, CostSource.REPORTED), "wf_1", task)
         for name, number, tokens, usd, task in stream
     ]
 
@@ -59,7 +59,7 @@ def test_totals_equal_the_ledger_for_any_cut_and_replay(
 
 
 def test_a_report_that_is_rolled_back_is_in_neither(app: Application):
-    entry = Entry("s1", 1, Usage(5, 5, Source.REPORTED), "wf_1")
+    entry = Entry("s1", 1, Usage(5, 5, CostSource.REPORTED), "wf_1")
 
     def fail_after_recording() -> None:
         with app.database.transaction() as tx:

@@ -10,7 +10,7 @@ import pytest
 from application import call_tool, list_events
 from budgets.make import create_plan, report
 from deepwork.edge.server.application import Application
-from deepwork.gates.budgets.models import Source, SubjectKind
+from deepwork.gates.budgets.models import CostSource, SubjectKind
 from deepwork.gates.budgets.prices import load_price_table
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.gates.budgets.usage import read_usage
@@ -37,12 +37,12 @@ def test_a_malformed_usage_is_a_problem_and_not_an_error(usage: Any):
 @pytest.mark.parametrize(
     ("given", "tokens", "usd_micros", "source"),
     [
-        ({"tokens": 1200, "usd": 0.03}, 1200, 30_000, Source.UNVERIFIED),
-        ({"usd": 0.0000014}, 0, 1, Source.UNVERIFIED),
-        ({"usd": 0}, 0, 0, Source.UNVERIFIED),
-        ({"tokens": 7, "model": "never-heard-of"}, 7, 0, Source.UNVERIFIED),
-        ({"tokens": 7}, 7, 0, Source.UNVERIFIED),
-        ({"input_tokens": 10, "output_tokens": 2, "model": "claude-sonnet-4-5"}, 12, 60, Source.PRICED),
+        ({"tokens": 1200, "usd": 0.03}, 1200, 30_000, CostSource.UNVERIFIED),
+        ({"usd": 0.0000014}, 0, 1, CostSource.UNVERIFIED),
+        ({"usd": 0}, 0, 0, CostSource.UNVERIFIED),
+        ({"tokens": 7, "model": "never-heard-of"}, 7, 0, CostSource.UNVERIFIED),
+        ({"tokens": 7}, 7, 0, CostSource.UNVERIFIED),
+        ({"input_tokens": 10, "output_tokens": 2, "model": "claude-sonnet-4-5"}, 12, 60, CostSource.PRICED),
         (
             {
                 "input_tokens": 10,
@@ -52,14 +52,14 @@ def test_a_malformed_usage_is_a_problem_and_not_an_error(usage: Any):
             },
             112,
             90,
-            Source.PRICED,
+            CostSource.PRICED,
         ),
-        ({"tokens": 100, "model": "anthropic/claude-sonnet-4-5"}, 100, 420, Source.ESTIMATED),
-        ({"tokens": 100, "input_tokens": 10, "model": "claude-sonnet-4-5"}, 100, 420, Source.ESTIMATED),
+        ({"tokens": 100, "model": "anthropic/claude-sonnet-4-5"}, 100, 420, CostSource.ESTIMATED),
+        ({"tokens": 100, "input_tokens": 10, "model": "claude-sonnet-4-5"}, 100, 420, CostSource.ESTIMATED),
     ],
 )
 def test_the_source_says_what_an_amount_is_worth(
-    given: dict[str, Any], tokens: int, usd_micros: int, source: Source
+    given: dict[str, Any], tokens: int, usd_micros: int, source: CostSource
 ):
     usage = read_usage({"usage": given}).usage
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from deepwork.edge.server.application import Application
 from deepwork.gates.checks.definitions import parse_checks
-from deepwork.gates.checks.models import CHECKS_FILE, Proof, ProofRequest, Subject
+from deepwork.gates.checks.models import CHECKS_FILE, Proof, ProofRequest, ProofSubject
 from deepwork.gates.checks.service import CheckService
 from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.errors import GateClosed
 
-SUBJECT = Subject("task", "pt_000000000001")
+SUBJECT = ProofSubject("task", "pt_000000000001")
 COUNT = "echo run >> .counter"
 """A command that leaves a line for each time that it ran; the file is ignored."""
 

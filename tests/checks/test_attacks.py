@@ -20,7 +20,7 @@ from checks.make import COUNT, run_git, shell
 from deepwork.edge.server.application import Application
 from deepwork.gates.checks.clean_folders import open_clean_folder
 from deepwork.gates.checks.definitions import parse_checks
-from deepwork.gates.checks.models import ProofRequest, Subject, Verdict
+from deepwork.gates.checks.models import CheckVerdict, ProofRequest, ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.environment import get_cache_folder
@@ -295,7 +295,7 @@ def test_a_proof_made_with_an_easier_guarded_file_is_not_used_once_it_is_back(ga
     assert agent.report()["code"] == "CHECKS_GUARDED"
     with gated.app.database.reading() as tx:
         proofs, _ = ProofStore(tx).list_newest(10)
-    assert [proof.verdict for proof in proofs] == [Verdict.GUARDED]
+    assert [proof.verdict for proof in proofs] == [CheckVerdict.GUARDED]
     agent.sh("cp kept.log Makefile")
 
     assert agent.report()["code"] == "CHECKS_FAILED"
@@ -306,9 +306,11 @@ def test_a_proof_of_a_command_with_an_easier_guarded_file_counts_for_no_task(gat
     gated.define_check(MAKE, NEEDS_SRC, guarded="[Makefile]")
     agent = Agent(gated)
     agent.sh("echo 'test: ; @true' > Makefile")
-    request = ProofRequest(Subject("command", ""), agent.tree, gated.base, ("tests",), (), wait_seconds=None)
+    request = ProofRequest(
+        ProofSubject("command", ""), agent.tree, gated.base, ("tests",), (), wait_seconds=None
+    )
 
-    assert [proof.verdict for proof in gated.service.prove(request)] == [Verdict.PASSED]
+    assert [proof.verdict for proof in gated.service.prove(request)] == [CheckVerdict.PASSED]
 
     assert agent.report()["code"] == "CHECKS_GUARDED"
 
@@ -322,7 +324,7 @@ def test_a_proof_of_another_project_in_the_same_store_does_not_count(any_gated: 
     text = (twin / ".deepwork/checks.yml").read_bytes()
     pin_checks(twin, parse_checks(text), proof="token", trusted_at="now")
     head = run_git(twin, "rev-parse", "HEAD")
-    request = ProofRequest(Subject("task", "other"), twin, head, ("tests",), (), wait_seconds=None)
+    request = ProofRequest(ProofSubject("task", "other"), twin, head, ("tests",), (), wait_seconds=None)
     any_gated.app.get_checks(twin).prove(request)
 
     assert Agent(any_gated).report()["code"] == "CHECKS_FAILED"

@@ -16,7 +16,7 @@ from checks.make import COUNT, SUBJECT, Project, list_processes_below, python, r
 from deepwork.edge.cli.main import deepwork
 from deepwork.gates.approvals.models import ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.gates.checks.models import Verdict
+from deepwork.gates.checks.models import CheckVerdict
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.errors import Code, GateClosed, GitError
 from deepwork.kernel.text_budget.tokens import estimate_tokens
@@ -57,7 +57,7 @@ def test_a_change_to_guarded_files_needs_a_person(project: Project):
     assert path in told["message"]
     project.fail(changed_paths=("src/a.py", path))
     with project.app.database.reading() as tx:
-        [guarded], _ = ProofStore(tx).list_newest(10, verdict=Verdict.GUARDED)
+        [guarded], _ = ProofStore(tx).list_newest(10, verdict=CheckVerdict.GUARDED)
     assert (guarded.exit_code, guarded.asked_by) == (0, f"task:{SUBJECT.id}")
     decide(project.app, told["approval"]["id"])
     proofs = project.prove(changed_paths=("src/a.py", path))
@@ -214,7 +214,7 @@ def test_the_same_tests_pass_and_are_counted(project: Project):
 
     [proof] = project.prove()
 
-    assert (proof.verdict, proof.tests_run, proof.tests_skipped) == (Verdict.PASSED, 10, 0)
+    assert (proof.verdict, proof.tests_run, proof.tests_skipped) == (CheckVerdict.PASSED, 10, 0)
 
 
 @pytest.mark.parametrize("tests", ["run " * 9, "run " * 9 + "skip"], ids=["deleted", "skipped"])
@@ -361,7 +361,7 @@ def test_a_clean_run_sees_no_ignored_files(project: Project):
 
     [proof] = project.prove()
 
-    assert proof.verdict is Verdict.PASSED
+    assert proof.verdict is CheckVerdict.PASSED
 
 
 def test_a_clean_run_sees_the_files_of_the_tree(project: Project):
@@ -374,7 +374,7 @@ def test_a_clean_run_sees_the_files_of_the_tree(project: Project):
 
     [proof] = project.prove()
 
-    assert proof.verdict is Verdict.PASSED
+    assert proof.verdict is CheckVerdict.PASSED
 
 
 # --- programs that misbehave

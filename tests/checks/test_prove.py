@@ -6,7 +6,7 @@ import pytest
 
 from application import list_events
 from checks.make import COUNT, SUBJECT, Project, shell
-from deepwork.gates.checks.models import Verdict
+from deepwork.gates.checks.models import CheckVerdict
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.errors import Code, InvalidInput
 
@@ -17,7 +17,7 @@ def test_a_green_check_runs_once_for_the_same_inputs(any_project: Project):
     [first] = any_project.prove()
     [second] = any_project.prove()
 
-    assert (first.verdict, first.exit_code) == (Verdict.PASSED, 0)
+    assert (first.verdict, first.exit_code) == (CheckVerdict.PASSED, 0)
     assert second == first
     assert any_project.count_runs() == 1
     assert any_project.service.outputs.read(first.output_file) == b"fine\n"
@@ -79,7 +79,7 @@ def test_a_retry_that_passes_is_flaky_and_is_reused(project: Project):
     [proof] = project.prove()
     [again] = project.prove()
 
-    assert proof.verdict is Verdict.FLAKY
+    assert proof.verdict is CheckVerdict.FLAKY
     assert again == proof
     assert project.count_runs() == 2
 

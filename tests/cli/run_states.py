@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, Run, RunOptions, RunStatus, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptions, RunStatus
 from deepwork.edge.cli.run_state import RunState
 from deepwork.views.overview.states.facts import AttemptFacts, RunFacts
 from deepwork.views.overview.states.rules import judge_attempt, judge_run
@@ -23,7 +23,7 @@ def make_run(status: RunStatus = RunStatus.ACTIVE, **changes: Any) -> Run:
     return Run(status=status, options=options, **(known | changes))
 
 
-def make_attempt(stage: Stage = Stage.RUNNING, **changes: Any) -> Attempt:
+def make_attempt(stage: AttemptStage = AttemptStage.RUNNING, **changes: Any) -> Attempt:
     known: dict[str, Any] = {
         "id": "at_1", "run_id": "run_1", "workflow_id": "wf_1", "task_id": "tk_1", "number": 1, "profile": "claude",
         "vendor": "claude", "agent_id": "ag_1", "claim_epoch": 1, "host": "local", "created_at": NOW - 12 * MINUTE,

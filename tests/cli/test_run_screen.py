@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.run_states import MINUTE, NOW, make_attempt, make_run, make_state
-from deepwork.delivery.runner.models import TIME_IS_OVER, ParkedFor, RunStatus, Stage
+from deepwork.delivery.runner.models import TIME_IS_OVER, AttemptStage, ParkedFor, RunStatus
 from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
 from deepwork.edge.cli.framework.tables import measure_width
 from deepwork.edge.cli.run_amounts import (
@@ -56,7 +56,10 @@ def test_a_line_for_each_agent_says_what_it_is_in_and_what_it_used():
 
 def test_a_parked_agent_counts_down_and_says_why():
     attempt = make_attempt(
-        Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOW + 83 * MINUTE + 5000, reason="5-hour limit"
+        AttemptStage.PARKED,
+        parked_for=ParkedFor.LIMIT,
+        not_before=NOW + 83 * MINUTE + 5000,
+        reason="5-hour limit",
     )
     at = f"{datetime.fromtimestamp((NOW + 83 * MINUTE + 5000) / 1000).astimezone():%H:%M}"
 
@@ -66,7 +69,7 @@ def test_a_parked_agent_counts_down_and_says_why():
 
 
 def test_an_agent_that_waits_for_a_person_has_no_countdown():
-    attempt = make_attempt(Stage.PARKED, parked_for=ParkedFor.PERSON, reason="May I?")
+    attempt = make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.PERSON, reason="May I?")
 
     assert render(attempt)[1].endswith("waits for you: May I?")
 
@@ -123,10 +126,10 @@ def test_a_notice_replaces_the_hint():
     st.integers(1, 200),
     st.integers(1, 30),
     st.integers(0, 12),
-    st.sampled_from([stage for stage in Stage if not stage.is_final]),
+    st.sampled_from([stage for stage in AttemptStage if not stage.is_final]),
 )
 def test_no_state_draws_outside_the_screen_or_controls_it(
-    name: str, doing: str, width: int, height: int, agents: int, stage: Stage
+    name: str, doing: str, width: int, height: int, agents: int, stage: AttemptStage
 ):
     attempts = [make_attempt(stage, now_doing=doing, reason=doing, profile=name or "x")] * agents
     state = make_state(*attempts, task_names={"tk_1": name}, tasks={"pending": 3})
@@ -171,7 +174,7 @@ def describe(event: Event) -> str | None:
 
 def test_an_attempt_that_has_ended_says_what_it_took():
     ended = make_attempt(
-        Stage.FAILED, created_at=NOW - 5 * MINUTE, ended_at=NOW, output_tokens=900, usd_micros=50_000, number=2,
+        AttemptStage.FAILED, created_at=NOW - 5 * MINUTE, ended_at=NOW, output_tokens=900, usd_micros=50_000, number=2,
         reason="It ended with exit code 1.",
     )  # fmt: skip
 
@@ -184,7 +187,7 @@ def test_an_attempt_that_has_ended_says_what_it_took():
 
 
 def test_a_parked_attempt_says_when_it_goes_on():
-    parked = make_attempt(Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOW)
+    parked = make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOW)
 
     line = describe(make_event("attempt:updated", build_payload(describe_attempt(parked))))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, Run, RunOptions, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptions
 from deepwork.delivery.runner.service import AttemptService, RunService, create_run
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.edge.server.application import Application
@@ -32,7 +32,7 @@ def add_attempt(app: Application, run: Run, task: str, **fields: Any) -> Attempt
         given = {
             "id": new_id("at"), "run_id": run.id, "workflow_id": run.workflow_id, "task_id": task,
             "number": 1 + len(store.list_of_task(task)), "profile": "claude", "vendor": "claude", "agent_id": "ag_1",
-            "claim_epoch": 1, "stage": Stage.RUNNING, "host": HOST, "created_at": tx.now, "updated_at": tx.now,
+            "claim_epoch": 1, "stage": AttemptStage.RUNNING, "host": HOST, "created_at": tx.now, "updated_at": tx.now,
             "started_at": tx.now, "starts": 1,
         }  # fmt: skip
         attempt = Attempt(**given | fields)
@@ -40,7 +40,7 @@ def add_attempt(app: Application, run: Run, task: str, **fields: Any) -> Attempt
     return attempt
 
 
-def move(app: Application, attempt: Attempt, stage: Stage, **changes: Any) -> Attempt:
+def move(app: Application, attempt: Attempt, stage: AttemptStage, **changes: Any) -> Attempt:
     """Move an attempt to another stage."""
     moved = AttemptService(app.database).move(attempt, stage, **changes)
     assert moved is not None

@@ -12,7 +12,7 @@ from application import Clock, call_tool, list_events
 from dashboard.make import World, create_client, create_token, read, read_error, read_pages
 from dashboard.make_agent_runs import add_attempt, move, start_run
 from deepwork.delivery.runner.attempt_files import AttemptFiles
-from deepwork.delivery.runner.models import ParkedFor, RunStatus, Stage
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor, RunStatus
 from deepwork.delivery.runner.service import RunService
 from deepwork.edge.server.application import Application
 
@@ -33,7 +33,7 @@ def test_a_run_shows_its_agents_and_what_they_cost(
     ended = move(
         app,
         add_attempt(app, run, backend, usd_micros=1_500_000, output_tokens=10),
-        Stage.FAILED,
+        AttemptStage.FAILED,
         reason="It broke.",
     )
     clock.advance(seconds=1)
@@ -58,7 +58,7 @@ def test_a_run_shows_its_agents_and_what_they_cost(
 def test_the_attempts_at_a_task_are_on_its_page(world: World, app: Application, page: TestClient):
     run, task = start_run(app, world.plan), world.planned["ship"]
     assert "attempts" not in read(page, f"/tasks/{task}")
-    move(app, add_attempt(app, run, task), Stage.FAILED, reason="It ended with exit code 1.")
+    move(app, add_attempt(app, run, task), AttemptStage.FAILED, reason="It ended with exit code 1.")
     add_attempt(app, run, task, profile="codex")
 
     shown = read(page, f"/tasks/{task}")["attempts"]
@@ -83,7 +83,7 @@ def test_runs_are_listed_by_state_and_page(world: World, app: Application, page:
     old = start_run(app, world.plan)
     RunService(app.database).set_status(old.id, RunStatus.DONE)
     left = start_run(app, world.plan)
-    add_attempt(app, left, world.planned["ship"], stage=Stage.PARKED, parked_for=ParkedFor.PERSON)
+    add_attempt(app, left, world.planned["ship"], stage=AttemptStage.PARKED, parked_for=ParkedFor.PERSON)
     RunService(app.database).set_status(left.id, RunStatus.NEEDS_PERSON)
     clock.advance(seconds=1)
     open_run = start_run(app, world.paused)
@@ -102,8 +102,8 @@ def test_runs_are_listed_by_state_and_page(world: World, app: Application, page:
 def test_attempts_are_listed_by_page_and_filtered(world: World, app: Application, page: TestClient):
     run, other = start_run(app, world.plan), start_run(app, world.paused)
     ship = world.planned["ship"]
-    ended = move(app, add_attempt(app, run, ship), Stage.FAILED)
-    parked = add_attempt(app, run, ship, stage=Stage.PARKED, created_at=ended.created_at + 1)
+    ended = move(app, add_attempt(app, run, ship), AttemptStage.FAILED)
+    parked = add_attempt(app, run, ship, stage=AttemptStage.PARKED, created_at=ended.created_at + 1)
     running = add_attempt(app, other, "tk_1", created_at=ended.created_at + 2)
 
     def list_ids(**query: Any) -> list[str]:
@@ -229,9 +229,9 @@ def test_what_stopped_agents_and_waits_for_a_person_is_listed(
     run = start_run(app, world.plan)
     before = read(page, "/home")["needs_you_total"]
     parked = add_attempt(app, run, world.planned["ship"])
-    move(app, parked, Stage.PARKED, parked_for=ParkedFor.PERSON, reason="Approve it.")
+    move(app, parked, AttemptStage.PARKED, parked_for=ParkedFor.PERSON, reason="Approve it.")
     limited = add_attempt(app, run, world.planned["backend"])
-    move(app, limited, Stage.PARKED, parked_for=ParkedFor.LIMIT, reason="Until 07:00.")
+    move(app, limited, AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, reason="Until 07:00.")
     RunService(app.database).set_status(run.id, RunStatus.NEEDS_PERSON, "1 task waits for you.")
 
     [attempt, ended] = list_agent_needs(page)

@@ -13,13 +13,13 @@ from dashboard.make import create_client, create_token, read, read_error, read_p
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.gates.approvals.service import ask
-from deepwork.gates.checks.models import Proof, Subject, Verdict
+from deepwork.gates.checks.models import CheckVerdict, Proof, ProofSubject
 from deepwork.gates.checks.store import ProofStore
 
 PROOF = Proof(
     id="pf_1",
     check_name="tests",
-    verdict=Verdict.PASSED,
+    verdict=CheckVerdict.PASSED,
     inputs_digest="i",
     definition_digest="d",
     exit_code=0,
@@ -60,11 +60,11 @@ def test_budget_and_spending_are_shown_with_their_sources(app: Application, page
 
 def test_checks_are_shown_with_the_proofs_that_were_used(app: Application, page: TestClient):
     _, task = create_plan(app, {"name": "a"})
-    waived = replace(PROOF, id="pf_2", check_name="lint", verdict=Verdict.FAILED, waived_by="human:ann")
+    waived = replace(PROOF, id="pf_2", check_name="lint", verdict=CheckVerdict.FAILED, waived_by="human:ann")
     with app.database.transaction() as tx:
         ProofStore(tx).add(PROOF)
         ProofStore(tx).add(waived)
-        ProofStore(tx).add_uses(Subject("task", task), [PROOF.id, waived.id])
+        ProofStore(tx).add_uses(ProofSubject("task", task), [PROOF.id, waived.id])
         tx.execute(
             "UPDATE plan_tasks SET requirements = :text WHERE id = :id",
             id=task,
@@ -104,12 +104,12 @@ def test_the_spending_of_a_plan_is_an_endpoint(app: Application, page: TestClien
 
 def test_proofs_are_listed_by_page_and_filtered(app: Application, page: TestClient):
     _, task = create_plan(app, {"name": "a"})
-    red = replace(PROOF, id="pf_2", check_name="lint", verdict=Verdict.FAILED, created_at=NOW + 1)
+    red = replace(PROOF, id="pf_2", check_name="lint", verdict=CheckVerdict.FAILED, created_at=NOW + 1)
     waived = replace(red, id="pf_3", waived_by="human:ann", created_at=NOW + 2)
     with app.database.transaction() as tx:
         for proof in (PROOF, red, waived):
             ProofStore(tx).add(proof)
-        ProofStore(tx).add_uses(Subject("task", task), [waived.id])
+        ProofStore(tx).add_uses(ProofSubject("task", task), [waived.id])
 
     def list_ids(**query: Any) -> list[str]:
         return [each["id"] for each in read(page, "/proofs", **query)["proofs"]]

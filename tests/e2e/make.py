@@ -17,7 +17,7 @@ from application import Clock, call_tool, make_app
 from dashboard.make_agent_runs import add_attempt, move, start_run
 from deepwork.delivery.runner.attempt_files import AttemptFiles
 from deepwork.delivery.runner.attempt_locks import AttemptLocks
-from deepwork.delivery.runner.models import ParkedFor, Stage
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor
 from deepwork.edge.server.application import Application
 from deepwork.kernel.names import new_id
 from deepwork.work.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
@@ -316,7 +316,13 @@ def _make_agent_run(app: Application, clock: Clock, made: MadeProject) -> None:
     broken = add_attempt(
         app, run, made.planned["backend"], created_at=began, usd_micros=410_000, input_tokens=90_000, output_tokens=4_000,
     )  # fmt: skip
-    move(app, broken, Stage.FAILED, reason="Check tests is red: 2 tests failed.", ended_at=began + 240_000)
+    move(
+        app,
+        broken,
+        AttemptStage.FAILED,
+        reason="Check tests is red: 2 tests failed.",
+        ended_at=began + 240_000,
+    )
     works = add_attempt(
         app, run, made.planned["backend"], created_at=began + 250_000, now_doing="Bash: make test ARGS=tests/ledger",
         usd_micros=1_230_000, input_tokens=31_000, cached_tokens=420_000, output_tokens=18_500,
@@ -326,12 +332,12 @@ def _make_agent_run(app: Application, clock: Clock, made: MadeProject) -> None:
         starts=2, resumes=1,
     )  # fmt: skip
     checked = add_attempt(
-        app, run, made.planned["frontend"], created_at=began + 300_000, profile="codex", stage=Stage.CHECKING,
+        app, run, made.planned["frontend"], created_at=began + 300_000, profile="codex", stage=AttemptStage.CHECKING,
         usd_micros=640_000, output_tokens=52_000,
     )  # fmt: skip
     not_before = int(time.time() * 1000) + 47 * 60_000
     reason = "You've hit your usage limit."
-    move(app, limited, Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=not_before, reason=reason)
+    move(app, limited, AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=not_before, reason=reason)
     _write_output(app, works.id, '{"type":"assistant","text":"All sums are exact now."}\n')
     made.agent_run = run.id
     made.attempts = {

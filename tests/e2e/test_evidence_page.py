@@ -12,7 +12,7 @@ from dashboard.test_evidence import PROOF
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.gates.approvals.service import ask
-from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from e2e.browser import Dashboard, Visitor
 from e2e.make import open_app
@@ -35,7 +35,7 @@ def test_the_pages_show_budget_checks_and_open_approvals(visitor: Visitor, app: 
     report(app, first, usd=1.25, tokens=4000)
     with app.database.transaction() as tx:
         ProofStore(tx).add(PROOF)
-        ProofStore(tx).add_uses(Subject("task", first), [PROOF.id])
+        ProofStore(tx).add_uses(ProofSubject("task", first), [PROOF.id])
     asked = ask(app.database, ApprovalRequest(ApprovalKind.TASK, first, plan, {"outcome": "Built."}))
     visitor.open(f"/runs/{plan}")
     visitor.page.wait_for_selector("text=$1.25 spent of $2.00")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dashboard.make_agent_runs import move
-from deepwork.delivery.runner.models import ParkedFor, RunEvent, RunStatus, Stage
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor, RunEvent, RunStatus
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.service import AttemptService, RunService
 from deepwork.delivery.runner.store import AttemptStore
@@ -96,7 +96,7 @@ def test_a_person_watches_agents_and_stops_them(
     def end_run() -> None:
         with app.database.reading() as tx:
             attempt = AttemptStore(tx).get(made.attempts["checked"])
-        move(app, attempt, Stage.PARKED, parked_for=ParkedFor.PERSON, reason="Approve the work.")
+        move(app, attempt, AttemptStage.PARKED, parked_for=ParkedFor.PERSON, reason="Approve the work.")
         RunService(app.database).set_status(made.agent_run, RunStatus.NEEDS_PERSON, "One task waits for you.")
 
     run_in_thread(end_run)

@@ -12,7 +12,7 @@ from deepwork.edge.server.http.policy import (
     COOKIE_SECONDS,
     AccessPolicy,
     Admitted,
-    Refused,
+    RefusedRequest,
     RequestInfo,
     authorize_request,
     is_code_login,
@@ -42,7 +42,7 @@ def verdict(
 
 def status(**given: Any) -> int:
     judged = verdict(**given)
-    return judged.status if isinstance(judged, Refused) else 200
+    return judged.status if isinstance(judged, RefusedRequest) else 200
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_token_of_the_owner_is_admitted():
 def test_a_wrong_token_is_refused_even_on_routes_that_need_none(given: str):
     for path in ("/api/v1/agents", "/mcp", "/ws", "/"):
         refused = verdict(path=path, headers={"authorization": given})
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, RefusedRequest)
         assert (refused.status, refused.is_guess) == (401, True)
 
 
@@ -164,12 +164,12 @@ def test_a_login_code_logs_in_only_at_the_root_path_and_if_it_is_valid():
         "owner", logs_in=True, is_person=True
     )
     refused = authorize_request(request, POLICY)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedRequest)
     assert (refused.status, refused.is_guess) == (401, True)
     for given in ({"path": "/api/v1/agents"}, {"method": "POST"}, {"is_websocket": True}):
         other = replace(request, **given)
         assert not is_code_login(other)
-        assert isinstance(authorize_request(other, POLICY, has_valid_code=True), Refused)
+        assert isinstance(authorize_request(other, POLICY, has_valid_code=True), RefusedRequest)
 
 
 class TestLoginCodes:

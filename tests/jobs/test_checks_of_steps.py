@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checks.make import Project, run_git, shell
-from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from gated_project import GatedProject, any_gated, gated, own_trust
 from jobs.project import make_review, make_step, write_job
@@ -55,7 +55,7 @@ def test_a_red_check_sends_the_step_back_and_costs_an_attempt(any_gated: GatedPr
     assert attempts == 1
     assert (green["status"], green["checks"]) == ("workflow_complete", {"tests": "passed"})
     with any_gated.app.database.reading() as tx:
-        [proof] = ProofStore(tx).list_used_by(Subject("step", f"{id}/write"))
+        [proof] = ProofStore(tx).list_used_by(ProofSubject("step", f"{id}/write"))
     assert proof.check_name == "tests"
 
 

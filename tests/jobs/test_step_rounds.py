@@ -15,7 +15,7 @@ from deepwork.kernel.call import Call
 from deepwork.kernel.errors import GateClosed, ToolError
 from deepwork.views.dashboard.sessions import build_session_part
 from deepwork.views.overview.needs import list_needs
-from deepwork.views.overview.run_store import RunStore, parse_session_row
+from deepwork.views.overview.run_store import WorkListStore, parse_session_row
 from deepwork.views.overview.states.facts import SessionFacts
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.jobs.sessions.files import SessionFiles
@@ -433,7 +433,7 @@ def test_the_command_line_and_rest_show_rounds_findings_and_who_is_waited_for(
     assert "a person (stalled)" in shown.out
     assert "major a.md:1: A (It fails.)" in shown.out
     with app.database.reading() as tx:
-        row = parse_session_row(RunStore(tx).list_active_sessions(1)[0])
+        row = parse_session_row(WorkListStore(tx).list_active_sessions(1)[0])
     [step, _] = build_session_part(SessionFacts(row), (), ()).steps
     assert (step.waiting_for, step.waiting_reason) == ("person", "stalled")
     assert [(each.round, each.findings[0].effect) for each in step.rounds or ()] == [

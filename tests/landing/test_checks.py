@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.gates.checks.models import LANDING, Subject
+from deepwork.gates.checks.models import LANDING, ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.errors import GateClosed
 from landing.make import LandingProject, get_statuses
@@ -191,4 +191,4 @@ def test_work_that_the_target_has_already_counts_as_landed_only_if_its_checks_pa
     assert (red["status"], red["problem"]) == ("needs_person", "target_red")
     assert green["status"] == "landed"
     with project.app.database.reading() as tx:
-        assert len(ProofStore(tx).list_used_by(Subject(LANDING, green["id"]))) == 1
+        assert len(ProofStore(tx).list_used_by(ProofSubject(LANDING, green["id"]))) == 1

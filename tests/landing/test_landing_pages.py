@@ -11,7 +11,7 @@ from deepwork.delivery.landing.store import LandingStore
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.gates.approvals.service import ask
-from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from deepwork.views.overview.single_things import read_thing
 from landing.make import LandingProject
@@ -87,7 +87,7 @@ def test_a_landing_has_its_place_in_the_queue_its_checks_and_its_approval(app: A
         for landing in made:
             assert LandingStore(tx).add(landing)
         ProofStore(tx).add(PROOF)
-        ProofStore(tx).add_uses(Subject("landing", made[3].id), [PROOF.id])
+        ProofStore(tx).add_uses(ProofSubject("landing", made[3].id), [PROOF.id])
     asked = ask(app.database, ApprovalRequest(ApprovalKind.LANDING, made[2].id, plan, {"name": "three"}))
 
     with create_client(app) as page:

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from application import LEASE_MS, Clock, call_tool, make_app
 from dashboard.make_agent_runs import add_attempt, start_run
-from deepwork.delivery.runner.models import Stage
+from deepwork.delivery.runner.models import AttemptStage
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.http import metrics
 from deepwork.edge.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
@@ -100,8 +100,8 @@ def test_current_activity_is_counted(app: Application, clock: Clock, monkeypatch
         assert call_tool(app, "task_claim", task_id=task["id"], agent_id=agent)["success"]
     run = start_run(app, workflow)
     add_attempt(app, run, "tk_one")
-    add_attempt(app, run, "tk_two", stage=Stage.PARKED)
-    add_attempt(app, run, "tk_three", stage=Stage.DONE, ended_at=1)
+    add_attempt(app, run, "tk_two", stage=AttemptStage.PARKED)
+    add_attempt(app, run, "tk_three", stage=AttemptStage.DONE, ended_at=1)
     call_tool(app, "agent_unregister", id=cid)
     call_tool(app, "agent_update", id=bob, status="offline")
 

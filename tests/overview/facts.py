@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus
-from deepwork.delivery.runner.models import Attempt, Run, RunOptions, RunStatus, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptions, RunStatus
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.views.overview.states.facts import (
     AttemptFacts,
@@ -34,7 +34,9 @@ def make_run(
     return RunFacts(Run(status=status, **(known | changes)), is_driven=is_driven, **about)
 
 
-def make_attempt(stage: Stage = Stage.RUNNING, *, is_driven: bool = True, **changes: Any) -> AttemptFacts:
+def make_attempt(
+    stage: AttemptStage = AttemptStage.RUNNING, *, is_driven: bool = True, **changes: Any
+) -> AttemptFacts:
     approval = changes.pop("approval_id", None)
     known: dict[str, Any] = {
         "id": ATTEMPT, "run_id": RUN, "workflow_id": PLAN, "task_id": TASK, "number": 1, "profile": "claude",

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from deepwork.delivery.landing.models import LandingKind, LandingStatus, Problem
-from deepwork.delivery.runner.models import ParkedFor, RunOptions, RunStatus, Stage
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor, RunOptions, RunStatus
 from deepwork.edge.cli.main import deepwork
 from deepwork.views.overview.states.facts import PlanWork, TrackFacts
 from deepwork.views.overview.states.models import Cause, Command, Standing, State
@@ -153,9 +153,9 @@ RUN_STATES = [
     (make_run(RunStatus.PAUSED), S.NEEDS_YOU, C.PAUSED, "deepwork runs resume rn_1"),
     (make_run(RunStatus.STOPPING), S.RUNNING, C.STOPPING, None),
     (make_run(RunStatus.ENDING, is_driven=False), S.UNATTENDED, C.RUNNER_GONE, ATTACH),
-    (make_run(attempts=(make_attempt(Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOON),)), S.PARKED, C.LIMIT, None),
-    (make_run(attempts=(make_attempt(Stage.REVIEWING, approval_id="ap_1"),)), S.NEEDS_YOU, C.APPROVAL, APPROVE),
-    (make_run(attempts=(make_attempt(Stage.REVIEWING, approval_id="ap_1"), make_attempt())), S.RUNNING, None, None),
+    (make_run(attempts=(make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOON),)), S.PARKED, C.LIMIT, None),
+    (make_run(attempts=(make_attempt(AttemptStage.REVIEWING, approval_id="ap_1"),)), S.NEEDS_YOU, C.APPROVAL, APPROVE),
+    (make_run(attempts=(make_attempt(AttemptStage.REVIEWING, approval_id="ap_1"), make_attempt())), S.RUNNING, None, None),
     (make_run(RunStatus.NEEDS_PERSON), S.NEEDS_YOU, C.PERSON, AGAIN),
     (make_run(RunStatus.NEEDS_PERSON, reason="work_elsewhere: on mars"), S.NEEDS_YOU, C.WORK_ELSEWHERE, AGAIN),
     (make_run(RunStatus.NEEDS_PERSON, options=RunOptions(max_usd=5.0), usd_micros=5_000_000), S.NEEDS_YOU, C.BUDGET, f"{AGAIN} --max-usd N"),
@@ -172,8 +172,8 @@ def test_runs(facts, state, cause, next):
 
 
 def test_a_parked_run_names_the_first_moment():
-    late = make_attempt(Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOON + 60_000)
-    soon = make_attempt(Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOON)
+    late = make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOON + 60_000)
+    soon = make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOON)
 
     assert judge_run(make_run(attempts=(late, soon))).because == f"limit: {UNTIL}"
 
@@ -191,21 +191,21 @@ def test_a_run_is_run_again_as_it_was():
 
 
 ATTEMPT_STATES = [
-    (make_attempt(Stage.CLAIMED), S.RUNNING, None, None),
-    (make_attempt(Stage.CHECKING), S.RUNNING, C.CHECK, None),
-    (make_attempt(Stage.LANDING), S.RUNNING, C.LANDING, None),
+    (make_attempt(AttemptStage.CLAIMED), S.RUNNING, None, None),
+    (make_attempt(AttemptStage.CHECKING), S.RUNNING, C.CHECK, None),
+    (make_attempt(AttemptStage.LANDING), S.RUNNING, C.LANDING, None),
     (make_attempt(is_driven=False), S.UNATTENDED, C.RUNNER_GONE, ATTACH),
-    (make_attempt(Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOON), S.PARKED, C.LIMIT, None),
-    (make_attempt(Stage.PARKED, parked_for=ParkedFor.LIMIT, is_driven=False), S.UNATTENDED, C.RUNNER_GONE, ATTACH),
-    (make_attempt(Stage.PARKED, parked_for=ParkedFor.BUDGET), S.NEEDS_YOU, C.BUDGET, "deepwork budget set tk_1 --usd N"),
-    (make_attempt(Stage.PARKED, parked_for=ParkedFor.PERSON, approval_id="ap_1"), S.NEEDS_YOU, C.APPROVAL, APPROVE),
-    (make_attempt(Stage.PARKED, parked_for=ParkedFor.PERSON), S.NEEDS_YOU, C.PERSON, ATTACH),
-    (make_attempt(Stage.REVIEWING, approval_id="ap_1", is_driven=False), S.NEEDS_YOU, C.APPROVAL, APPROVE),
-    (make_attempt(Stage.DONE), S.DONE, None, None),
-    (make_attempt(Stage.FAILED), S.FAILED, None, None),
-    (make_attempt(Stage.STALLED), S.FAILED, None, None),
-    (make_attempt(Stage.HANDED_OVER), S.FAILED, None, None),
-    (make_attempt(Stage.STOPPED), S.STOPPED, None, None),
+    (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOON), S.PARKED, C.LIMIT, None),
+    (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, is_driven=False), S.UNATTENDED, C.RUNNER_GONE, ATTACH),
+    (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.BUDGET), S.NEEDS_YOU, C.BUDGET, "deepwork budget set tk_1 --usd N"),
+    (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.PERSON, approval_id="ap_1"), S.NEEDS_YOU, C.APPROVAL, APPROVE),
+    (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.PERSON), S.NEEDS_YOU, C.PERSON, ATTACH),
+    (make_attempt(AttemptStage.REVIEWING, approval_id="ap_1", is_driven=False), S.NEEDS_YOU, C.APPROVAL, APPROVE),
+    (make_attempt(AttemptStage.DONE), S.DONE, None, None),
+    (make_attempt(AttemptStage.FAILED), S.FAILED, None, None),
+    (make_attempt(AttemptStage.STALLED), S.FAILED, None, None),
+    (make_attempt(AttemptStage.HANDED_OVER), S.FAILED, None, None),
+    (make_attempt(AttemptStage.STOPPED), S.STOPPED, None, None),
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from dashboard.make_agent_runs import add_attempt, move
 from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.attempt_locks import AttemptLocks
-from deepwork.delivery.runner.models import ParkedFor, Run, RunOptions, RunStatus, Stage
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunOptions, RunStatus
 from deepwork.delivery.runner.service import RunService, create_run
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
@@ -292,11 +292,11 @@ def test_a_run_and_its_attempts(interfaces: Interfaces):
 
     locks.take(attempt.id)
     assert (one(), whole(), agree(interfaces.task(plan, ids["design"]))) == (("running", None, None),) * 3
-    attempt = move(app, attempt, Stage.CHECKING)
+    attempt = move(app, attempt, AttemptStage.CHECKING)
     assert one() == ("running", "check", None)
     with app.database.reading() as tx:
         soon = tx.now + HOUR
-    attempt = move(app, attempt, Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=soon)
+    attempt = move(app, attempt, AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=soon)
     assert {one()[0], whole()[0], agree(interfaces.plan(plan))[0]} == {"parked"}
     assert one() == whole()
     locks.release_all()
@@ -304,14 +304,14 @@ def test_a_run_and_its_attempts(interfaces: Interfaces):
     assert agree(interfaces.task(plan, ids["design"])) == ("unattended", "runner_gone", attach)
     locks.take(run.id)
     locks.take(attempt.id)
-    attempt = move(app, attempt, Stage.PREPARING)
-    attempt = move(app, move(app, attempt, Stage.CHECKING), Stage.REVIEWING)
+    attempt = move(app, attempt, AttemptStage.PREPARING)
+    attempt = move(app, move(app, attempt, AttemptStage.CHECKING), AttemptStage.REVIEWING)
     asked = ask(app, ApprovalRequest(ApprovalKind.TASK, ids["design"], plan, {"name": "design"}))
     approve = f"deepwork approvals approve {asked.id}"
     assert {one(), whole(), agree(interfaces.task(plan, ids["design"]))} == {
         ("needs_you", "approval", approve)
     }
-    move(app, attempt, Stage.DONE)
+    move(app, attempt, AttemptStage.DONE)
     assert one() == ("done", None, None)
 
     runs = RunService(app.database)

@@ -15,7 +15,7 @@ from approvals.make import decide
 from checks.make import run_git, shell
 from deepwork.edge.cli.main import deepwork
 from deepwork.edge.server.invocation import invoke
-from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import GateClosed
@@ -92,7 +92,7 @@ def test_a_task_is_completed_with_its_proofs_once_the_check_passes(any_gated: Ga
     assert answer["checks"] == {"tests": "passed"}
     assert get_status(any_gated, tasks["fix"]) == "completed"
     with any_gated.app.database.reading() as tx:
-        [proof] = ProofStore(tx).list_used_by(Subject("task", tasks["fix"]))
+        [proof] = ProofStore(tx).list_used_by(ProofSubject("task", tasks["fix"]))
     assert (proof.check_name, proof.verdict) == ("tests", "passed")
 
 
@@ -556,7 +556,7 @@ def test_a_completed_task_names_its_proofs(gated: GatedProject):
 
     with gated.app.database.reading() as tx:
         assert [proofs["tests"]] == [
-            proof.id for proof in ProofStore(tx).list_used_by(Subject("task", tasks["fix"]))
+            proof.id for proof in ProofStore(tx).list_used_by(ProofSubject("task", tasks["fix"]))
         ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from application import call_tool
 from deepwork.delivery.provenance.models import VerifiedCommit
 from deepwork.delivery.provenance.verification import ProvenanceVerifier
-from deepwork.delivery.runner.models import Attempt, RunOptions, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, RunOptions
 from deepwork.delivery.runner.service import create_run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.edge.server.application import Application
@@ -82,7 +82,7 @@ def start_attempt(app: Application, workflow_id: str, task_id: str, number: int 
             vendor="openai",
             agent_id=agent,
             claim_epoch=claimed["claim_epoch"],
-            stage=Stage.RUNNING,
+            stage=AttemptStage.RUNNING,
             host="local",
             created_at=tx.now,
             updated_at=tx.now,
@@ -119,7 +119,7 @@ def make_work(app: Application, project: Path, name: str, *edits: dict[str, str]
 def end(attempt: Attempt, now: int) -> Attempt:
     from dataclasses import replace
 
-    return replace(attempt, stage=Stage.DONE, ended_at=now)
+    return replace(attempt, stage=AttemptStage.DONE, ended_at=now)
 
 
 def verify(

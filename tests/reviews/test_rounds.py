@@ -13,14 +13,14 @@ from deepwork.gates.reviews.deltas import FileVersion, build_material, compute_d
 from deepwork.gates.reviews.rounds import (
     MAX_FINDING_TEXT,
     MAX_FINDINGS,
-    Effect,
     Finding,
+    FindingEffect,
     Material,
     PersonReason,
     ReviewPolicy,
     Round,
+    RoundVerdict,
     Severity,
-    Verdict,
     find_person_reason,
     is_stalled,
     judge_round,
@@ -43,7 +43,7 @@ def make_finding(claim: str = "It is wrong.", severity: str = "major", **more: A
 def judge(
     earlier: list[Round], *findings: Finding, passed: bool = False, material: Material = EVERYTHING_IS_NEW
 ) -> Round:
-    return judge_round(POLICY, earlier, Verdict(passed, findings), material)
+    return judge_round(POLICY, earlier, RoundVerdict(passed, findings), material)
 
 
 # What blocks
@@ -60,8 +60,10 @@ def test_only_findings_of_the_severities_that_block_send_back(severity: str, pas
 def test_other_severities_can_block():
     strict = ReviewPolicy(blocks=(Severity.MINOR,))
 
-    assert not judge_round(strict, [], Verdict(True, (make_finding(severity="minor"),)), Material()).passed
-    assert judge_round(strict, [], Verdict(True, (make_finding(severity="major"),)), Material()).passed
+    assert not judge_round(
+        strict, [], RoundVerdict(True, (make_finding(severity="minor"),)), Material()
+    ).passed
+    assert judge_round(strict, [], RoundVerdict(True, (make_finding(severity="major"),)), Material()).passed
 
 
 def test_a_failure_without_findings_always_blocks():
@@ -75,7 +77,7 @@ def test_a_verdict_that_says_passed_does_not_outweigh_a_finding_that_blocks():
 
 
 def test_what_was_not_judged_blocks_even_without_a_finding_that_does():
-    verdict = Verdict(True, (make_finding(severity="minor"),), is_complete=False)
+    verdict = RoundVerdict(True, (make_finding(severity="minor"),), is_complete=False)
 
     assert not judge_round(POLICY, [], verdict, Material()).passed
 
@@ -89,8 +91,8 @@ def test_a_late_finding_is_recorded_and_does_not_block_unless_it_is_a_blocker():
     second = judge([first], make_finding("Late."), material=NOTHING_IS_NEW)
     third = judge([first], make_finding("Late.", "blocker"), material=NOTHING_IS_NEW)
 
-    assert (second.passed, second.findings[0].effect) == (True, Effect.LATE)
-    assert (third.passed, third.findings[0].effect) == (False, Effect.BLOCKS)
+    assert (second.passed, second.findings[0].effect) == (True, FindingEffect.LATE)
+    assert (third.passed, third.findings[0].effect) == (False, FindingEffect.BLOCKS)
 
 
 def test_a_finding_that_blocked_before_is_not_late():
@@ -98,7 +100,7 @@ def test_a_finding_that_blocked_before_is_not_late():
 
     second = judge([first], make_finding("still, WRONG"), material=NOTHING_IS_NEW)
 
-    assert second.findings[0].effect is Effect.BLOCKS
+    assert second.findings[0].effect is FindingEffect.BLOCKS
     assert find_person_reason(POLICY, [first, second]) is PersonReason.STALLED
 
 
@@ -110,7 +112,7 @@ def test_late_is_decided_by_the_lines_that_changed():
     judged = judge([judge([])], *findings, material=material)
 
     assert {each.line: each.effect for each in judged.findings} == {
-        1: Effect.LATE, 2: Effect.BLOCKS, 3: Effect.LATE,
+        1: FindingEffect.LATE, 2: FindingEffect.BLOCKS, 3: FindingEffect.LATE,
     }  # fmt: skip
 
 
@@ -200,7 +202,7 @@ def test_a_finding_that_the_second_reviewer_rejects_never_blocks_again():
     later = judge([settled], make_finding("wrong", "blocker"))
 
     assert [each.claim for each in list_open_findings([settled])] == ["Right."]
-    assert (later.passed, later.findings[0].effect) == (True, Effect.REJECTED)
+    assert (later.passed, later.findings[0].effect) == (True, FindingEffect.REJECTED)
 
 
 def test_a_rule_passes_if_no_finding_is_upheld_and_can_be_disputed_once():
@@ -219,7 +221,9 @@ severities = some.sampled_from(list(Severity))
 findings = some.builds(
     Finding, severities, some.sampled_from("ABCD"), some.sampled_from([None, "a.py"]), some.just(None)
 )
-verdicts = some.builds(Verdict, some.booleans(), some.lists(findings, max_size=4).map(tuple), some.booleans())
+verdicts = some.builds(
+    RoundVerdict, some.booleans(), some.lists(findings, max_size=4).map(tuple), some.booleans()
+)
 answers = some.lists(some.none() | verdicts, min_size=60, max_size=60)  # None: the reviewer fails
 
 
@@ -227,7 +231,7 @@ answers = some.lists(some.none() | verdicts, min_size=60, max_size=60)  # None: 
     answers, some.integers(1, 5), some.integers(0, 2), some.lists(some.booleans(), min_size=60, max_size=60)
 )
 def test_every_sequence_of_verdicts_ends_within_the_bound(
-    said: list[Verdict | None], limit: int, granted: int, choices: list[bool]
+    said: list[RoundVerdict | None], limit: int, granted: int, choices: list[bool]
 ):
     policy = ReviewPolicy(rounds=limit)
     calls = play(policy, iter(said), granted, iter(choices))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.delivery.runner.adapters import ADAPTERS, Launch, LaunchRequest, McpServer, get_adapter
-from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.profiles import AgentProfile
 
 TREE = Path("/trees/one")
 FOLDER = Path("/runs/at_1/1")
@@ -27,7 +27,7 @@ def build(
     max_usd: float | None = None,
     **settings: object,
 ) -> Launch:
-    profile = Profile(kind, kind, **settings)  # type: ignore[arg-type]
+    profile = AgentProfile(kind, kind, **settings)  # type: ignore[arg-type]
     return get_adapter(kind).build_launch(
         LaunchRequest(profile, TREE, PROMPT, FOLDER, session_id, is_resume, mcp, max_usd)
     )

@@ -7,7 +7,7 @@ import pytest
 from deepwork.delivery.runner.adapters import get_adapter
 from deepwork.delivery.runner.signals import Ended, LimitReached, Said, ToolEnded, TransientFailure
 from deepwork.delivery.runner.stream_state import StreamState, begin_start
-from deepwork.gates.budgets.models import Source
+from deepwork.gates.budgets.models import CostSource
 from deepwork.kernel.errors import InvalidInput
 from runner.samples import (
     CLAUDE_INIT,
@@ -100,9 +100,9 @@ def test_claude_counts_each_message_once_and_lets_the_result_correct_it() -> Non
     state = read_all("claude", stream.lines)
 
     assert (live.input_tokens, live.cached_tokens, live.output_tokens) == (300, 4000, 50)
-    assert live.usd_source is Source.PRICED
+    assert live.usd_source is CostSource.PRICED
     assert (state.input_tokens, state.cached_tokens, state.output_tokens) == (370, 4000, 505)
-    assert (state.usd_micros, state.usd_source) == (250_000, Source.REPORTED)
+    assert (state.usd_micros, state.usd_source) == (250_000, CostSource.REPORTED)
 
 
 def test_what_a_subagent_says_is_no_message_of_the_agent() -> None:
@@ -254,7 +254,7 @@ def test_codex_counts_its_totals_by_their_differences() -> None:
     state = read("constructed_codex_two_turns", StreamState(model="gpt-5"))
 
     assert (state.input_tokens, state.cached_tokens, state.output_tokens) == (800, 700, 90)
-    assert state.usd_source is Source.PRICED
+    assert state.usd_source is CostSource.PRICED
     assert (state.last_message, state.transient) == ("Two.", None)
 
 
@@ -262,7 +262,7 @@ def test_gemini_prices_each_model_and_counts_thoughts_as_output() -> None:
     state = read("constructed_gemini_parts_of_a_text")
 
     assert (state.input_tokens, state.cached_tokens, state.output_tokens) == (610, 300, 102)
-    assert (state.usd_source, state.unpriced_tokens) == (Source.PRICED, 12)
+    assert (state.usd_source, state.unpriced_tokens) == (CostSource.PRICED, 12)
     assert state.last_message == "Done."
 
 
@@ -270,7 +270,7 @@ def test_opencode_reports_its_dollars() -> None:
     state = read("constructed_opencode_with_dollars")
 
     assert (state.input_tokens, state.cached_tokens, state.output_tokens) == (17, 7, 8)
-    assert (state.usd_micros, state.usd_source) == (3_000, Source.REPORTED)
+    assert (state.usd_micros, state.usd_source) == (3_000, CostSource.REPORTED)
     assert (state.session_id, state.last_message, state.ended) == ("ses_1", "Ready.", Ended(is_error=False))
 
 
@@ -388,4 +388,4 @@ def test_a_command_can_report_what_it_used() -> None:
 
     state = read_all("command", [line])
 
-    assert (state.tokens, state.usd_micros, state.usd_source) == (105, 500_000, Source.REPORTED)
+    assert (state.tokens, state.usd_micros, state.usd_source) == (105, 500_000, CostSource.REPORTED)

@@ -13,7 +13,7 @@ import pytest
 
 from application import make_app
 from deepwork.delivery.runner.engine import AttemptEngine
-from deepwork.delivery.runner.models import ParkedFor, Run, RunRequest, Stage
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunRequest
 from deepwork.delivery.runner.rules import is_working
 from deepwork.delivery.runner.service import AttemptService, has_room
 from deepwork.delivery.runner.store import AttemptStore
@@ -103,11 +103,11 @@ def test_an_attempt_that_waits_for_a_person_leaves_its_place_and_takes_one_again
     with database.reading() as tx:
         first = AttemptStore(tx).list_of_run(drivers.run.id, is_open=True)[0]
     attempts = AttemptService(database)
-    prepared = attempts.move(first, Stage.PREPARING, starts=1)
+    prepared = attempts.move(first, AttemptStage.PREPARING, starts=1)
     assert prepared is not None
-    running = attempts.move(prepared, Stage.RUNNING)
+    running = attempts.move(prepared, AttemptStage.RUNNING)
     assert running is not None
-    attempts.move(running, Stage.PARKED, parked_for=ParkedFor.BUDGET, reason="Used up.")
+    attempts.move(running, AttemptStage.PARKED, parked_for=ParkedFor.BUDGET, reason="Used up.")
 
     def look() -> bool:
         with database.transaction() as tx:

@@ -9,7 +9,7 @@ import pytest
 
 from deepwork.delivery.runner.adapters import ADAPTERS
 from deepwork.delivery.runner.agent_programs import find_program, read_version, require_program
-from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.kernel.errors import NotAllowed
 from setup.sandbox import Sandbox
 
@@ -63,13 +63,16 @@ def test_a_package_without_a_usable_version_has_none(tmp_path: Path, text: str):
 def test_a_missing_program_is_named(tmp_path: Path):
     environment = {"PATH": str(tmp_path)}
 
-    for profile, name in ((Profile("fast", "codex"), "codex"), (Profile("x y", "command", run=("x",)), "x")):
+    for profile, name in (
+        (AgentProfile("fast", "codex"), "codex"),
+        (AgentProfile("x y", "command", run=("x",)), "x"),
+    ):
         with pytest.raises(NotAllowed, match=f"no program '{name}' on the PATH"):
             require_program(profile, environment)
     write_program(tmp_path / "codex", tmp_path / "traces")
-    require_program(Profile("fast", "codex"), environment)
-    require_program(Profile("mine", "command", run=("./in-the-tree", "x")), environment)
-    assert find_program(Profile("fast", "codex"), environment) == tmp_path / "codex"
+    require_program(AgentProfile("fast", "codex"), environment)
+    require_program(AgentProfile("mine", "command", run=("./in-the-tree", "x")), environment)
+    assert find_program(AgentProfile("fast", "codex"), environment) == tmp_path / "codex"
 
 
 def test_doctor_names_the_programs_and_their_versions_and_starts_none(

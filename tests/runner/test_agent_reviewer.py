@@ -13,7 +13,7 @@ from application import make_app
 from cli.run import run_deepwork
 from deepwork.delivery.runner.agent_reviewer import AgentReviewer, find_object
 from deepwork.delivery.runner.models import RunStatus
-from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.kernel.config import load_settings
 from deepwork.kernel.errors import DefinitionError, GateClosed, ReviewerError
 from deepwork.work.jobs.quality_gate import VERDICT
@@ -65,7 +65,7 @@ def write_program(folder: Path, name: str, body: str) -> None:
     path.chmod(0o755)
 
 
-def ask(profile: Profile, folder: Path, seconds: float = 60) -> dict[str, Any]:
+def ask(profile: AgentProfile, folder: Path, seconds: float = 60) -> dict[str, Any]:
     reviewer = AgentReviewer(profile.name, seconds, lambda name: profile)
     return reviewer.run("Judge this: a.md", "You are an editor.", VERDICT, cwd=folder)
 
@@ -77,7 +77,7 @@ def test_the_last_message_of_an_agent_is_its_verdict(bin: Path, tmp_path: Path, 
     seen = "[sys.argv, prompt, os.environ.get('OPENCODE_PERMISSION', '')]"
     write_program(bin, kind, f"open({str(called)!r}, 'w').write(json.dumps({seen}))\nprint({lines!r})")
 
-    verdict = ask(Profile("mine", kind, allow=("Edit",)), tmp_path)
+    verdict = ask(AgentProfile("mine", kind, allow=("Edit",)), tmp_path)
 
     argv, prompt, permission = json.loads(called.read_text())
     assert verdict == FAIL
@@ -96,7 +96,7 @@ def test_the_last_message_of_an_agent_is_its_verdict(bin: Path, tmp_path: Path, 
 def test_a_command_may_write_its_verdict_on_several_lines(bin: Path, tmp_path: Path) -> None:
     write_program(bin, "judge", f"print('Let me see.')\nprint(json.dumps({PASS!r}, indent=1))")
 
-    assert ask(Profile("judge", "command", run=("judge", "{prompt_file}")), tmp_path) == PASS
+    assert ask(AgentProfile("judge", "command", run=("judge", "{prompt_file}")), tmp_path) == PASS
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_a_reviewer_without_a_verdict_is_an_error(bin: Path, tmp_path: Path, bod
     write_program(bin, "judge", body)
 
     with pytest.raises(ReviewerError) as failed:
-        ask(Profile("judge", "command", run=("judge",)), tmp_path, seconds=1 if "sleep" in body else 60)
+        ask(AgentProfile("judge", "command", run=("judge",)), tmp_path, seconds=1 if "sleep" in body else 60)
 
     assert problem in failed.value.message
 
 
 def test_a_program_that_is_not_installed_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReviewerError, match="missing-judge: command not found"):
-        ask(Profile("judge", "command", run=("missing-judge",)), tmp_path)
+        ask(AgentProfile("judge", "command", run=("missing-judge",)), tmp_path)
 
 
 def test_part_of_a_verdict_is_no_verdict() -> None:

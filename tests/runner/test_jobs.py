@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deepwork.delivery.runner import watching
-from deepwork.delivery.runner.models import ParkedFor, Run, RunRequest, RunStatus, Stage
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunRequest, RunStatus
 from deepwork.delivery.runner.spending_limits import find_step_overrun
 from deepwork.delivery.runner.work_kinds import StepBudget
 from deepwork.gates.budgets.models import Budget, SubjectKind
@@ -351,7 +351,7 @@ def test_an_agent_that_used_up_the_budget_of_its_step_is_parked_until_it_is_rais
     assert parked.status is RunStatus.NEEDS_PERSON
     assert f"The step's budget of {said}" in (parked.reason or "")
     [attempt] = project.list_attempts(parked)
-    assert (attempt.stage, attempt.parked_for) == (Stage.PARKED, ParkedFor.BUDGET)
+    assert (attempt.stage, attempt.parked_for) == (AttemptStage.PARKED, ParkedFor.BUDGET)
     [(unit, amount)] = budget.items()
     raise_budget(project, parked, f'"{unit}": {amount}', f'"{unit}": 1000')
     done = project.run()
@@ -389,4 +389,7 @@ def test_no_further_agent_begins_a_step_whose_budget_earlier_ones_used_up(make_j
 
     assert run.status is RunStatus.NEEDS_PERSON
     assert "The step's budget of 250 tokens is used up" in (run.reason or "")
-    assert [attempt.stage for attempt in project.list_attempts(run)] in ([Stage.FAILED], [Stage.PARKED])
+    assert [attempt.stage for attempt in project.list_attempts(run)] in (
+        [AttemptStage.FAILED],
+        [AttemptStage.PARKED],
+    )

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.delivery.runner.models import Attempt, Observation, ProcessState, RunOptions, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Observation, ProcessState, RunOptions
 from deepwork.delivery.runner.rules import Action, judge_ending
 from deepwork.delivery.runner.stream_state import StreamState
 from deepwork.work.plans.models import TaskStatus
 
 ATTEMPT = Attempt(
-    "att_1", "run_1", "wf_1", "task_1", 1, "claude", "claude", "agent_1", 1, Stage.RUNNING, "host", 0, 0
+    "att_1",
+    "run_1",
+    "wf_1",
+    "task_1",
+    1,
+    "claude",
+    "claude",
+    "agent_1",
+    1,
+    AttemptStage.RUNNING,
+    "host",
+    0,
+    0,
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from deepwork.delivery.runner.profiles import (
     KINDS,
-    Profile,
+    AgentProfile,
     ProfileCatalog,
     build_agent_environment,
     load_catalog,
@@ -73,9 +73,11 @@ def test_agents_and_chains_are_read_from_the_file(folder: Path):
     )
 
     assert catalog.get_chain("night") == (
-        Profile("opus", "claude", "opus", "acceptEdits", allow=("Read", "Bash(make *)"), env=("GH_TOKEN",)),
-        Profile("codex", "codex", sandbox="read-only", env=KINDS["codex"].env),
-        Profile("mine", "command", run=("mycmd", "--task", "{prompt_file}")),
+        AgentProfile(
+            "opus", "claude", "opus", "acceptEdits", allow=("Read", "Bash(make *)"), env=("GH_TOKEN",)
+        ),
+        AgentProfile("codex", "codex", sandbox="read-only", env=KINDS["codex"].env),
+        AgentProfile("mine", "command", run=("mycmd", "--task", "{prompt_file}")),
     )
     assert catalog.list_chains() == ["default", "night"]
 
@@ -214,6 +216,6 @@ def test_an_agent_gets_only_harmless_variables_and_those_that_it_names():
         "ANTHROPIC_API_KEY": "a",
     }
 
-    got = build_agent_environment(Profile("a", "claude", env=("GH_TOKEN", "UNSET")), environment)
+    got = build_agent_environment(AgentProfile("a", "claude", env=("GH_TOKEN", "UNSET")), environment)
 
     assert set(got) == {"PATH", "HOME", "LC_ALL", "XDG_CONFIG_HOME", "https_proxy", "GH_TOKEN"}

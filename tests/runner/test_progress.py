@@ -11,7 +11,7 @@ import pytest
 
 from application import list_event_types
 from deepwork.delivery.runner.following import Followed, ProgressRecorder
-from deepwork.delivery.runner.models import Attempt, ParkedFor, RunRequest, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, RunRequest
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.kernel.records import copy_with
@@ -35,9 +35,9 @@ def start_attempts(project: RunProject) -> list[Attempt]:
     attempts = AttemptService(project.app.database)
     running = []
     for each in list_open(project, run.id):
-        prepared = attempts.move(each, Stage.PREPARING, starts=1)
+        prepared = attempts.move(each, AttemptStage.PREPARING, starts=1)
         assert prepared is not None
-        moved = attempts.move(prepared, Stage.RUNNING)
+        moved = attempts.move(prepared, AttemptStage.RUNNING)
         assert moved is not None
         running.append(moved)
     return running
@@ -93,7 +93,9 @@ def test_progress_of_many_agents_is_stored_together_and_only_of_those_that_are_s
     project: RunProject,
 ) -> None:
     one, other = map(Followed.begin, start_attempts(project))
-    AttemptService(project.app.database).move(other.attempt, Stage.STOPPED, reason="A person stopped it.")
+    AttemptService(project.app.database).move(
+        other.attempt, AttemptStage.STOPPED, reason="A person stopped it."
+    )
 
     saved = ProgressRecorder(project.app.database).save_due([read_more(other), read_more(one)], now=10_000)
 
@@ -105,7 +107,7 @@ def park_at_limit(project: RunProject, attempt: Attempt) -> Attempt:
     with project.app.database.reading() as tx:
         later = tx.now + 3_600_000
     attempts = AttemptService(project.app.database)
-    parked = attempts.move(attempt, Stage.PARKED, parked_for=ParkedFor.LIMIT, not_before=later)
+    parked = attempts.move(attempt, AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=later)
     assert parked is not None
     return parked
 
@@ -115,7 +117,7 @@ def test_beside_an_agent_that_waits_at_a_limit_one_other_tries_and_no_more_until
 ) -> None:
     waiting, other = start_attempts(project)
     attempts = AttemptService(project.app.database)
-    attempts.move(other, Stage.STOPPED, reason="A person stopped it.")
+    attempts.move(other, AttemptStage.STOPPED, reason="A person stopped it.")
     park_at_limit(project, waiting)
 
     assert advance(project, waiting.run_id, agents=4)

@@ -7,16 +7,16 @@ import pytest
 from deepwork.delivery.runner.models import (
     FINAL_STAGES,
     Attempt,
+    AttemptStage,
     Observation,
     ProcessState,
     RunOptions,
-    Stage,
 )
 from deepwork.delivery.runner.rules import (
     MOVES,
     MS_PER_MINUTE,
     Action,
-    Verdict,
+    NextMove,
     add_jitter,
     choose_profile,
     compute_limit_end,
@@ -34,7 +34,7 @@ RED = Observation(ProcessState.EXITED, code=1, reason="exited")
 
 
 def make_attempt(
-    profile: str = "claude", stage: Stage = Stage.RUNNING, *, resumes: int = 0, waits: int = 0
+    profile: str = "claude", stage: AttemptStage = AttemptStage.RUNNING, *, resumes: int = 0, waits: int = 0
 ) -> Attempt:
     return Attempt(
         id="at_1",
@@ -62,7 +62,7 @@ def judge(
     status: TaskStatus = TaskStatus.IN_PROGRESS,
     attempt: Attempt | None = None,
     options: RunOptions | None = None,
-) -> Verdict:
+) -> NextMove:
     return judge_ending(
         attempt or make_attempt(), options or RunOptions(), status, observed, stream or StreamState(), NOW
     )
@@ -91,7 +91,7 @@ def test_a_task_that_the_agent_reported_as_failed_is_a_failed_attempt() -> None:
 
 
 def test_an_error_code_is_a_failed_attempt_that_names_the_code() -> None:
-    assert judge(RED) == Verdict(Action.FAIL, "It ended with exit code 1.")
+    assert judge(RED) == NextMove(Action.FAIL, "It ended with exit code 1.")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_agent_that_took_too_long_fails() -> None:
 def test_a_limit_parks_until_its_reset() -> None:
     stream = StreamState(limit=LimitReached(NOW + 30 * MS_PER_MINUTE, "limit"))
 
-    assert judge(RED, stream) == Verdict(Action.PARK, "limit", NOW + 30 * MS_PER_MINUTE)
+    assert judge(RED, stream) == NextMove(Action.PARK, "limit", NOW + 30 * MS_PER_MINUTE)
 
 
 def test_a_limit_that_the_agent_got_over_by_itself_does_not_count() -> None:
@@ -165,8 +165,8 @@ def test_a_limit_that_ended_while_no_runner_ran_is_over() -> None:
     known = StreamState(limit=LimitReached(NOW - 10 * MS_PER_MINUTE, "limit"))
     unknown = StreamState(limit=LimitReached(None, "limit"))
 
-    assert judge(ended, known) == Verdict(Action.PARK, "limit", NOW)
-    assert judge(ended, unknown) == Verdict(Action.PARK, "limit", NOW)
+    assert judge(ended, known) == NextMove(Action.PARK, "limit", NOW)
+    assert judge(ended, unknown) == NextMove(Action.PARK, "limit", NOW)
 
 
 def test_a_limit_that_lasts_too_long_hands_the_task_over() -> None:
@@ -213,15 +213,17 @@ def test_the_little_that_an_agent_uses_while_it_waits_is_no_use_of_the_processor
 
 def test_each_agent_of_a_chain_tries_as_often_as_the_task_may_fail() -> None:
     chain = ("claude", "codex")
-    failed = [make_attempt("claude", Stage.FAILED)] * 2
+    failed = [make_attempt("claude", AttemptStage.FAILED)] * 2
 
     assert choose_profile(chain, failed, 3) == "claude"
     assert choose_profile(chain, failed, 2) == "codex"
-    assert choose_profile(chain, [*failed, *[make_attempt("codex", Stage.STALLED)] * 2], 2) is None
+    assert choose_profile(chain, [*failed, *[make_attempt("codex", AttemptStage.STALLED)] * 2], 2) is None
 
 
 def test_an_agent_that_handed_over_does_not_get_the_task_again() -> None:
-    assert choose_profile(("claude", "codex"), [make_attempt("claude", Stage.HANDED_OVER)], 3) == "codex"
+    assert (
+        choose_profile(("claude", "codex"), [make_attempt("claude", AttemptStage.HANDED_OVER)], 3) == "codex"
+    )
 
 
 # --- stages
@@ -229,4 +231,4 @@ def test_an_agent_that_handed_over_does_not_get_the_task_again() -> None:
 
 def test_no_move_leads_out_of_a_final_stage_and_each_other_stage_can_end() -> None:
     assert all(not MOVES[stage] for stage in FINAL_STAGES)
-    assert all(Stage.STOPPED in MOVES[stage] for stage in Stage if stage not in FINAL_STAGES)
+    assert all(AttemptStage.STOPPED in MOVES[stage] for stage in AttemptStage if stage not in FINAL_STAGES)

@@ -14,7 +14,7 @@ from deepwork.delivery.runner.signals import (
     UsageReported,
 )
 from deepwork.delivery.runner.stream_state import MAX_MESSAGE, StreamState, apply, begin_start, describe_now
-from deepwork.gates.budgets.models import Source
+from deepwork.gates.budgets.models import CostSource
 
 OPUS = "claude-opus-4-8"
 
@@ -66,9 +66,9 @@ def test_the_total_of_a_start_corrects_what_was_counted_live() -> None:
 
     state = fold(UsageReported(START_TOTAL, 240, 10, 90, 7_000, is_total=True), state=live)
 
-    assert (live.usd_source, live.usd_micros) == (Source.PRICED, 1050)
+    assert (live.usd_source, live.usd_micros) == (CostSource.PRICED, 1050)
     assert (state.input_tokens, state.cached_tokens, state.output_tokens) == (240, 10, 90)
-    assert (state.usd_source, state.usd_micros) == (Source.REPORTED, 7_000)
+    assert (state.usd_source, state.usd_micros) == (CostSource.REPORTED, 7_000)
 
 
 def test_the_total_of_a_start_corrects_no_earlier_start() -> None:
@@ -79,7 +79,7 @@ def test_the_total_of_a_start_corrects_no_earlier_start() -> None:
 
     assert state.tokens == 101 + 150
     assert state.usd_micros == first.usd_micros + 2_000
-    assert state.usd_source is Source.PRICED
+    assert state.usd_source is CostSource.PRICED
 
 
 def test_tokens_do_not_fall_where_the_total_of_a_start_is_lower() -> None:
@@ -101,7 +101,11 @@ def test_tokens_of_an_unknown_model_have_no_dollars() -> None:
     reported = fold(UsageReported(START_TOTAL, 100, 0, 5, 900, is_total=True), state=unknown)
 
     assert (unknown.usd_micros, unknown.usd_source, unknown.unpriced_tokens) == (0, None, 105)
-    assert (reported.usd_micros, reported.usd_source, reported.unpriced_tokens) == (900, Source.REPORTED, 0)
+    assert (reported.usd_micros, reported.usd_source, reported.unpriced_tokens) == (
+        900,
+        CostSource.REPORTED,
+        0,
+    )
 
 
 def test_progress_ends_a_limit_and_a_failure() -> None:

@@ -16,10 +16,10 @@ import quick
 from cli.run import run_deepwork
 from deepwork.delivery.runner.models import (
     Attempt,
+    AttemptStage,
     RunOptions,
     RunRequest,
     RunStatus,
-    Stage,
     WorkResult,
     WorkStatus,
 )
@@ -38,7 +38,7 @@ from runner.temporal_server import TemporalWorkers, run_temporal
 
 OPTIONS = ("temporal_address", "temporal_namespace", "temporal_queue")
 ATTEMPT = Attempt(
-    "at_1", "run_1", "wf_1", "tk_1", 1, "claude", "claude", "ag_1", 1, Stage.RUNNING, "host", 0, 0
+    "at_1", "run_1", "wf_1", "tk_1", 1, "claude", "claude", "ag_1", 1, AttemptStage.RUNNING, "host", 0, 0
 )
 
 
@@ -151,7 +151,7 @@ def test_options_that_do_not_belong_together_are_refused(tmp_path: Path, words: 
 
 
 def test_a_wait_ends_with_the_limit():
-    parked = replace(ATTEMPT, stage=Stage.PARKED, not_before=61_000)
+    parked = replace(ATTEMPT, stage=AttemptStage.PARKED, not_before=61_000)
     run = create_run(repository_path="/p", chain=["a"], options=RunOptions(), created_by="me", now=0)
 
     report = build_report(WorkResult(WorkStatus.PARKED, parked), run, now=1000)

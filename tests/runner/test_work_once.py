@@ -12,7 +12,14 @@ import pytest
 
 from application import call_tool, make_app
 from deepwork.delivery.runner import watching
-from deepwork.delivery.runner.models import ParkedFor, RunRequest, RunStatus, Stage, WorkResult, WorkStatus
+from deepwork.delivery.runner.models import (
+    AttemptStage,
+    ParkedFor,
+    RunRequest,
+    RunStatus,
+    WorkResult,
+    WorkStatus,
+)
 from deepwork.delivery.runner.store import RunStore
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import NotAllowed
@@ -324,5 +331,5 @@ def test_work_that_waits_for_approval_counts_and_ends_with_the_decision(project:
     worked = work(project)
     assert worked.status is WorkStatus.WORKED
     assert worked.attempt
-    assert worked.attempt.stage is Stage.REVIEWING
+    assert worked.attempt.stage is AttemptStage.REVIEWING
     assert work(project).status is WorkStatus.NOTHING

@@ -15,7 +15,7 @@ from deepwork.delivery.runner.agent_access import (
     update_bridge_file,
 )
 from deepwork.delivery.runner.attempt_files import AttemptFiles
-from deepwork.delivery.runner.models import Attempt, RunOptions, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, RunOptions
 from deepwork.delivery.runner.processes import read_boot_id
 from deepwork.delivery.runner.service import create_run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
@@ -78,7 +78,7 @@ class AgentWorld:
             assert RunStore(tx).add(run)
             attempt = Attempt(
                 id=ATTEMPT, run_id=run.id, workflow_id=self.plan, task_id=self.ids["mine"], number=1, profile="codex",
-                vendor="codex", agent_id=self.ids["agent"], claim_epoch=1, stage=Stage.RUNNING, host="local",
+                vendor="codex", agent_id=self.ids["agent"], claim_epoch=1, stage=AttemptStage.RUNNING, host="local",
                 created_at=tx.now, updated_at=tx.now, starts=1, boot_id=read_boot_id(), pid=os.getpid(),
                 start_time=read_start_time(os.getpid()),  # tests are the agent
             )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from application import call_tool
 from deepwork.delivery.runner.agent_access import AgentToken, Grant
-from deepwork.delivery.runner.models import Stage
+from deepwork.delivery.runner.models import AttemptStage
 from deepwork.edge.server.application import Application
 from deepwork.gates.access.store import AuditStore
 from deepwork.kernel.errors import Code, NotAllowed
@@ -206,8 +206,8 @@ def unregister(world: AgentWorld) -> None:
 
 
 ENDINGS: dict[str, Callable[[AgentWorld], object]] = {
-    "the attempt has ended": lambda world: world.change_attempt(stage=Stage.DONE.value, ended_at=1),
-    "the attempt is parked": lambda world: world.change_attempt(stage=Stage.PARKED.value),
+    "the attempt has ended": lambda world: world.change_attempt(stage=AttemptStage.DONE.value, ended_at=1),
+    "the attempt is parked": lambda world: world.change_attempt(stage=AttemptStage.PARKED.value),
     "another process of the attempt was started": lambda world: world.change_attempt(starts=2),
     "the attempt is not in this store": lambda world: world.remove_attempt(),
     "its claim was released": release,
@@ -262,7 +262,7 @@ def test_a_call_that_is_on_its_way_when_its_attempt_ends_changes_nothing(
 
     def end_after_looking(token: AgentToken) -> Grant:
         found = find_grant(token)
-        world.change_attempt(stage=Stage.DONE.value, ended_at=1)
+        world.change_attempt(stage=AttemptStage.DONE.value, ended_at=1)
         return found
 
     monkeypatch.setattr(AgentToken, "find_grant", end_after_looking)

@@ -19,7 +19,7 @@ import pytest
 
 from application import call_tool
 from deepwork.delivery.runner import bridge
-from deepwork.delivery.runner.models import Stage
+from deepwork.delivery.runner.models import AttemptStage
 from deepwork.edge.server import agent_socket, private_sockets
 from deepwork.edge.server.agent_socket import AgentServer
 from deepwork.edge.server.application import Application
@@ -201,7 +201,7 @@ def test_a_server_that_can_start_no_thread_answers_again_when_it_can(
 def test_a_connection_that_was_kept_open_ends_with_the_attempt(app: Application, server: AgentServer):
     world = AgentWorld(app, server.open())
     with hold(server.open(), {"token": world.token}) as (connection, accepted):
-        world.change_attempt(stage=Stage.DONE.value, ended_at=1)
+        world.change_attempt(stage=AttemptStage.DONE.value, ended_at=1)
         connection.sendall(json.dumps(INITIALIZE).encode() + b"\n")
 
         assert accepted == {"attempt": world.attempt.id}

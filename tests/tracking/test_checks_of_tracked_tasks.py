@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from checks.make import run_git
 from deepwork.edge.cli.main import deepwork
-from deepwork.gates.checks.models import Subject
+from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from gated_project import GatedProject, any_gated, gated, own_trust
 
@@ -51,7 +51,7 @@ def test_a_success_needs_proofs_and_stores_them(any_gated: GatedProject):
     assert answer["checks"] == {"tests": "passed"}
     assert any_gated.call("complete_task", **end(task))["checks"] == {"tests": "passed"}
     with any_gated.app.database.reading() as tx:
-        [proof] = ProofStore(tx).list_used_by(Subject("tracked_task", task))
+        [proof] = ProofStore(tx).list_used_by(ProofSubject("tracked_task", task))
     assert proof.check_name == "tests"
 
 

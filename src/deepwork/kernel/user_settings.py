@@ -15,7 +15,7 @@ from typing import Any
 from deepwork.kernel.environment import get_user_folder, list_user_folders
 from deepwork.kernel.errors import DefinitionError
 from deepwork.kernel.files.private import read_private_file
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 _MAX_BYTES = 2**20
 _MAX_AMOUNT = 10**12
@@ -34,7 +34,7 @@ class DayBudget:
 class UserSettings:
     """The settings of this user."""
 
-    proof: Proof = Proof.TOKEN
+    proof: CredentialKind = CredentialKind.TOKEN
     """The least that a decision of a person needs."""
     day_budget: DayBudget | None = None
 
@@ -128,12 +128,12 @@ def _read_keys(place: _Place, data: Any, known: Collection[str]) -> Mapping[str,
     return data
 
 
-def _parse_proof(place: _Place, value: Any) -> Proof:
+def _parse_proof(place: _Place, value: Any) -> CredentialKind:
     if value is None:
-        return Proof.TOKEN
-    if value not in list(Proof):
+        return CredentialKind.TOKEN
+    if value not in list(CredentialKind):
         raise place.build_error(value, "token, passphrase or passkey")
-    return Proof(value)
+    return CredentialKind(value)
 
 
 def _parse_day_budget(place: _Place, data: Any) -> DayBudget | None:

@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.delivery.landing.items import LandingItem
 from deepwork.delivery.landing.merging import MergedItem
 from deepwork.delivery.landing.models import Landing
-from deepwork.delivery.landing.places import Place
+from deepwork.delivery.landing.places import LandingPlace
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.gates.approvals.rules import may_pass
 from deepwork.gates.approvals.service import find_or_ask, use
@@ -44,7 +44,7 @@ class ShownLanding:
 
 def read_shown_landing(
     git: Git,
-    place: Place,
+    place: LandingPlace,
     merged: MergedItem,
     proofs: Sequence[Proof],
     guarded: Sequence[Mapping[str, Any]] = (),

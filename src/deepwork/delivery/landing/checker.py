@@ -11,7 +11,7 @@ from deepwork.delivery.landing.leases import BranchLeases
 from deepwork.delivery.landing.models import BranchLease
 from deepwork.gates.approvals.models import ApprovalKind
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.gates.checks.models import LANDING, CommitProofRequest, Proof, Subject
+from deepwork.gates.checks.models import LANDING, CommitProofRequest, Proof, ProofSubject
 from deepwork.kernel.call import current_call
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed
 
@@ -54,7 +54,7 @@ class MergeChecker:
         """Check a commit with the definitions at the base; the lease is renewed while the checks run."""
         if not names:
             return Green()
-        request = CommitProofRequest(Subject(LANDING, landing_id), commit, base, tuple(names))
+        request = CommitProofRequest(ProofSubject(LANDING, landing_id), commit, base, tuple(names))
         try:
             return Green(self._prove(lease, self._get_checks(project), request))
         except GateClosed as closed:
@@ -104,7 +104,7 @@ class MergeChecker:
         if proofs:
             checks = self._get_checks(project)
             for id in landing_ids:
-                checks.record_uses(tx, Subject(LANDING, id), proofs)
+                checks.record_uses(tx, ProofSubject(LANDING, id), proofs)
 
 
 def _describe_failure(closed: GateClosed) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.landing.rules import describe_move
 from deepwork.delivery.landing.service import LandingService
-from deepwork.gates.approvals.interfaces import Effect
+from deepwork.gates.approvals.interfaces import DecisionEffect
 from deepwork.gates.approvals.models import Approval
 from deepwork.gates.approvals.notices import notify_of_decision
 from deepwork.kernel.database.transaction import Transaction
@@ -28,13 +28,13 @@ class LandingDecisions:
         notify_of_decision(tx, approval, "")
         return None
 
-    def follow(self, approval: Approval) -> Effect | None:
+    def follow(self, approval: Approval) -> DecisionEffect | None:
         """Go on with the landing, if nothing changed since the person looked at it."""
         try:
             landing = self._get_service().resume(approval.subject_id)
         except DeepworkError as error:
-            return Effect(f"It has not landed yet: {error.message}", is_carried_out=False)
+            return DecisionEffect(f"It has not landed yet: {error.message}", is_carried_out=False)
         if landing.status is LandingStatus.LANDED:
-            return Effect(describe_move(landing))
+            return DecisionEffect(describe_move(landing))
         text = f"The landing is {landing.status}. {landing.reason or ''}".strip()
-        return Effect(text, is_carried_out=landing.status.is_pending or not approval.was_given)
+        return DecisionEffect(text, is_carried_out=landing.status.is_pending or not approval.was_given)

@@ -150,7 +150,7 @@ class LandedCommit:
 
 
 @dataclass(frozen=True)
-class TaskWork:
+class FinishedBranch:
     """The branch of a task that is done, ready to land."""
 
     task_id: str

@@ -13,7 +13,7 @@ from deepwork.kernel.git.refs import check_branch_name, is_ancestor, resolve_com
 
 
 @dataclass(frozen=True)
-class Place:
+class LandingPlace:
     """The branch that is moved, and the commits that decide what lands there."""
 
     branch: str
@@ -47,7 +47,7 @@ def require_target(git: Git, target: str) -> str:
 
 def choose_place(
     git: Git, target: str, workflow_id: str | None, *, other_target: str | None = None
-) -> Place | Blocked:
+) -> LandingPlace | Blocked:
     """Choose the branch to move. A checked-out target stays where it is: its tree would differ from it.
 
     Work that has landed on the integration branch goes on there until the target contains it, so that
@@ -59,7 +59,7 @@ def choose_place(
     tip = find_own_branch_tip(git, branch) if branch else None
     is_ahead = tip is not None and other_target is None and not is_ancestor(git, tip, target_tip)
     if holder is None and not is_ahead:
-        return Place(target, target_tip, target_tip, target_tip)
+        return LandingPlace(target, target_tip, target_tip, target_tip)
     if other_target is not None:
         return Blocked(
             Problem.BRANCH,
@@ -81,12 +81,14 @@ def contains(git: Git, tip: str, landed: Landing) -> bool:
     return commit is not None and is_ancestor(git, commit, tip)
 
 
-def _take_target_in(git: Git, branch: str, tip: str | None, target: str, target_tip: str) -> Place | Blocked:
+def _take_target_in(
+    git: Git, branch: str, tip: str | None, target: str, target_tip: str
+) -> LandingPlace | Blocked:
     """Begin with the tip of the integration branch and everything that the target got since."""
     if tip is None or is_ancestor(git, tip, target_tip):
-        return Place(branch, tip, target_tip, target_tip)
+        return LandingPlace(branch, tip, target_tip, target_tip)
     if is_ancestor(git, target_tip, tip):
-        return Place(branch, tip, tip, target_tip)
+        return LandingPlace(branch, tip, tip, target_tip)
     merge = merge_trees(git, tip, target_tip)
     if merge.tree is None:
         named = f" in {', '.join(merge.files[:5])}" if merge.files else ""
@@ -96,4 +98,4 @@ def _take_target_in(git: Git, branch: str, tip: str | None, target: str, target_
             " resolve the conflicts and commit; then land again.",
         )
     made = create_commit(git, merge.tree, [tip, target_tip], f"Merge {target} into {branch}\n")
-    return Place(branch, tip, made.commit, target_tip)
+    return LandingPlace(branch, tip, made.commit, target_tip)

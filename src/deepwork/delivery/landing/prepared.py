@@ -16,7 +16,7 @@ from deepwork.delivery.landing.models import (
     PreparedCommit,
     Problem,
 )
-from deepwork.delivery.landing.places import Blocked, Place
+from deepwork.delivery.landing.places import Blocked, LandingPlace
 from deepwork.delivery.landing.queue import LandingQueue
 from deepwork.delivery.landing.recorder import LandingRecorder, add_landing, move_landing
 from deepwork.delivery.landing.store import LandingStore
@@ -104,7 +104,7 @@ class PreparedLander:
             return LandingStore(tx).find_newest([prepared.subject_id])[prepared.subject_id]
 
     def _land_at(
-        self, lease: BranchLease, git: Git, place: Place, landing: Landing, prepared: PreparedCommit
+        self, lease: BranchLease, git: Git, place: LandingPlace, landing: Landing, prepared: PreparedCommit
     ) -> Landing:
         facts = self._build(lease, git, place, prepared)
         if facts.commit == place.start:
@@ -128,7 +128,9 @@ class PreparedLander:
         [ended] = self._queue.finish_move(lease, [moving])
         return ended
 
-    def _build(self, lease: BranchLease, git: Git, place: Place, prepared: PreparedCommit) -> CommitFacts:
+    def _build(
+        self, lease: BranchLease, git: Git, place: LandingPlace, prepared: PreparedCommit
+    ) -> CommitFacts:
         facts = get_commit_facts(git, prepared.build(place.start))
         self._leases.renew(lease)
         if facts.commit != place.start and facts.parents[:1] != (place.start,):
@@ -136,7 +138,7 @@ class PreparedLander:
         return facts
 
     def _find_red(
-        self, lease: BranchLease, place: Place, landing: Landing, prepared: PreparedCommit
+        self, lease: BranchLease, place: LandingPlace, landing: Landing, prepared: PreparedCommit
     ) -> tuple[Problem, str] | None:
         """Return why the checks do not pass; a prepared commit goes to a person, no agent made it."""
         project = Path(prepared.project_path or prepared.repository_path)

@@ -22,7 +22,7 @@ from deepwork.delivery.landing.items import LandingItem, load_items
 from deepwork.delivery.landing.leases import BranchLeases, LeaseLost
 from deepwork.delivery.landing.merging import BatchMerge, MergedItem, merge_batch
 from deepwork.delivery.landing.models import BranchLease, Landing, LandingKind, LandingStatus, Problem
-from deepwork.delivery.landing.places import Blocked, Place, choose_place, contains
+from deepwork.delivery.landing.places import Blocked, LandingPlace, choose_place, contains
 from deepwork.delivery.landing.recorder import LandingRecorder
 from deepwork.delivery.landing.returning import WorkReturner
 from deepwork.delivery.landing.rules import (
@@ -179,7 +179,7 @@ class LandingQueue:
         merged = self._store_merged(lease, place, merge.merged)
         return self._check_and_move(lease, git, place, merged, suspects)
 
-    def choose_place(self, git: Git, landing: Landing) -> Place | Blocked:
+    def choose_place(self, git: Git, landing: Landing) -> LandingPlace | Blocked:
         """Choose the branch that a landing moves."""
         plan, other, elsewhere = landing.workflow_id, None, None
         if plan is not None:
@@ -194,7 +194,7 @@ class LandingQueue:
             return place
         return Blocked(Problem.BRANCH, describe_landed_elsewhere(elsewhere))
 
-    def _settle_unmerged(self, lease: BranchLease, git: Git, place: Place, merge: BatchMerge) -> None:
+    def _settle_unmerged(self, lease: BranchLease, git: Git, place: LandingPlace, merge: BatchMerge) -> None:
         """End the landings that bring nothing new, and send those back that conflict."""
         for item in merge.contained:
             self._settle_contained(lease, git, place, item)
@@ -202,7 +202,7 @@ class LandingQueue:
             text = describe_conflict(place.branch, item.landing, conflict.files, conflict.messages)
             self._return(lease, item.landing, place, Problem.CONFLICT, text)
 
-    def _settle_contained(self, lease: BranchLease, git: Git, place: Place, item: LandingItem) -> None:
+    def _settle_contained(self, lease: BranchLease, git: Git, place: LandingPlace, item: LandingItem) -> None:
         """End a landing that brings nothing new if its checks pass: anybody may have moved the branch."""
         verdict = self._check(lease, [item], place.start, place.target_tip)
         why = f"{place.branch} contains its changes already"
@@ -226,7 +226,9 @@ class LandingQueue:
             self._recorder.move_one(tx, item.landing, LandingStatus.LANDED, **ended)
             self._checker.record_uses(tx, item.project, [item.landing.id], verdict.proofs)
 
-    def _store_merged(self, lease: BranchLease, place: Place, merged: list[MergedItem]) -> list[MergedItem]:
+    def _store_merged(
+        self, lease: BranchLease, place: LandingPlace, merged: list[MergedItem]
+    ) -> list[MergedItem]:
         last = merged[-1].facts.commit
         with self._database.transaction() as tx:
             self._leases.require(tx, lease)
@@ -248,7 +250,7 @@ class LandingQueue:
         return [each.with_landing(landing) for each, landing in zip(merged, stored, strict=True)]
 
     def _check_and_move(
-        self, lease: BranchLease, git: Git, place: Place, merged: list[MergedItem], suspects: Suspects
+        self, lease: BranchLease, git: Git, place: LandingPlace, merged: list[MergedItem], suspects: Suspects
     ) -> Suspects:
         landings = [each.item.landing for each in merged]
         ids = frozenset(each.id for each in landings)
@@ -275,7 +277,7 @@ class LandingQueue:
         return suspects - ids
 
     def _list_guarded(
-        self, git: Git, place: Place, merged: Sequence[MergedItem]
+        self, git: Git, place: LandingPlace, merged: Sequence[MergedItem]
     ) -> list[dict[str, Any]] | Unchecked:
         """List how a batch differs from the target in files that the target guards.
 
@@ -292,7 +294,7 @@ class LandingQueue:
         first = items[0]
         return self._checker.check(lease, first.project, first.landing.id, commit, base, names)
 
-    def _handle_red(self, lease: BranchLease, place: Place, merged: MergedItem, red: Red) -> None:
+    def _handle_red(self, lease: BranchLease, place: LandingPlace, merged: MergedItem, red: Red) -> None:
         """Send red work back, unless the branch is red without it: that is nobody's work to correct."""
         before = self._check(lease, [merged.item], place.start, place.target_tip)
         landing = merged.item.landing
@@ -309,7 +311,7 @@ class LandingQueue:
         self,
         lease: BranchLease,
         git: Git,
-        place: Place,
+        place: LandingPlace,
         merged: list[MergedItem],
         proofs: tuple[Proof, ...],
         guarded: Sequence[Mapping[str, Any]],
@@ -349,7 +351,7 @@ class LandingQueue:
             self._checker.record_uses(tx, merged[0].item.project, ids, proofs)
             return [self._recorder.move_one(tx, each.item.landing, LandingStatus.MOVING) for each in merged]
 
-    def _hold(self, lease: BranchLease, place: Place, landing: Landing, approval: Approval) -> None:
+    def _hold(self, lease: BranchLease, place: LandingPlace, landing: Landing, approval: Approval) -> None:
         """Let a landing wait for a person; one that was refused goes back with the comment."""
         if approval.status is ApprovalStatus.REFUSED:
             comment = f"{approval.decided_by} refused to land it: {approval.comment or 'no comment'}"
@@ -359,7 +361,7 @@ class LandingQueue:
         self._recorder.move(lease, [landing], LandingStatus.WAITING, problem=Problem.APPROVAL, reason=reason)
 
     def _return(
-        self, lease: BranchLease, landing: Landing, place: Place, problem: Problem, text: str
+        self, lease: BranchLease, landing: Landing, place: LandingPlace, problem: Problem, text: str
     ) -> None:
         with self._database.transaction() as tx:
             self._leases.require(tx, lease)

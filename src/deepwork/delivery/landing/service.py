@@ -10,11 +10,11 @@ from pathlib import Path
 from deepwork.delivery.landing.approval_gate import has_pending_approval
 from deepwork.delivery.landing.interfaces import WorkOrigins
 from deepwork.delivery.landing.models import (
+    FinishedBranch,
     Landing,
     LandingKind,
     LandingStatus,
     Skipped,
-    TaskWork,
     WorkOrigin,
 )
 from deepwork.delivery.landing.places import contains, require_target
@@ -23,7 +23,7 @@ from deepwork.delivery.landing.recorder import add_landing, move_landing
 from deepwork.delivery.landing.responses import LandResult, describe_landing, describe_skipped
 from deepwork.delivery.landing.rules import choose_exit_code, describe_landed_elsewhere, describe_move
 from deepwork.delivery.landing.store import LandingStore, is_branch_held
-from deepwork.delivery.landing.work_finder import PlanWork, WorkFinder, choose_target
+from deepwork.delivery.landing.work_finder import LandablePlan, WorkFinder, choose_target
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
@@ -87,7 +87,7 @@ class LandingService:
         ended = [*known, *self.advance([each.id for each in landings], wait_seconds)]
         return build_result(ended, [each for each in work.skipped if _is_of_interest(each, request)])
 
-    def _find_elsewhere(self, work: PlanWork, target: str) -> list[Skipped]:
+    def _find_elsewhere(self, work: LandablePlan, target: str) -> list[Skipped]:
         """List the tasks that another machine lands, or has landed on its own branch only."""
         with self._database.reading() as tx:
             newest = LandingStore(tx).find_newest([each.task_id for each in work.ready])
@@ -105,7 +105,7 @@ class LandingService:
             if (problem := _explain_elsewhere(git, last))
         ]
 
-    def _require_whole_history(self, work: PlanWork) -> None:
+    def _require_whole_history(self, work: LandablePlan) -> None:
         """Raise NotAllowed in a shallow clone of a shared store: other machines would not know it again."""
         if self._host != LOCAL_HOST and is_shallow(work.repository):
             raise NotAllowed(
@@ -115,13 +115,13 @@ class LandingService:
                 recoverable=True,
             )
 
-    def _require_possible(self, request: LandRequest, work: PlanWork) -> None:
+    def _require_possible(self, request: LandRequest, work: LandablePlan) -> None:
         """Raise NotAllowed if the one task that was asked for cannot land."""
         for each in work.skipped:
             if each.task_id == request.task_id and each.is_refused:
                 raise NotAllowed(f"Task {each.name!r} was not landed. {each.reason}", recoverable=True)
 
-    def queue(self, work: PlanWork, target: str) -> tuple[list[Landing], list[Landing]]:
+    def queue(self, work: LandablePlan, target: str) -> tuple[list[Landing], list[Landing]]:
         """Store what is to land; return it, and what has landed before, which is left alone.
 
         Stores nothing, and raises _LandsElsewhere, if another machine lands any of it.
@@ -138,7 +138,7 @@ class LandingService:
         return queued, known
 
     def _queue_one(
-        self, tx: Transaction, work: PlanWork, ready: TaskWork, target: str, last: Landing | None
+        self, tx: Transaction, work: LandablePlan, ready: FinishedBranch, target: str, last: Landing | None
     ) -> Landing:
         if last is None or last.status.is_final:
             new = self._build_landing(tx, work, ready, target)
@@ -149,7 +149,7 @@ class LandingService:
         return self._queue_again(tx, last, ready, target, str(work.repository))
 
     def _queue_again(
-        self, tx: Transaction, landing: Landing, ready: TaskWork, target: str, repository: str
+        self, tx: Transaction, landing: Landing, ready: FinishedBranch, target: str, repository: str
     ) -> Landing:
         """Put an open landing into the queue again, with the work as it is now."""
         if landing.status.is_pending and landing.host != self._host:
@@ -178,7 +178,9 @@ class LandingService:
         )
         return moved or LandingStore(tx).get(landing.id)
 
-    def _build_landing(self, tx: Transaction, work: PlanWork, ready: TaskWork, target: str) -> Landing:
+    def _build_landing(
+        self, tx: Transaction, work: LandablePlan, ready: FinishedBranch, target: str
+    ) -> Landing:
         origin = self._find_origin(tx, ready.task_id)
         return Landing(
             id=new_id("ld"),
@@ -265,7 +267,7 @@ def _is_of_interest(skipped: Skipped, request: LandRequest) -> bool:
     return skipped.is_refused or request.task_id in (None, skipped.task_id)
 
 
-def _is_landed_as(last: Landing, ready: TaskWork, target: str) -> bool:
+def _is_landed_as(last: Landing, ready: FinishedBranch, target: str) -> bool:
     """Return whether exactly this commit has landed there."""
     return (
         last.status is LandingStatus.LANDED and last.target == target and last.source_commit == ready.commit

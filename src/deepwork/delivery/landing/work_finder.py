@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepwork.delivery.landing.models import Skipped, TaskWork
+from deepwork.delivery.landing.models import FinishedBranch, Skipped
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.files.repositories import find_repository, is_tree_of
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.commit_records import CommitRecord, read_commits
 from deepwork.kernel.git.refs import resolve_commit
-from deepwork.kernel.git.uncommitted import FilesChanged, commit_uncommitted, list_uncommitted
+from deepwork.kernel.git.uncommitted import TreeChanged, commit_uncommitted, list_uncommitted
 from deepwork.work.plans.models import Node, Task, TaskStatus, Workflow
 from deepwork.work.plans.requirements import ApprovalTime, list_required_approvals
 from deepwork.work.plans.rules.graph import Graph
@@ -38,13 +38,13 @@ _BRANCH_REF_PREFIX = "refs/heads/"
 
 
 @dataclass(frozen=True)
-class PlanWork:
+class LandablePlan:
     """What a plan has to land."""
 
     workflow: Workflow
     repository: Path
     """The main tree of its repository on this machine."""
-    ready: tuple[TaskWork, ...]
+    ready: tuple[FinishedBranch, ...]
     skipped: tuple[Skipped, ...]
 
 
@@ -56,7 +56,7 @@ class WorkFinder:
     ) -> None:
         self._database, self.repositories, self._open_git = database, repositories, open_git
 
-    def find(self, workflow_id: str, task_id: str | None = None, *, commits: bool = False) -> PlanWork:
+    def find(self, workflow_id: str, task_id: str | None = None, *, commits: bool = False) -> LandablePlan:
         """Find what is to land of a plan, or of one task with everything it builds on.
 
         With `commits`, what is uncommitted in the trees is committed first; else such a task is refused.
@@ -71,7 +71,7 @@ class WorkFinder:
         places = [(task, known.get(task.workspace_id or "")) for task in chosen]
         git = self._open_git(main)
         branches = _Branches(git, places)
-        found: list[TaskWork | Skipped] = []
+        found: list[FinishedBranch | Skipped] = []
         for task, workspace in places:
             problem = _find_obstacle(task, workspace)
             if problem or workspace is None:
@@ -84,8 +84,8 @@ class WorkFinder:
                 else _find_fetched(git, task, workspace)
             )
             found.append(_refuse_unapproved(task, work, approved.get(task.id)))
-        ready = tuple(each for each in found if isinstance(each, TaskWork))
-        return PlanWork(workflow, main, ready, tuple(each for each in found if isinstance(each, Skipped)))
+        ready = tuple(each for each in found if isinstance(each, FinishedBranch))
+        return LandablePlan(workflow, main, ready, tuple(each for each in found if isinstance(each, Skipped)))
 
     def find_main_tree(self, workflow: Workflow) -> Path:
         """Return the main tree of the plan's repository on this machine."""
@@ -97,7 +97,7 @@ class WorkFinder:
             )
         return main
 
-    def find_outside_work(self, work: PlanWork, target: str) -> list[Skipped]:
+    def find_outside_work(self, work: LandablePlan, target: str) -> list[Skipped]:
         """List the tasks without a branch to land whose work is on another machine, and not on the target."""
         ids, here = [each.task_id for each in work.skipped], self.repositories.host
         if here == LOCAL_HOST or not ids:
@@ -156,7 +156,7 @@ class WorkFinder:
         is_shared: bool,
         *,
         commits: bool,
-    ) -> TaskWork | Skipped:
+    ) -> FinishedBranch | Skipped:
         """Return the work if it is as it was completed; refuse or commit what was not committed then."""
         tip = branches.find_tip(workspace)
         if tip is None:
@@ -168,7 +168,7 @@ class WorkFinder:
                 try:
                     expected = get_expected_files(task)
                     made, _ = commit_uncommitted(git, workspace.branch, _build_message(task), expected)
-                except FilesChanged:
+                except TreeChanged:
                     return _refuse(task, explain_changed_work(task, workspace.branch))
                 tip = read_commits(git, [made])[made] if made else tip
             elif files := list_uncommitted(git):
@@ -223,7 +223,7 @@ def _skip_elsewhere(missing: WorkElsewhere) -> Skipped:
     return Skipped(missing.task_id, missing.name, reason, is_refused=True, **at)
 
 
-def _find_fetched(git: Git, task: Task, workspace: Workspace) -> TaskWork | Skipped:
+def _find_fetched(git: Git, task: Task, workspace: Workspace) -> FinishedBranch | Skipped:
     """Return the work of a task that was done on another machine, if somebody fetched it."""
     finished = FinishedTask(workspace, task.completed_tree, task.completed_head)
     work = find_fetched_work(git, finished)
@@ -232,9 +232,9 @@ def _find_fetched(git: Git, task: Task, workspace: Workspace) -> TaskWork | Skip
     return _skip_elsewhere(locate_work(task.id, task.name, finished))
 
 
-def _build_work(task: Task, workspace: Workspace, work: CommitRecord) -> TaskWork:
+def _build_work(task: Task, workspace: Workspace, work: CommitRecord) -> FinishedBranch:
     about = task.id, task.workflow_id, task.name, workspace.branch
-    return TaskWork(*about, work.commit, work.tree, task.finished_at or 0, task.outcome)
+    return FinishedBranch(*about, work.commit, work.tree, task.finished_at or 0, task.outcome)
 
 
 def _find_approved_trees(tx: Transaction, workflow: Workflow, tasks: Iterable[Task]) -> dict[str, str]:
@@ -248,7 +248,9 @@ def _find_approved_trees(tx: Transaction, workflow: Workflow, tasks: Iterable[Ta
     return {watch.task_id: str(watch.ended["tree"]) for watch in watches if watch.ended}
 
 
-def _refuse_unapproved(task: Task, work: TaskWork | Skipped, tree: str | None) -> TaskWork | Skipped:
+def _refuse_unapproved(
+    task: Task, work: FinishedBranch | Skipped, tree: str | None
+) -> FinishedBranch | Skipped:
     """Refuse a branch that has other files than those that a person approved."""
     if isinstance(work, Skipped) or tree is None or work.tree == tree:
         return work

@@ -39,7 +39,7 @@ class CommitLink(NamedTuple):
     recorded_at: int = 0
 
 
-class Claim(NamedTuple):
+class TrailerClaim(NamedTuple):
     """What the trailers of a commit say about who made it."""
 
     task_id: str | None = None
@@ -67,7 +67,7 @@ class Match(NamedTuple):
     is_likely: bool = False
 
 
-class Verdict(CaseInsensitiveEnum):
+class CommitVerdict(CaseInsensitiveEnum):
     """What verification says about a commit."""
 
     VERIFIED = "verified"  # its trailers are true
@@ -82,7 +82,7 @@ class Verdict(CaseInsensitiveEnum):
         return self in _BAD
 
 
-_BAD = (Verdict.FORGED, Verdict.UNVERIFIABLE)
+_BAD = (CommitVerdict.FORGED, CommitVerdict.UNVERIFIABLE)
 
 
 class VerifiedCommit(NamedTuple):
@@ -90,7 +90,7 @@ class VerifiedCommit(NamedTuple):
 
     hash: str
     subject: str
-    verdict: Verdict
-    claims: tuple[Claim, ...] = ()
+    verdict: CommitVerdict
+    claims: tuple[TrailerClaim, ...] = ()
     matches: tuple[Match, ...] = ()
     problems: tuple[str, ...] = ()

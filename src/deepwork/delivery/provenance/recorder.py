@@ -15,7 +15,7 @@ from deepwork.delivery.provenance.store import LinkStore
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
 from deepwork.kernel.git.history import HistoryCommit, find_trees, list_commits_made_here, list_new_commits
-from deepwork.kernel.git.patches import GitRun, TreePair, compute_patch_ids, list_changed_paths
+from deepwork.kernel.git.patches import GitCall, TreePair, compute_patch_ids, list_changed_paths
 from deepwork.kernel.git.refs import get_commit, resolve_commit
 from deepwork.work.tracking.interfaces import WatchedWork
 
@@ -159,7 +159,7 @@ def _list_whole_work(git: Git, work: WatchedWork, maker: Maker) -> list[CommitLi
     return [link for link in links if link.tree_before != link.tree]
 
 
-def _add_patch_ids(run: GitRun, links: Sequence[CommitLink]) -> tuple[CommitLink, ...]:
+def _add_patch_ids(run: GitCall, links: Sequence[CommitLink]) -> tuple[CommitLink, ...]:
     ids = compute_patch_ids(run, [(link.tree_before, link.tree) for link in links if link.tree_before])
     return tuple(link._replace(patch_id=ids.get((link.tree_before, link.tree))) for link in links)
 

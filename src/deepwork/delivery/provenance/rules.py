@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from deepwork.delivery.provenance.models import AttemptIdentity, Claim, CommitLink, KnownBy, Match
+from deepwork.delivery.provenance.models import AttemptIdentity, CommitLink, KnownBy, Match, TrailerClaim
 
 _TRAILERS = {f"deepwork-{name}": name for name in ("task", "attempt", "agent", "session", "step", "landing")}
 _HINT, _UPPER_HINT = "eepwork-", "EEPWORK-"
@@ -17,7 +17,7 @@ _STRENGTH = {known_by: number for number, known_by in enumerate(KnownBy)}
 # Trailers
 
 
-def parse_claims(message: str) -> tuple[Claim, ...]:
+def parse_claims(message: str) -> tuple[TrailerClaim, ...]:
     """Return what the trailers in the last paragraph of a message claim.
 
     A squashed commit can have the trailers of several commits: each repeated name begins the next claim.
@@ -44,15 +44,17 @@ def _list_trailers(message: str) -> list[tuple[str, str]]:
     ]
 
 
-def _build_claim(group: Mapping[str, str]) -> Claim:
+def _build_claim(group: Mapping[str, str]) -> TrailerClaim:
     step = f"{group['session']}/{group['step']}" if "session" in group and "step" in group else None
-    return Claim(group.get("task") or step, group.get("attempt"), group.get("agent"), group.get("landing"))
+    return TrailerClaim(
+        group.get("task") or step, group.get("attempt"), group.get("agent"), group.get("landing")
+    )
 
 
 # Matching
 
 
-class TaskChanges:
+class RecordedChanges:
     """The recorded changes of one task, to find those that lead from one tree to another.
 
     One change, or several in a row: a squash of them. The trees before and after must both fit. With the tree
@@ -85,12 +87,12 @@ class TaskChanges:
         return reached
 
 
-def group_by_task(links: Iterable[CommitLink]) -> dict[str, TaskChanges]:
+def group_by_task(links: Iterable[CommitLink]) -> dict[str, RecordedChanges]:
     """Index links by their task."""
     by_task: dict[str, list[CommitLink]] = {}
     for link in links:
         by_task.setdefault(link.task_id, []).append(link)
-    return {task: TaskChanges(own) for task, own in by_task.items()}
+    return {task: RecordedChanges(own) for task, own in by_task.items()}
 
 
 def find_chain(
@@ -164,7 +166,7 @@ def is_made_by_watched(paths: Collection[str], changed: Mapping[str, bool]) -> b
 
 
 def find_identity_problem(
-    claim: Claim, attempts: Mapping[str, AttemptIdentity], others: Collection[str]
+    claim: TrailerClaim, attempts: Mapping[str, AttemptIdentity], others: Collection[str]
 ) -> str | None:
     """Return why a claim cannot be true whatever the commit contains: it names something that does not exist.
 
@@ -179,7 +181,7 @@ def find_identity_problem(
     return None if claim.task_id in others else f"There is no task {claim.task_id!r} in this store."
 
 
-def _find_attempt_problem(claim: Claim, attempt: AttemptIdentity | None) -> str | None:
+def _find_attempt_problem(claim: TrailerClaim, attempt: AttemptIdentity | None) -> str | None:
     if attempt is None:
         return f"There is no attempt {claim.attempt_id!r} in this store."
     if claim.task_id is not None and claim.task_id != attempt.task_id:
@@ -189,13 +191,13 @@ def _find_attempt_problem(claim: Claim, attempt: AttemptIdentity | None) -> str 
     return None
 
 
-def find_claimed_task(claim: Claim, attempts: Mapping[str, AttemptIdentity]) -> str | None:
+def find_claimed_task(claim: TrailerClaim, attempts: Mapping[str, AttemptIdentity]) -> str | None:
     """Return the task that a claim is about, directly or by its attempt."""
     attempt = attempts.get(claim.attempt_id or "")
     return attempt.task_id if attempt else claim.task_id
 
 
-def supports(link: CommitLink, claim: Claim, attempts: Mapping[str, AttemptIdentity]) -> bool:
+def supports(link: CommitLink, claim: TrailerClaim, attempts: Mapping[str, AttemptIdentity]) -> bool:
     """Return whether a link shows that the claim is true."""
     attempt = attempts.get(claim.attempt_id or "")
     if attempt is None:
@@ -206,7 +208,7 @@ def supports(link: CommitLink, claim: Claim, attempts: Mapping[str, AttemptIdent
 
 
 def are_supported(
-    claims: Iterable[Claim], links: Collection[CommitLink], attempts: Mapping[str, AttemptIdentity]
+    claims: Iterable[TrailerClaim], links: Collection[CommitLink], attempts: Mapping[str, AttemptIdentity]
 ) -> bool:
     """Return whether links show that all claims are true. Loops, because generators take twice as long."""
     for claim in claims:
@@ -219,7 +221,7 @@ def are_supported(
 
 
 def find_supported(
-    claims: Iterable[Claim], links: Collection[CommitLink], attempts: Mapping[str, AttemptIdentity]
+    claims: Iterable[TrailerClaim], links: Collection[CommitLink], attempts: Mapping[str, AttemptIdentity]
 ) -> set[str]:
     """Return the tasks that trailers name and that links show to have made the commit."""
     true = [claim for claim in claims if any(supports(link, claim, attempts) for link in links)]
@@ -227,7 +229,7 @@ def find_supported(
 
 
 def list_claimed_matches(
-    claims: Iterable[Claim],
+    claims: Iterable[TrailerClaim],
     matches: Collection[Match],
     attempts: Mapping[str, AttemptIdentity],
     others: Collection[str],
@@ -244,7 +246,7 @@ def list_claimed_matches(
     return tuple(found)
 
 
-def describe_other_content(claim: Claim, others: Collection[str]) -> str:
+def describe_other_content(claim: TrailerClaim, others: Collection[str]) -> str:
     """Say that a commit contains something else than the work that its trailers name."""
     who = f"attempt {claim.attempt_id}" if claim.attempt_id else f"task {claim.task_id}"
     made = f" It is the work of {', '.join(sorted(others))}." if others else ""

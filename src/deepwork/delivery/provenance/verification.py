@@ -11,10 +11,10 @@ from deepwork.delivery.provenance.interfaces import WorkDirectory
 from deepwork.delivery.provenance.matching import EvidenceFinder, Found
 from deepwork.delivery.provenance.models import (
     AttemptIdentity,
-    Claim,
     CommitLink,
+    CommitVerdict,
     KnownBy,
-    Verdict,
+    TrailerClaim,
     VerifiedCommit,
 )
 from deepwork.delivery.provenance.rules import (
@@ -34,7 +34,7 @@ from deepwork.kernel.git.history import HistoryCommit, list_commits, resolve_ran
 
 MAX_COMMITS = 100_000
 # Read once: reading a member of an enum takes as long as building a value for a commit.
-_UNLINKED, _VERIFIED, _BY_PATCH_ID = Verdict.UNLINKED, Verdict.VERIFIED, KnownBy.PATCH_ID
+_UNLINKED, _VERIFIED, _BY_PATCH_ID = CommitVerdict.UNLINKED, CommitVerdict.VERIFIED, KnownBy.PATCH_ID
 _CUT_OFF = (
     "Its parent is not in this repository, so its change cannot be compared: fetch more of the history."
 )
@@ -80,7 +80,7 @@ class ProvenanceVerifier:
             for commit in commits
         ]
 
-    def _find_attempts(self, claims: Collection[tuple[Claim, ...]]) -> dict[str, AttemptIdentity]:
+    def _find_attempts(self, claims: Collection[tuple[TrailerClaim, ...]]) -> dict[str, AttemptIdentity]:
         """Find the attempts that trailers name, with one query for all."""
         ids = {claim.attempt_id for own in claims for claim in own if claim.attempt_id}
         if not ids:
@@ -89,7 +89,7 @@ class ProvenanceVerifier:
             return self._directory.find_attempts(tx, ids)
 
     def _find_others(
-        self, claims: Collection[tuple[Claim, ...]], unsettled: Collection[tuple[Claim, ...]]
+        self, claims: Collection[tuple[TrailerClaim, ...]], unsettled: Collection[tuple[TrailerClaim, ...]]
     ) -> set[str]:
         """Find the tasks and landings that trailers name; a task that has links need not be looked up."""
         tasks = {claim.task_id for own in claims for claim in own if claim.task_id}
@@ -123,7 +123,7 @@ class _Known(NamedTuple):
 
 def _judge(
     commit: HistoryCommit,
-    claims: Sequence[Claim],
+    claims: Sequence[TrailerClaim],
     found: Collection[Found],
     known: _Known,
     *,
@@ -132,7 +132,7 @@ def _judge(
     """Judge a commit that has trailers or is known to be the work of a task."""
     if not claims:
         matches = build_matches(found)
-        return VerifiedCommit(commit.hash, commit.subject, Verdict.LINKED, (), matches)
+        return VerifiedCommit(commit.hash, commit.subject, CommitVerdict.LINKED, (), matches)
     is_compared = _BY_PATCH_ID in [known_by for _, known_by in found]
     if is_settled and not is_compared and not _has_identity_problem(claims, known):
         return VerifiedCommit(commit.hash, commit.subject, _VERIFIED, tuple(claims), build_matches(found))
@@ -141,14 +141,14 @@ def _judge(
     matches = build_matches(found, find_supported(claims, links, known.attempts) if links else ())
     if not wrong:
         return VerifiedCommit(commit.hash, commit.subject, _VERIFIED, tuple(claims), matches)
-    verdict = Verdict.FORGED
+    verdict = CommitVerdict.FORGED
     if commit.change is None and not _has_identity_problem(claims, known):
-        verdict, wrong = Verdict.UNVERIFIABLE, (_CUT_OFF,)
+        verdict, wrong = CommitVerdict.UNVERIFIABLE, (_CUT_OFF,)
     matches += list_claimed_matches(claims, matches, *known)
     return VerifiedCommit(commit.hash, commit.subject, verdict, tuple(claims), matches, wrong)
 
 
-def _has_identity_problem(claims: Sequence[Claim], known: _Known) -> bool:
+def _has_identity_problem(claims: Sequence[TrailerClaim], known: _Known) -> bool:
     """Return whether a claim names something that does not exist."""
     attempts, others = known
     for claim in claims:  # noqa: SIM110 - it runs for every commit, and a generator takes twice as long
@@ -158,7 +158,7 @@ def _has_identity_problem(claims: Sequence[Claim], known: _Known) -> bool:
 
 
 def _list_problems(
-    claims: Sequence[Claim], found: Collection[Found], known: _Known, *, is_settled: bool
+    claims: Sequence[TrailerClaim], found: Collection[Found], known: _Known, *, is_settled: bool
 ) -> tuple[str, ...]:
     """List what is wrong with claims; of a settled commit only what they name has to exist."""
     problems = [find_identity_problem(claim, *known) for claim in claims]
@@ -171,7 +171,7 @@ def _list_problems(
     return tuple([problem for problem in problems if problem])
 
 
-def _find_content_problem(claim: Claim, links: Sequence[CommitLink], known: _Known) -> str | None:
+def _find_content_problem(claim: TrailerClaim, links: Sequence[CommitLink], known: _Known) -> str | None:
     if any(supports(link, claim, known.attempts) for link in links):
         return None
     claimed = find_claimed_task(claim, known.attempts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from deepwork.delivery.rewind.models import Dependents, Rewind, Stage
+from deepwork.delivery.rewind.models import Dependents, Rewind, RewindStage
 from deepwork.delivery.rewind.planner import RewindPlan, RewindPlanner, require_possible
 from deepwork.delivery.rewind.responses import RewindPreview, RewindView, describe_rewind
 from deepwork.delivery.rewind.rules import parse_target
@@ -124,7 +124,7 @@ class RewindActions:
         require_asked(current_call().caller, goes_on=rewind.id, digest=rewind.digest)
 
     def _carry_out(self, rewind: Rewind) -> RewindView:
-        done = self._service.carry_out(rewind) if rewind.stage is not Stage.DONE else rewind
+        done = self._service.carry_out(rewind) if rewind.stage is not RewindStage.DONE else rewind
         current_call().note_outcome(f"{done.stage.value}:{done.digest}")
         with self._database.reading() as tx:
             return describe_rewind(done, RewindStore(tx).list_tasks(done.id))
@@ -132,7 +132,7 @@ class RewindActions:
 
 def _confirm(tx: Transaction, digest: str, about: dict[str, Any]) -> None:
     require_proven(tx, **about)
-    current_call().note_outcome(f"{Stage.PLANNED.value}:{digest}")
+    current_call().note_outcome(f"{RewindStage.PLANNED.value}:{digest}")
 
 
 def _describe(plan: RewindPlan) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from deepwork.work.workspaces.store import WorkspaceStore
 
 
 @dataclass(frozen=True)
-class TaskFacts:
+class RewoundTask:
     """A task, what counts of its attempts, and the tree that it has for itself."""
 
     task: Task
@@ -62,8 +62,8 @@ class RewindFacts:
     """The task to be rewound, its plan, and the tasks that build on it and have begun."""
 
     workflow: Workflow
-    main: TaskFacts
-    dependents: tuple[TaskFacts, ...]
+    main: RewoundTask
+    dependents: tuple[RewoundTask, ...]
     landed: tuple[Landing, ...] = ()
     """The landed work of all these tasks that was not undone, the newest first."""
 
@@ -115,11 +115,11 @@ def require_rewindable(workflow: Workflow, task: Task) -> None:
         )
 
 
-def _split(found: Sequence[TaskFacts]) -> tuple[TaskFacts, tuple[TaskFacts, ...]]:
+def _split(found: Sequence[RewoundTask]) -> tuple[RewoundTask, tuple[RewoundTask, ...]]:
     return found[0], tuple(found[1:])
 
 
-def _load_all(tx: Transaction, tasks: Sequence[Task]) -> list[TaskFacts]:
+def _load_all(tx: Transaction, tasks: Sequence[Task]) -> list[RewoundTask]:
     rewound = RewindStore(tx).list_effective_of_tasks([task.id for task in tasks])
     spaces = {task.workspace_id for task in tasks if task.workspace_id}
     users = WorkspaceStore(tx).list_task_ids(sorted(spaces)) if spaces else {}
@@ -128,11 +128,11 @@ def _load_all(tx: Transaction, tasks: Sequence[Task]) -> list[TaskFacts]:
 
 def _load_one(
     tx: Transaction, task: Task, rewound: Sequence[RewindTask], users: dict[str, list[str]]
-) -> TaskFacts:
+) -> RewoundTask:
     watches = WatchStore(tx).list_of_task(task.id)
     checkpoints = WatchStore(tx).list_checkpoint_trees(task.id)
     lease = LeaseStore(tx, lease_ms=0).find(task.id)
-    return TaskFacts(
+    return RewoundTask(
         task=task,
         epoch=lease.epoch if lease else None,
         segments=tuple(list_segments(watches, checkpoints, rewound)),

@@ -12,7 +12,7 @@ from deepwork.kernel.names import CaseInsensitiveEnum
 from deepwork.work.tracking.models import Watch
 
 
-class Stage(CaseInsensitiveEnum):
+class RewindStage(CaseInsensitiveEnum):
     """The last step of a rewind that is complete."""
 
     PLANNED = "planned"
@@ -31,7 +31,7 @@ class Dependents(CaseInsensitiveEnum):
     KEEP = "keep"  # they stay, marked `stale_input`
 
 
-class Role(CaseInsensitiveEnum):
+class RewindRole(CaseInsensitiveEnum):
     """What a rewind did to a task."""
 
     REWOUND = "rewound"
@@ -131,7 +131,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Results:
+class RewindResults:
     """What the stages of a rewind led to."""
 
     rescue_branches: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class RewindTask:
     """A task that a rewind changed, as it was before and after."""
 
     task_id: str
-    role: Role
+    role: RewindRole
     first_attempt: int = 1
     last_attempt: int = 0
     checkpoint: int | None = None
@@ -174,12 +174,12 @@ class Rewind:
     undone_by: str | None
     target: str
     dependents: Dependents
-    stage: Stage
+    stage: RewindStage
     host: str
     digest: str
     """Of what the person saw when they decided."""
     steps: Steps
-    results: Results
+    results: RewindResults
     created_by: str
     created_at: int
     updated_at: int
@@ -188,4 +188,4 @@ class Rewind:
     @property
     def is_effective(self) -> bool:
         """Whether tasks and files are rewound by it now."""
-        return self.stage is Stage.DONE and self.undoes is None and self.undone_by is None
+        return self.stage is RewindStage.DONE and self.undoes is None and self.undone_by is None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from deepwork.delivery.rewind.facts import RewindFacts, TaskFacts, load_facts
+from deepwork.delivery.rewind.facts import RewindFacts, RewoundTask, load_facts
 from deepwork.delivery.rewind.landed_work import LandedWork
 from deepwork.delivery.rewind.models import (
     Dependents,
+    RewindRole,
     RewindTask,
-    Role,
     Steps,
     Target,
     TargetKind,
@@ -109,7 +109,7 @@ def _build_ask_error(facts: RewindFacts) -> NotAllowed:
     )
 
 
-def _find_moment(main: TaskFacts, target: Target) -> TargetMoment | None:
+def _find_moment(main: RewoundTask, target: Target) -> TargetMoment | None:
     if main.tree is None:
         if target.kind is TargetKind.START:
             return None
@@ -125,10 +125,10 @@ def _list_tasks(
 ) -> tuple[RewindTask, ...]:
     main = facts.main
     first, checkpoint = (moment.attempt, moment.checkpoint) if moment else (1, None)
-    rewound = RewindTask(main.task.id, Role.REWOUND, first, main.last_attempt, checkpoint)
-    role = Role.RESET if dependents is Dependents.RESET else Role.STALE
+    rewound = RewindTask(main.task.id, RewindRole.REWOUND, first, main.last_attempt, checkpoint)
+    role = RewindRole.RESET if dependents is Dependents.RESET else RewindRole.STALE
     others = [
-        RewindTask(each.task.id, role, 1, each.last_attempt if role is Role.RESET else 0)
+        RewindTask(each.task.id, role, 1, each.last_attempt if role is RewindRole.RESET else 0)
         for each in facts.dependents
     ]
     return (rewound, *others)
@@ -206,13 +206,13 @@ def _list_branches(plan: TreePlan) -> list[MovedBranch]:
     return [*moved, *aside]
 
 
-def _list_remarks(main: TaskFacts, plan: TreePlan) -> list[str]:
+def _list_remarks(main: RewoundTask, plan: TreePlan) -> list[str]:
     count = main.messages
     messages = [f"{count} message(s) about it were sent and stay."] if count else []
     return [*plan.remarks, *messages, _OUTSIDE]
 
 
-def _list_targets(main: TaskFacts) -> list[str]:
+def _list_targets(main: RewoundTask) -> list[str]:
     here = [each for each in main.segments if each.watch.tree_path == main.tree]
     attempts = {each.attempt: each for each in here}
     checkpoints = [
@@ -223,10 +223,10 @@ def _list_targets(main: TaskFacts) -> list[str]:
     return ["start", *(f"attempt:{number}" for number in attempts), *checkpoints][:_MAX_TARGETS]
 
 
-def _describe_dependent(each: TaskFacts) -> DependentTask:
+def _describe_dependent(each: RewoundTask) -> DependentTask:
     return DependentTask(id=each.task.id, name=each.task.name, status=each.task.status.value, tree=each.tree)
 
 
-def list_ids(tasks: Sequence[RewindTask], role: Role) -> list[str]:
+def list_ids(tasks: Sequence[RewindTask], role: RewindRole) -> list[str]:
     """List the tasks with a role."""
     return [task.task_id for task in tasks if task.role is role]

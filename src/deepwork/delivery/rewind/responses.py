@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from deepwork.delivery.rewind.models import Dependents, Rewind, RewindTask, Role, Stage
+from deepwork.delivery.rewind.models import Dependents, Rewind, RewindRole, RewindStage, RewindTask
 from deepwork.kernel.answers import Answer
 
 MAX_LISTED = 200
@@ -82,7 +82,7 @@ class ChangedTask(Answer):
     """A task that a rewind changed: `rewound`, `reset`, or marked `stale`."""
 
     task_id: str
-    role: Role
+    role: RewindRole
     status_before: str | None = None
     outcome_before: str | None = None
 
@@ -95,7 +95,7 @@ class RewindView(Answer):
     workflow_id: str
     to: str
     dependents: Dependents
-    stage: Stage
+    stage: RewindStage
     undoes: str | None = None
     undone_by: str | None = None
     files: int

@@ -14,13 +14,13 @@ from pathlib import Path
 from deepwork.delivery.rewind.landed_work import LandedWork
 from deepwork.delivery.rewind.models import (
     Dependents,
-    Results,
     Revert,
     Rewind,
     RewindEvent,
+    RewindResults,
+    RewindStage,
     RewindTask,
     SetAside,
-    Stage,
     Steps,
 )
 from deepwork.delivery.rewind.responses import build_payload
@@ -98,11 +98,11 @@ class RewindService:
                 undone_by=None,
                 target=new.target,
                 dependents=new.dependents,
-                stage=Stage.PLANNED,
+                stage=RewindStage.PLANNED,
                 host=self._trees.host,
                 digest=new.digest,
                 steps=new.steps,
-                results=Results(),
+                results=RewindResults(),
                 created_by=tx.caller,
                 created_at=tx.now,
                 updated_at=tx.now,
@@ -120,10 +120,10 @@ class RewindService:
                 suggestion=f"Run this on {rewind.host}.",
             )
         stages = {
-            Stage.PLANNED: self._rescue,
-            Stage.RESCUED: self._change_files,
-            Stage.FILES: self._change_state,
-            Stage.STATE: self._finish,
+            RewindStage.PLANNED: self._rescue,
+            RewindStage.RESCUED: self._change_files,
+            RewindStage.FILES: self._change_state,
+            RewindStage.STATE: self._finish,
         }
         while do := stages.get(rewind.stage):
             rewind = do(rewind)
@@ -134,7 +134,7 @@ class RewindService:
     def _rescue(self, rewind: Rewind) -> Rewind:
         """Save everything that is uncommitted, then the exact content of the files that will change."""
         if changed := self._find_first_change(rewind):
-            self._move(rewind, Stage.CANCELLED)
+            self._move(rewind, RewindStage.CANCELLED)
             raise _build_changed_error(rewind, changed)
         results = rewind.results
         for restore in rewind.steps.restores:
@@ -149,7 +149,7 @@ class RewindService:
             if aside.path is not None and rewind.undoes is None and Path(aside.path).is_dir():
                 git = self._trees.git_at(Path(aside.path))
                 results = _add_branch(results, rescue(git, f"{Path(aside.path).name}-{rewind.id}"))
-        return self._move(rewind, Stage.RESCUED, results)
+        return self._move(rewind, RewindStage.RESCUED, results)
 
     def _change_files(self, rewind: Rewind) -> Rewind:
         results = self._revert(rewind)
@@ -157,9 +157,9 @@ class RewindService:
             results = self._restore(rewind, restore, results)
         for aside in rewind.steps.asides:
             move_worktree(self._trees.git_at(Path(aside.repository)), _to_move(aside))
-        return self._move(rewind, Stage.FILES, results)
+        return self._move(rewind, RewindStage.FILES, results)
 
-    def _revert(self, rewind: Rewind) -> Results:
+    def _revert(self, rewind: Rewind) -> RewindResults:
         """Undo landed work first: later work may conflict, and then nothing was changed yet."""
         reverted: list[Revert] = []
         for revert in rewind.steps.reverts:
@@ -167,12 +167,12 @@ class RewindService:
                 found = self._landed.land(rewind, revert)
             except NotAllowed:
                 if not reverted:
-                    self._move(rewind, Stage.CANCELLED)
+                    self._move(rewind, RewindStage.CANCELLED)
                 raise
             reverted += [found] if found else []
         return replace(rewind.results, reverted=tuple(reverted))
 
-    def _restore(self, rewind: Rewind, restore: TreeRestore, results: Results) -> Results:
+    def _restore(self, rewind: Rewind, restore: TreeRestore, results: RewindResults) -> RewindResults:
         tree = Path(restore.tree)
         restorer = self._trees.open_restorer(tree)
         strange = restorer.apply(restore, rewind.id, results.saved[restore.tree])
@@ -201,7 +201,7 @@ class RewindService:
                 store.save(undone, replace(undone, undone_by=rewind.id, updated_at=tx.now))
                 _emit(tx, replace(undone, undone_by=rewind.id, updated_at=tx.now))
             changer.move_workspaces(rewind.steps.asides)
-            return _save(tx, rewind, Stage.STATE, results)
+            return _save(tx, rewind, RewindStage.STATE, results)
 
     def _finish(self, rewind: Rewind) -> Rewind:
         """List what an agent that was at work wrote after the files went back; it stays in its tree."""
@@ -212,9 +212,9 @@ class RewindService:
             for change in self._list_late(restore, rewind.results)
         ]
         results = replace(rewind.results, kept=(*rewind.results.kept, *late[:_MAX_LATE]))
-        return self._move(rewind, Stage.DONE, results)
+        return self._move(rewind, RewindStage.DONE, results)
 
-    def _list_late(self, restore: TreeRestore, results: Results) -> Sequence[FileChange]:
+    def _list_late(self, restore: TreeRestore, results: RewindResults) -> Sequence[FileChange]:
         tree, after = Path(restore.tree), Snapshot.from_dict(results.after[restore.tree])
         return self._trees.open_store(tree).diff(after, self._trees.take(tree)).files
 
@@ -242,13 +242,13 @@ class RewindService:
         versions = {file.path: f"{file.mode} {file.blob}" for file in files}
         return versions | {each.path: each.version for each in now.listed}
 
-    def _move(self, rewind: Rewind, stage: Stage, results: Results | None = None) -> Rewind:
+    def _move(self, rewind: Rewind, stage: RewindStage, results: RewindResults | None = None) -> Rewind:
         with self._database.transaction() as tx:
             return _save(tx, rewind, stage, results or rewind.results)
 
 
-def _save(tx: Transaction, rewind: Rewind, stage: Stage, results: Results) -> Rewind:
-    is_over = stage in (Stage.DONE, Stage.CANCELLED)
+def _save(tx: Transaction, rewind: Rewind, stage: RewindStage, results: RewindResults) -> Rewind:
+    is_over = stage in (RewindStage.DONE, RewindStage.CANCELLED)
     moved = replace(
         rewind, stage=stage, results=results, updated_at=tx.now, ended_at=tx.now if is_over else None
     )
@@ -262,7 +262,7 @@ def _emit(tx: Transaction, rewind: Rewind) -> None:
     tx.emit(RewindEvent.UPDATED, dict(build_payload(rewind)), rewind.workflow_id)
 
 
-def _add_branch(results: Results, branch: str | None) -> Results:
+def _add_branch(results: RewindResults, branch: str | None) -> RewindResults:
     if branch is None or branch in results.rescue_branches:
         return results
     return replace(results, rescue_branches=(*results.rescue_branches, branch))

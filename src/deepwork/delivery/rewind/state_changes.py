@@ -8,7 +8,7 @@ from typing import Any
 from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.landing.recorder import move_landing
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.rewind.models import Rewind, RewindTask, Role, SetAside
+from deepwork.delivery.rewind.models import Rewind, RewindRole, RewindTask, SetAside
 from deepwork.delivery.rewind.store import RewindStore
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.kernel.database.transaction import Transaction
@@ -62,7 +62,7 @@ class StateChanger:
         main = self._tasks.get(self._rewind.task_id)
         for each in tasks:
             task = self._tasks.get_for_update(each.task_id)
-            if each.role is Role.STALE:
+            if each.role is RewindRole.STALE:
                 changed = self._mark_stale(task, main)
             else:
                 workflow, changed = self._begin_again(workflow, task, each.role)
@@ -76,7 +76,7 @@ class StateChanger:
         """Give the tasks the state again that they had before the rewind that is undone."""
         for each in undone:
             task = self._tasks.get_for_update(each.task_id)
-            if each.role is Role.STALE:
+            if each.role is RewindRole.STALE:
                 changed = self._unmark_stale(task)
             else:
                 workflow, changed = self._restore(workflow, task, each.state_before or {})
@@ -102,7 +102,7 @@ class StateChanger:
 
     # One task
 
-    def _begin_again(self, workflow: Workflow, task: Task, role: Role) -> tuple[Workflow, Task]:
+    def _begin_again(self, workflow: Workflow, task: Task, role: RewindRole) -> tuple[Workflow, Task]:
         reason = self._describe(role)
         withdraw_work_request(self._tx, task)
         self._end_claim(task, reason)
@@ -194,10 +194,10 @@ class StateChanger:
         )
         self._journal.save_task(self._rewind.id, changed)
 
-    def _describe(self, role: Role) -> str:
+    def _describe(self, role: RewindRole) -> str:
         what = (
             f"Rewound to {self._rewind.target}"
-            if role is Role.REWOUND
+            if role is RewindRole.REWOUND
             else "Reset, because a task that it builds on was rewound"
         )
         return f"{what} by {self._tx.caller} ({self._rewind.id})."

@@ -9,13 +9,13 @@ from typing import Any
 
 from deepwork.delivery.rewind.models import (
     Dependents,
-    Results,
     Revert,
     Rewind,
+    RewindResults,
+    RewindRole,
+    RewindStage,
     RewindTask,
-    Role,
     SetAside,
-    Stage,
     Steps,
 )
 from deepwork.kernel.database.engine import Row, row_parser
@@ -173,7 +173,7 @@ def _to_row(rewind: Rewind) -> dict[str, Any]:
 def _read_rewind(row: Row) -> Rewind:
     read = {
         "dependents": Dependents(row["dependents"]),
-        "stage": Stage(row["stage"]),
+        "stage": RewindStage(row["stage"]),
         "steps": _read_steps(json.loads(row["steps"])),
         "results": _read_results(json.loads(row["results"])),
     }
@@ -194,10 +194,10 @@ def _read_restore(stored: Mapping[str, Any]) -> TreeRestore:
     return TreeRestore(**{**stored, "moves": moves, "entries": entries})
 
 
-def _read_results(stored: Mapping[str, Any]) -> Results:
+def _read_results(stored: Mapping[str, Any]) -> RewindResults:
     lists = {name: tuple(stored[name]) for name in ("rescue_branches", "kept")}
     reverted = tuple(Revert(**each) for each in stored["reverted"])
-    return Results(**{**stored, **lists, "reverted": reverted})
+    return RewindResults(**{**stored, **lists, "reverted": reverted})
 
 
 def _task_to_row(task: RewindTask) -> dict[str, Any]:
@@ -209,4 +209,4 @@ def _task_to_row(task: RewindTask) -> dict[str, Any]:
 @row_parser
 def _read_task(row: Row) -> RewindTask:
     states = {name: json.loads(row[name]) if row[name] else None for name in ("state_before", "state_after")}
-    return RewindTask(**(row | states | {"role": Role(row["role"])}))
+    return RewindTask(**(row | states | {"role": RewindRole(row["role"])}))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from deepwork.delivery.rewind.facts import TaskFacts
+from deepwork.delivery.rewind.facts import RewoundTask
 from deepwork.delivery.rewind.models import Revert, Segment, SetAside, Steps, TargetMoment
 from deepwork.delivery.rewind.rules import is_restorable, list_segments_to_undo, plan_shared_files
 from deepwork.kernel.errors import DeepworkError, NotAllowed
@@ -69,11 +69,11 @@ class TreePlanner:
         return self._git_at(folder)
 
     def plan(
-        self, main: TaskFacts, moment: TargetMoment | None, resets: Sequence[TaskFacts], id: str
+        self, main: RewoundTask, moment: TargetMoment | None, resets: Sequence[RewoundTask], id: str
     ) -> TreePlan:
         """Plan how the main task goes back to the moment, and the others to their start."""
         plan = TreePlan()
-        shared: dict[str, list[tuple[TaskFacts, list[Segment]]]] = {}
+        shared: dict[str, list[tuple[RewoundTask, list[Segment]]]] = {}
         self._plan_main(plan, main, moment, shared, id)
         for facts in resets:
             self._plan_reset(plan, facts, shared, id)
@@ -86,9 +86,9 @@ class TreePlanner:
     def _plan_main(
         self,
         plan: TreePlan,
-        main: TaskFacts,
+        main: RewoundTask,
         moment: TargetMoment | None,
-        shared: dict[str, list[tuple[TaskFacts, list[Segment]]]],
+        shared: dict[str, list[tuple[RewoundTask, list[Segment]]]],
         id: str,
     ) -> None:
         tree = main.tree
@@ -110,8 +110,8 @@ class TreePlanner:
     def _plan_reset(
         self,
         plan: TreePlan,
-        facts: TaskFacts,
-        shared: dict[str, list[tuple[TaskFacts, list[Segment]]]],
+        facts: RewoundTask,
+        shared: dict[str, list[tuple[RewoundTask, list[Segment]]]],
         id: str,
     ) -> None:
         tree = facts.tree
@@ -128,7 +128,7 @@ class TreePlanner:
             shared.setdefault(tree, []).append((facts, part))
         self._add_pushed(plan, facts)
 
-    def _require_here(self, facts: TaskFacts) -> None:
+    def _require_here(self, facts: RewoundTask) -> None:
         host = facts.segments[-1].watch.host
         if host != self.host:
             raise NotAllowed(
@@ -136,14 +136,14 @@ class TreePlanner:
                 suggestion=f"Run this on {host}.",
             )
 
-    def _is_tree(self, facts: TaskFacts, tree: str) -> bool:
+    def _is_tree(self, facts: RewoundTask, tree: str) -> bool:
         path = Path(tree)
         if not (path / ".git").exists():
             return False
         main = facts.workspace.repository_path if facts.workspace else None
         return main is None or is_tree_of(Path(main), path)
 
-    def _add_pushed(self, plan: TreePlan, facts: TaskFacts) -> None:
+    def _add_pushed(self, plan: TreePlan, facts: RewoundTask) -> None:
         found = facts.workspace
         if found is None or find_repository(Path(found.repository_path)) is None:
             return
@@ -200,7 +200,7 @@ class TreePlanner:
             )
         )
 
-    def _plan_branch(self, plan: TreePlan, facts: TaskFacts, id: str) -> None:
+    def _plan_branch(self, plan: TreePlan, facts: RewoundTask, id: str) -> None:
         """Give the branch of a removed tree another name, so that the task begins with a new one."""
         workspace = facts.workspace
         if workspace is None or not self._is_repository(workspace):
@@ -221,7 +221,7 @@ class TreePlanner:
     # A tree that others use
 
     def _plan_shared(
-        self, plan: TreePlan, tree: str, parts: Sequence[tuple[TaskFacts, list[Segment]]]
+        self, plan: TreePlan, tree: str, parts: Sequence[tuple[RewoundTask, list[Segment]]]
     ) -> None:
         top = Path(tree)
         restorer = self.open_restorer(top)
@@ -306,7 +306,7 @@ def _plan_entries(restorer: TreeRestorer, git: Git, moves: Sequence[FileMove]) -
     )
 
 
-def _describe_other_trees(main: TaskFacts, tree: str) -> list[str]:
+def _describe_other_trees(main: RewoundTask, tree: str) -> list[str]:
     others = sorted({each.watch.tree_path for each in main.segments} - {tree})
     return [f"What it changed in {other} stays: only {tree} goes back." for other in others]
 

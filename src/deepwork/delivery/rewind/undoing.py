@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deepwork.delivery.rewind.landed_work import LandedWork
-from deepwork.delivery.rewind.models import Rewind, RewindTask, Role, SetAside, Stage, Steps
+from deepwork.delivery.rewind.models import Rewind, RewindRole, RewindStage, RewindTask, SetAside, Steps
 from deepwork.delivery.rewind.state_changes import find_state_changes
 from deepwork.delivery.rewind.store import RewindStore
 from deepwork.delivery.rewind.tree_plans import TreePlanner, to_text
@@ -114,7 +114,7 @@ def _require_undoable(tx: Transaction, rewind: Rewind, tasks: Sequence[RewindTas
         problem = f"{rewind.id} is itself the undoing of {rewind.undoes}"
     elif rewind.undone_by is not None:
         problem = f"{rewind.id} was undone by {rewind.undone_by}"
-    elif rewind.stage is not Stage.DONE:
+    elif rewind.stage is not RewindStage.DONE:
         problem = f"{rewind.id} is {rewind.stage}"
     elif later := RewindStore(tx).find_later_of_tasks(rewind, [task.task_id for task in tasks]):
         problem = f"{later} came later, and must be undone first"
@@ -125,7 +125,7 @@ def _require_undoable(tx: Transaction, rewind: Rewind, tasks: Sequence[RewindTas
 
 
 def _find_changed_tasks(tx: Transaction, tasks: Sequence[RewindTask]) -> Iterator[str]:
-    changed = [task for task in tasks if task.role is not Role.STALE]
+    changed = [task for task in tasks if task.role is not RewindRole.STALE]
     found = TaskStore(tx).find_by_ids([task.task_id for task in changed])
     for each in changed:
         task = found.get(each.task_id)

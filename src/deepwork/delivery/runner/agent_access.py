@@ -16,7 +16,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from deepwork.delivery.runner.attempt_files import AttemptFiles, read_record
-from deepwork.delivery.runner.models import Attempt, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage
 from deepwork.delivery.runner.processes import read_boot_id
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.kernel.database.store_key import StoreKey
@@ -32,7 +32,7 @@ from deepwork.work.plans.stores.claim_store import ClaimStore
 _TOKEN_PATTERN = re.compile(
     r"(at_[0-9a-z]{12})\.([1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,17})\.[0-9a-f]{64}", re.ASCII
 )
-_WORKING = (Stage.PREPARING, Stage.RUNNING)
+_WORKING = (AttemptStage.PREPARING, AttemptStage.RUNNING)
 _MAX_ANCESTORS = 1000
 
 
@@ -79,7 +79,7 @@ def update_bridge_file(key: StoreKey, attempt: Attempt, files: AttemptFiles, soc
         write_atomically(files.bridge, content.encode(), is_durable=False)
 
 
-class Claim(Enum):
+class TokenClaim(Enum):
     """What became of the claim that a token was made for."""
 
     HELD = auto()
@@ -89,14 +89,14 @@ class Claim(Enum):
     LOST = auto()
 
 
-def judge_claim(attempt: Attempt, epoch: int, lease: Lease | None, *, is_reported: bool) -> Claim:
+def judge_claim(attempt: Attempt, epoch: int, lease: Lease | None, *, is_reported: bool) -> TokenClaim:
     """Judge the claim of a token; `is_reported`: the task has a result, so its claim did not just run out."""
     if lease is None or lease.was_taken_away or lease.who not in (None, attempt.agent_id):
-        return Claim.LOST
+        return TokenClaim.LOST
     if lease.who is None and lease.epoch != epoch:
-        return Claim.LOST
+        return TokenClaim.LOST
     is_current = epoch == lease.epoch == attempt.claim_epoch
-    return Claim.HELD if is_current and (lease.who or is_reported) else Claim.INTERRUPTED
+    return TokenClaim.HELD if is_current and (lease.who or is_reported) else TokenClaim.INTERRUPTED
 
 
 class AgentAccess:
@@ -152,8 +152,8 @@ def require_valid(tx: Transaction, token: object) -> Attempt:
     lease = LeaseStore(tx, 0).find(attempt.task_id)
     is_reported = lease is not None and lease.who is None and _is_reported(tx, attempt.task_id)
     claim = judge_claim(attempt, int(match[3]), lease, is_reported=is_reported)
-    if claim is not Claim.HELD:
-        raise _build_refusal(is_soon_over=claim is Claim.INTERRUPTED)
+    if claim is not TokenClaim.HELD:
+        raise _build_refusal(is_soon_over=claim is TokenClaim.INTERRUPTED)
     return attempt
 
 
@@ -176,7 +176,7 @@ def _require_of_agent(pid: int, attempt: Attempt) -> None:
 
     Which process the shim is, the store says: files of an attempt can be written by other agents.
     """
-    if attempt.pid is None or attempt.stage is Stage.PREPARING:  # the runner stores it in a moment
+    if attempt.pid is None or attempt.stage is AttemptStage.PREPARING:  # the runner stores it in a moment
         raise _build_refusal(is_soon_over=True)
     is_shim_alive = supervisor.read_start_time(attempt.pid) == attempt.start_time
     if attempt.boot_id != read_boot_id() or not is_shim_alive or not _is_below(pid, attempt.pid):

@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import which
 from typing import Final
 
-from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.kernel.errors import NotAllowed
 
 _PACKAGES: Final = {
@@ -24,14 +24,14 @@ _MAX_PACKAGE_BYTES = 2**20
 _VERSION_PATTERN = re.compile(r"v?(\d+\.\d+\.\d+[\w.+-]*)")
 
 
-def find_program(profile: Profile, environment: Mapping[str, str] = os.environ) -> Path | None:
+def find_program(profile: AgentProfile, environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the program that a profile starts, None if it is not installed."""
     name = profile.run[0] if profile.run else profile.kind
     found = which(name, path=environment.get("PATH", os.defpath))
     return Path(found) if found else None
 
 
-def require_program(profile: Profile, environment: Mapping[str, str] = os.environ) -> None:
+def require_program(profile: AgentProfile, environment: Mapping[str, str] = os.environ) -> None:
     """Raise NotAllowed if the program of a profile is not installed."""
     name = profile.run[0] if profile.run else profile.kind
     if "/" in name and not Path(name).is_absolute():  # in the tree, which may not exist yet

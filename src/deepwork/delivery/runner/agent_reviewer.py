@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from deepwork.delivery.runner.adapters import Launch, LaunchRequest, get_adapter
-from deepwork.delivery.runner.profiles import Profile, build_agent_environment
+from deepwork.delivery.runner.profiles import AgentProfile, build_agent_environment
 from deepwork.delivery.runner.stream_state import StreamState, apply
 from deepwork.kernel.errors import DeepworkError, ReviewerError
 from deepwork.kernel.files.os_errors import to_storage_error
@@ -34,7 +34,7 @@ _OPENCODE_TOOLS = {"*": "deny", "read": "allow", "glob": "allow", "grep": "allow
 class AgentReviewer:
     """Starts an agent once for each review."""
 
-    def __init__(self, name: str, timeout: float, get_profile: Callable[[str], Profile]) -> None:
+    def __init__(self, name: str, timeout: float, get_profile: Callable[[str], AgentProfile]) -> None:
         self.name, self.timeout, self._get_profile = name, timeout, get_profile
 
     def run(
@@ -75,13 +75,13 @@ def build_question(prompt: str, system_prompt: str, json_schema: Mapping[str, An
     )
 
 
-def _restrict(profile: Profile) -> Profile:
+def _restrict(profile: AgentProfile) -> AgentProfile:
     """Return the agent without permission to change anything; what a command does is its own business."""
-    restricted: Profile = copy_with(profile, allow=(), **_READING_ONLY.get(profile.kind, {}))
+    restricted: AgentProfile = copy_with(profile, allow=(), **_READING_ONLY.get(profile.kind, {}))
     return restricted
 
 
-def _prepare(profile: Profile, tree: Path, folder: Path, question: str) -> Launch:
+def _prepare(profile: AgentProfile, tree: Path, folder: Path, question: str) -> Launch:
     request = LaunchRequest(profile=profile, tree=tree, prompt_file=folder / "prompt", folder=folder)
     launch = get_adapter(profile.kind).build_launch(request)
     try:
@@ -95,7 +95,7 @@ def _prepare(profile: Profile, tree: Path, folder: Path, question: str) -> Launc
 # The verdict
 
 
-def _read_verdict(profile: Profile, finished: ProgramResult, required: Sequence[str]) -> dict[str, Any]:
+def _read_verdict(profile: AgentProfile, finished: ProgramResult, required: Sequence[str]) -> dict[str, Any]:
     state = read_output(profile, finished)
     if state.limit or state.transient or (state.ended and state.ended.is_error) or finished.code != 0:
         raise build_failure(_describe_failure(state, finished))
@@ -109,7 +109,7 @@ def _read_verdict(profile: Profile, finished: ProgramResult, required: Sequence[
     return verdict
 
 
-def read_output(profile: Profile, finished: ProgramResult) -> StreamState:
+def read_output(profile: AgentProfile, finished: ProgramResult) -> StreamState:
     """Return what the whole output of an agent says."""
     adapter, state = get_adapter(profile.kind), StreamState()
     for line in finished.stdout.decode("utf-8", "replace").splitlines():

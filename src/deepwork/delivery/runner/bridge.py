@@ -34,7 +34,7 @@ MAX_PENDING = 500
 """How many requests may wait for their answers; a server hangs up on a client that has twice as many."""
 
 
-class Refused(Exception):
+class TokenRefused(Exception):
     """The server does not accept the token; its error is the argument."""
 
 
@@ -185,7 +185,7 @@ class Bridge:
                 self._socket = connect(self._file)
                 for line in self._list_lines(is_new):
                     self._socket.sendall(line + b"\n")
-            except Refused as refusal:
+            except TokenRefused as refusal:
                 if not is_worth_repeating(refusal.args[0]) or time.monotonic() > deadline:
                     self._give_up(refusal.args[0])
                     return
@@ -253,7 +253,7 @@ def is_worth_repeating(error: object) -> bool:
 
 def _require_accepted(answer: dict[str, Any]) -> None:
     if "error" in answer:
-        raise Refused(answer["error"])
+        raise TokenRefused(answer["error"])
 
 
 def _read_line(connection: socket.socket) -> bytes:

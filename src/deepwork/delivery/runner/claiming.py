@@ -9,8 +9,8 @@ from typing import Any
 from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.interfaces import ToolCaller
-from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, Run, RunEvent, RunStatus, Stage
-from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, Run, RunEvent, RunStatus
+from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.prompts import build_correction_prompt
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.rules import choose_profile
@@ -34,7 +34,7 @@ _RUNTIMES = {"claude": "claude_code", "codex": "codex", "gemini": "gemini", "ope
 
 
 @dataclass(frozen=True)
-class Refused:
+class NothingClaimed:
     """Why no task was claimed."""
 
     reason: str
@@ -59,8 +59,8 @@ class TaskClaimer:
         self._take = take
 
     def claim(
-        self, run: Run, task_id: str, profile: Profile, *, is_limited: bool
-    ) -> Attempt | Refused | None:
+        self, run: Run, task_id: str, profile: AgentProfile, *, is_limited: bool
+    ) -> Attempt | NothingClaimed | None:
         """Claim a task and store its attempt, in one transaction; None if others were faster.
 
         `is_limited`: only while fewer agents of the run work on this host than it may start.
@@ -69,7 +69,7 @@ class TaskClaimer:
             return missing
         with self._database.transaction() as tx, join_transaction(tx):
             if RunStore(tx).get_for_update(run.id).status.is_final:
-                return Refused("The run has ended.", is_for_person=False)
+                return NothingClaimed("The run has ended.", is_for_person=False)
             if is_limited and not has_room(tx, run.id, self._host):
                 return None
             attempt_id = new_id("at")
@@ -90,7 +90,7 @@ class TaskClaimer:
             _add_attempt(tx, attempt)
             return attempt
 
-    def _find_missing(self, run: Run, task_id: str) -> Refused | None:
+    def _find_missing(self, run: Run, task_id: str) -> NothingClaimed | None:
         """Refuse a task whose tree would not have the work of its dependencies, unless that is wanted."""
         found = self._workspaces.look_for_dependencies(task_id)
         if not found.elsewhere:
@@ -100,7 +100,7 @@ class TaskClaimer:
             return None
         [host] = found.hosts if len(found.hosts) == 1 else [None]
         reason = f"{WORK_ELSEWHERE}: {describe_elsewhere(found.elsewhere)}"
-        return Refused(reason, is_for_person=True, host=host)
+        return NothingClaimed(reason, is_for_person=True, host=host)
 
     def _continue_session(self, tx: Transaction, attempt: Attempt) -> Attempt:
         """Let the session that did the work go on, if its landing was returned after its attempt ended."""
@@ -130,10 +130,10 @@ class TaskClaimer:
             return False
         with self._database.transaction() as tx:
             lost = [attempt for attempt in others if not _has_lease(tx, attempt)]
-            ended = [move_attempt(tx, attempt, Stage.STOPPED, reason=reason) for attempt in lost]
+            ended = [move_attempt(tx, attempt, AttemptStage.STOPPED, reason=reason) for attempt in lost]
             return any(ended)
 
-    def begin_step(self, run: Run, step_id: str, profile: Profile, place: WorkPlace) -> Attempt | None:
+    def begin_step(self, run: Run, step_id: str, profile: AgentProfile, place: WorkPlace) -> Attempt | None:
         """Store the attempt at a step of a job; None if another process has begun, or the run has ended.
 
         Nobody else can take a step, so there is no claim; the agent is registered all the same.
@@ -157,7 +157,7 @@ class TaskClaimer:
         task_id: str,
         attempt_id: str,
         agent_id: str,
-        profile: Profile,
+        profile: AgentProfile,
         epoch: int,
     ) -> Attempt:
         return Attempt(
@@ -170,23 +170,25 @@ class TaskClaimer:
             vendor=profile.kind,
             agent_id=agent_id,
             claim_epoch=epoch,
-            stage=Stage.CLAIMED,
+            stage=AttemptStage.CLAIMED,
             host=self._host,
             created_at=tx.now,
             updated_at=tx.now,
         )
 
-    def _give_up(self, agent_id: str, claimed: Mapping[str, Any]) -> Refused | None:
+    def _give_up(self, agent_id: str, claimed: Mapping[str, Any]) -> NothingClaimed | None:
         self._call("agent_unregister", {"id": agent_id})
         reason = claimed.get("reason")
         if reason == "claimed":
             return None
-        return Refused(str(claimed.get("message") or reason), is_for_person=reason in _FOR_PERSON)
+        return NothingClaimed(str(claimed.get("message") or reason), is_for_person=reason in _FOR_PERSON)
 
     def _end_lost_attempt(self, tx: Transaction, task_id: str) -> None:
         """End the attempt of a host that lost its lease: its late results get STALE_CLAIM, its tree stays."""
         if left := AttemptStore(tx).find_open_of_task(task_id):
-            move_attempt(tx, left, Stage.STOPPED, reason=f"Its lease ended; {self._host} took the task.")
+            move_attempt(
+                tx, left, AttemptStage.STOPPED, reason=f"Its lease ended; {self._host} took the task."
+            )
 
 
 def _has_lease(tx: Transaction, attempt: Attempt) -> bool:
@@ -208,7 +210,7 @@ def find_next_profile(tx: Transaction, run: Run, task: WorkItem) -> str | None:
     return choose_profile(run.chain, failed, task.max_attempts)
 
 
-def _describe_agent(attempt_id: str, profile: Profile) -> dict[str, object]:
+def _describe_agent(attempt_id: str, profile: AgentProfile) -> dict[str, object]:
     name = profile.name if profile.kind != "command" else "command"
     return {
         "name": f"{name[:60]} {attempt_id}",

@@ -21,10 +21,10 @@ from deepwork.delivery.runner.claiming import STOPPED
 from deepwork.delivery.runner.finishing import is_lost_claim
 from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.landing import AttemptLander
-from deepwork.delivery.runner.models import Attempt, ParkedFor, Run, RunStatus, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, Run, RunStatus
 from deepwork.delivery.runner.preparing import AttemptPreparer
 from deepwork.delivery.runner.processes import end_process
-from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.prompts import build_correction_prompt, build_resume_prompt
 from deepwork.delivery.runner.scheduling import RunScheduler
 from deepwork.delivery.runner.service import AttemptService, has_room
@@ -78,7 +78,7 @@ class AttemptEngine:
         lander: AttemptLander,
         sources: WorkSources,
         locks: AttemptLocks,
-        get_profile: Callable[[str], Profile],
+        get_profile: Callable[[str], AgentProfile],
         host: str,
         lease_ms: int,
         record_heartbeats: Callable[[Collection[str]], Mapping[str, Collection[str]]],
@@ -109,7 +109,7 @@ class AttemptEngine:
         self._preparer.close()
         self._locks.release_others(())
 
-    def preview(self, run: Run, task_id: str, profile: Profile) -> dict[str, Any]:
+    def preview(self, run: Run, task_id: str, profile: AgentProfile) -> dict[str, Any]:
         """Describe the start of a task by this agent; starts and stores nothing."""
         return self._preparer.preview(run, task_id, profile)
 
@@ -205,16 +205,16 @@ class AttemptEngine:
     def _advance(self, run: Run, attempt: Attempt, task: WorkItem | None, now: int) -> bool:
         if task is None:
             self._stop(attempt, "Its task was removed.")
-        elif attempt.stage in (Stage.CLAIMED, Stage.PREPARING):
+        elif attempt.stage in (AttemptStage.CLAIMED, AttemptStage.PREPARING):
             self._begin(run, attempt)
-        elif attempt.stage is Stage.CHECKING:
+        elif attempt.stage is AttemptStage.CHECKING:
             self._submit(attempt, lambda: self._finisher.finish(attempt))
-        elif attempt.stage is Stage.RUNNING:
+        elif attempt.stage is AttemptStage.RUNNING:
             self._preparer.answer(attempt)
             return self._watcher.follow(Looked(run, attempt, task, now))
-        elif attempt.stage is Stage.PARKED:
+        elif attempt.stage is AttemptStage.PARKED:
             return self._wait(run, attempt, task, now)
-        elif attempt.stage is Stage.LANDING:
+        elif attempt.stage is AttemptStage.LANDING:
             return self._land(run, attempt, now)
         else:
             return self._review(run, attempt, task)
@@ -299,7 +299,7 @@ class AttemptEngine:
                 self._finisher.fail(current, reason)
         except Exception as second:  # noqa: BLE001 - the next line fails too if the store cannot be used
             reason = f"{reason} {describe_error(second, current)}"
-            if self._attempts.move(current, Stage.FAILED, reason=reason) and current.workflow_id:
+            if self._attempts.move(current, AttemptStage.FAILED, reason=reason) and current.workflow_id:
                 self._release(current, reason)
 
     def _release(self, attempt: Attempt, reason: str) -> None:
@@ -326,8 +326,8 @@ class AttemptEngine:
         profile = self._get_profile(attempt.profile)
 
         def prepare() -> None:
-            is_new = attempt.stage is Stage.CLAIMED
-            current = self._attempts.move(attempt, Stage.PREPARING, starts=1) if is_new else attempt
+            is_new = attempt.stage is AttemptStage.CLAIMED
+            current = self._attempts.move(attempt, AttemptStage.PREPARING, starts=1) if is_new else attempt
             if current is not None:
                 self._preparer.prepare(run, current, profile)
 
@@ -349,7 +349,7 @@ class AttemptEngine:
         self._looked_at[attempt.id] = now
         if attempt.parked_for is ParkedFor.BUDGET:
             return self._wait_for_budget(run, attempt, task)
-        return self._attempts.move(attempt, Stage.CHECKING) is not None
+        return self._attempts.move(attempt, AttemptStage.CHECKING) is not None
 
     def _wait_for_limit(self, run: Run, attempt: Attempt, task: WorkItem, now: int) -> bool:
         if run.status is RunStatus.PAUSED or now < (attempt.not_before or 0):
@@ -386,7 +386,7 @@ class AttemptEngine:
             self._stop(attempt, run.reason or STOPPED)
             return True
         if attempt.workflow_id is None:  # a step is reported again when a person has decided
-            return not task.waits_for and self._attempts.move(attempt, Stage.CHECKING) is not None
+            return not task.waits_for and self._attempts.move(attempt, AttemptStage.CHECKING) is not None
         if task.waits_for or task.claimed_by:
             return False
         comment = self._find_refusal(task.id)
@@ -404,7 +404,7 @@ class AttemptEngine:
     def _renew_leases(self, attempts: Collection[Attempt], now: int) -> bool:
         """Renew the leases of all agents in time; return whether one had ended and was taken back."""
         due = [each for each in attempts if now - self._renewed_at.get(each.id, 0) >= self._lease_ms / 3]
-        held = [each for each in due if each.stage is not Stage.REVIEWING]
+        held = [each for each in due if each.stage is not AttemptStage.REVIEWING]
         lost = self._record_heartbeats({each.agent_id for each in held}) if held else {}
         self._renewed_at |= dict.fromkeys([each.id for each in due], now)
         taken_back = [self._take_back(each) for each in held if each.task_id in lost.get(each.agent_id, ())]

@@ -10,7 +10,7 @@ from deepwork.delivery.provenance.recorder import LinkRecorder
 from deepwork.delivery.runner.attempt_links import prepare_links
 from deepwork.delivery.runner.claiming import find_next_profile
 from deepwork.delivery.runner.interfaces import ToolCaller
-from deepwork.delivery.runner.models import Attempt, ParkedFor, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor
 from deepwork.delivery.runner.reopening import NotClaimed, reopen_for_attempt
 from deepwork.delivery.runner.service import AttemptService, move_attempt
 from deepwork.delivery.runner.store import RunStore
@@ -19,7 +19,7 @@ from deepwork.kernel.errors import Code, DeepworkError, GateClosed
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.commit_records import read_commits
 from deepwork.kernel.git.refs import get_commit
-from deepwork.kernel.git.uncommitted import FilesChanged, commit_uncommitted, list_uncommitted
+from deepwork.kernel.git.uncommitted import TreeChanged, commit_uncommitted, list_uncommitted
 from deepwork.kernel.records import copy_with
 from deepwork.work.plans.models import Task, TaskStatus
 from deepwork.work.plans.requirements import list_required_checks
@@ -72,7 +72,9 @@ class AttemptFinisher:
             self._commit(attempt, task)
         return self._end_or_land(attempt)
 
-    def fail(self, attempt: Attempt, reason: str, stage: Stage = Stage.FAILED) -> Attempt | None:
+    def fail(
+        self, attempt: Attempt, reason: str, stage: AttemptStage = AttemptStage.FAILED
+    ) -> Attempt | None:
         """End the attempt as failed; release the task for the next one, or let it wait for a person."""
         with self._database.transaction() as tx, join_transaction(tx):
             run = RunStore(tx).find(attempt.run_id)
@@ -92,7 +94,7 @@ class AttemptFinisher:
     def stop(self, attempt: Attempt, reason: str) -> Attempt | None:
         """End the attempt because the run ends or the task was taken away; its tree stays."""
         with self._database.transaction() as tx, join_transaction(tx):
-            ended = move_attempt(tx, attempt, Stage.STOPPED, reason=reason)
+            ended = move_attempt(tx, attempt, AttemptStage.STOPPED, reason=reason)
             task = TaskStore(tx).get(attempt.task_id)
             if ended and task.claimed_by == attempt.agent_id and not task.status.is_done:
                 self._release(attempt, reason)
@@ -134,7 +136,7 @@ class AttemptFinisher:
         git, message = self._open_git(tree), build_commit_message(attempt, task)
         try:
             commit_uncommitted(git, attempt.branch, message, get_expected_files(task))
-        except FilesChanged:
+        except TreeChanged:
             return False
         return all(is_completed_work(task, tip) for tip in read_commits(git, ["HEAD"]).values())
 
@@ -144,7 +146,7 @@ class AttemptFinisher:
             try:
                 return reopen_for_attempt(tx, self._call, attempt, _CHANGED, reason="its files changed")
             except NotClaimed as problem:
-                ended = move_attempt(tx, attempt, Stage.FAILED, reason=str(problem))
+                ended = move_attempt(tx, attempt, AttemptStage.FAILED, reason=str(problem))
                 self._call("agent_unregister", {"id": attempt.agent_id})
                 return ended
 
@@ -165,10 +167,10 @@ class AttemptFinisher:
         if closed.code is Code.CHECKS_RUNNING:
             return attempt
         if closed.code is Code.NEEDS_APPROVAL:
-            return self._attempts.move(attempt, Stage.REVIEWING, reason=closed.message)
+            return self._attempts.move(attempt, AttemptStage.REVIEWING, reason=closed.message)
         if closed.code in _FOR_PERSON:
             return self._attempts.move(
-                attempt, Stage.PARKED, parked_for=ParkedFor.PERSON, reason=closed.message
+                attempt, AttemptStage.PARKED, parked_for=ParkedFor.PERSON, reason=closed.message
             )
         return self.fail(attempt, describe_closed_gate(closed))
 
@@ -184,8 +186,8 @@ class AttemptFinisher:
             links.store(tx)
             run = RunStore(tx).find(attempt.run_id)
             if run is not None and run.options.land and attempt.branch:
-                return move_attempt(tx, attempt, Stage.LANDING, reason=None)
-            ended = move_attempt(tx, attempt, Stage.DONE, reason=None)
+                return move_attempt(tx, attempt, AttemptStage.LANDING, reason=None)
+            ended = move_attempt(tx, attempt, AttemptStage.DONE, reason=None)
             if ended:
                 self._call("agent_unregister", {"id": attempt.agent_id})
             return ended

@@ -13,7 +13,7 @@ from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.signals import LimitReached
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.stream_state import StreamState, apply, describe_now
-from deepwork.gates.budgets.models import Entry, Source, Usage
+from deepwork.gates.budgets.models import CostSource, Entry, Usage
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
@@ -222,7 +222,7 @@ def _list_spending(before: Attempt, followed: Followed) -> Iterator[Entry]:
     usage = Usage(
         tokens=after.tokens - before.tokens,
         usd_micros=after.usd_micros - before.usd_micros,
-        source=state.usd_source or Source.UNVERIFIED,
+        source=state.usd_source or CostSource.UNVERIFIED,
         model=state.model,
         vendor=after.vendor,
     )

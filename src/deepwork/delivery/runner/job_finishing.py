@@ -14,7 +14,7 @@ from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.job_outputs import collect_report, list_outputs, locate_report
 from deepwork.delivery.runner.job_prompts import build_step_correction
 from deepwork.delivery.runner.job_steps import JobSteps, find_last_approval, is_current, split_step_id
-from deepwork.delivery.runner.models import Attempt, Run, RunStatus, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunStatus
 from deepwork.delivery.runner.service import AttemptService, RunService, move_attempt
 from deepwork.delivery.runner.store import RunStore
 from deepwork.kernel.database.transaction import Database, join_transaction
@@ -53,7 +53,9 @@ class JobStepFinisher:
             return self._correct(attempt, feedback)
         return self._report(attempt, session)
 
-    def fail(self, attempt: Attempt, reason: str, stage: Stage = Stage.FAILED) -> Attempt | None:
+    def fail(
+        self, attempt: Attempt, reason: str, stage: AttemptStage = AttemptStage.FAILED
+    ) -> Attempt | None:
         """End the attempt as failed; after the last one that an agent of the chain may make, ask a person."""
         with self._database.transaction() as tx, join_transaction(tx):
             ended = move_attempt(tx, attempt, stage, reason=reason)
@@ -69,11 +71,11 @@ class JobStepFinisher:
 
     def stop(self, attempt: Attempt, reason: str) -> Attempt | None:
         """End the attempt; the step remains as it is."""
-        return self._end(attempt, Stage.STOPPED, reason)
+        return self._end(attempt, AttemptStage.STOPPED, reason)
 
     def end_reviewed(self, attempt: Attempt) -> Attempt | None:
         """Let an attempt end whose step a person has let pass; its work is committed first."""
-        return self._attempts.move(attempt, Stage.CHECKING)
+        return self._attempts.move(attempt, AttemptStage.CHECKING)
 
     # Reporting
 
@@ -116,7 +118,7 @@ class JobStepFinisher:
         if answer.get("waiting_for") == "approval" and approval.get("status") != "refused":
             what = f"`deepwork approvals show {approval['id']}`" if approval else feedback
             reason = f"Step {attempt.task_id} waits for the approval of a person: {what}"
-            return self._attempts.move(attempt, Stage.REVIEWING, reason=reason)
+            return self._attempts.move(attempt, AttemptStage.REVIEWING, reason=reason)
         return self._correct(attempt, feedback)
 
     def _handle_closed_gate(self, attempt: Attempt, closed: GateClosed) -> Attempt | None:
@@ -126,7 +128,7 @@ class JobStepFinisher:
             return attempt  # the reviewer gave no verdict: it is asked again, as often as the gate allows
         where = f" (in {attempt.tree})"
         return self._attempts.move(
-            attempt, Stage.REVIEWING, reason=f"{closed.message} {closed.suggestion}{where}"
+            attempt, AttemptStage.REVIEWING, reason=f"{closed.message} {closed.suggestion}{where}"
         )
 
     def _correct(self, attempt: Attempt, feedback: str) -> Attempt | None:
@@ -147,10 +149,10 @@ class JobStepFinisher:
         if attempt.branch and Path(attempt.tree or "").is_dir():
             message = build_step_message(attempt, session)
             commit_uncommitted(self._open_git(Path(attempt.tree or "")), attempt.branch, message)
-        return self._end(attempt, Stage.DONE, None, prepare_links(self._recorder, attempt, None))
+        return self._end(attempt, AttemptStage.DONE, None, prepare_links(self._recorder, attempt, None))
 
     def _end(
-        self, attempt: Attempt, stage: Stage, reason: str | None, links: PreparedLinks = NO_LINKS
+        self, attempt: Attempt, stage: AttemptStage, reason: str | None, links: PreparedLinks = NO_LINKS
     ) -> Attempt | None:
         with self._database.transaction() as tx, join_transaction(tx):
             ended = move_attempt(tx, attempt, stage, reason=reason)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from deepwork.delivery.runner.claiming import TaskClaimer, find_next_profile
 from deepwork.delivery.runner.job_steps import JobStep, JobSteps, build_step_id, is_current, locate_place
 from deepwork.delivery.runner.models import Attempt, Run, RunStatus
-from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.rules import is_limit_sure
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.spending_limits import find_step_overrun
@@ -27,7 +27,7 @@ class JobScheduler:
         database: Database,
         claimer: TaskClaimer,
         steps: JobSteps,
-        get_profile: Callable[[str], Profile],
+        get_profile: Callable[[str], AgentProfile],
         host: str,
     ) -> None:
         self._database, self._claimer, self._steps = database, claimer, steps

@@ -13,7 +13,7 @@ from pathlib import Path
 from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.job_outputs import OUTPUTS_VARIABLE, locate_report
 from deepwork.delivery.runner.job_prompts import StepPrompt, build_step_prompt
-from deepwork.delivery.runner.models import Attempt, Run, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore
@@ -159,7 +159,7 @@ class JobSteps:
             ended = session.get_progress(step_id).completed_at
             at = parse_timestamp(ended, "completed_at") if ended else None
             return JobStep(attempt.task_id, step_id, TaskStatus.COMPLETED, None, finished_at=at)
-        waits_for = _find_wait(tx, attempt, session) if attempt.stage is Stage.REVIEWING else None
+        waits_for = _find_wait(tx, attempt, session) if attempt.stage is AttemptStage.REVIEWING else None
         return JobStep(attempt.task_id, step_id, TaskStatus.IN_PROGRESS, attempt.agent_id, waits_for)
 
     def find_budget(self, attempt: Attempt) -> StepBudget | None:

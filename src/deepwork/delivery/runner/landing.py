@@ -8,7 +8,7 @@ from deepwork.delivery.landing.models import Landing, LandingStatus, WorkOrigin
 from deepwork.delivery.landing.service import LandingService, LandRequest
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.interfaces import ToolCaller
-from deepwork.delivery.runner.models import NOT_LANDED, Attempt, Stage
+from deepwork.delivery.runner.models import NOT_LANDED, Attempt, AttemptStage
 from deepwork.delivery.runner.prompts import build_correction_prompt
 from deepwork.delivery.runner.reopening import NotClaimed, reopen_for_attempt
 from deepwork.delivery.runner.service import AttemptService, move_attempt
@@ -32,7 +32,7 @@ class AttemptOrigins:
     def can_continue(self, tx: Transaction, landing: Landing) -> bool:
         """Return whether the attempt waits for the landing, and so goes on with the work itself."""
         attempt = AttemptStore(tx).find(landing.attempt_id or "")
-        return attempt is not None and attempt.stage is Stage.LANDING
+        return attempt is not None and attempt.stage is AttemptStage.LANDING
 
 
 class AttemptLander:
@@ -84,7 +84,7 @@ class AttemptLander:
                     tx, self._call, attempt, text, reason="it could not land", detail=detail
                 )
             except NotClaimed as problem:
-                return move_attempt(tx, attempt, Stage.DONE, reason=str(problem))
+                return move_attempt(tx, attempt, AttemptStage.DONE, reason=str(problem))
             if current is None:
                 return None
             prompt = build_correction_prompt(text, landing.title)
@@ -92,7 +92,7 @@ class AttemptLander:
 
     def _end(self, attempt: Attempt, reason: str | None) -> Attempt | None:
         with self._database.transaction() as tx, join_transaction(tx):
-            ended = move_attempt(tx, attempt, Stage.DONE, reason=reason)
+            ended = move_attempt(tx, attempt, AttemptStage.DONE, reason=reason)
             if ended:
                 self._call("agent_unregister", {"id": attempt.agent_id})
             return ended

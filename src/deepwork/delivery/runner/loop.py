@@ -15,7 +15,7 @@ from deepwork.delivery.runner.engine import AttemptEngine
 from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.job_starting import JobStarter
 from deepwork.delivery.runner.models import Run, RunOptions, RunRequest, RunStatus, WorkResult, WorkStatus
-from deepwork.delivery.runner.profiles import Profile, ProfileCatalog, load_catalog
+from deepwork.delivery.runner.profiles import AgentProfile, ProfileCatalog, load_catalog
 from deepwork.delivery.runner.repeating import repeat_until_over
 from deepwork.delivery.runner.run_settings import RunSettings, build_run_settings, require_trusted_setup
 from deepwork.delivery.runner.service import RunService, create_run
@@ -44,7 +44,7 @@ class Runner:
         settings: Settings,
         call: ToolCaller,
         host: str,
-        build_engine: Callable[[Callable[[str], Profile]], AttemptEngine],
+        build_engine: Callable[[Callable[[str], AgentProfile]], AttemptEngine],
         require_trusted_checks: Callable[[Workflow], None],
         localize: Callable[[Transaction, Workflow], Workflow],
         build_job_starter: Callable[[], JobStarter],
@@ -116,7 +116,7 @@ class Runner:
             engine.end_strays()
 
     def _build_run(
-        self, workflow_id: str, request: RunRequest, defaults: RunSettings, chain: Sequence[Profile]
+        self, workflow_id: str, request: RunRequest, defaults: RunSettings, chain: Sequence[AgentProfile]
     ) -> Run:
         workflow, now = self._load_runnable(workflow_id)
         return create_run(
@@ -136,7 +136,7 @@ class Runner:
         _require_runnable(workflow, is_left=is_left)
         return workflow, now
 
-    def _choose_chain(self, request: RunRequest, defaults: RunSettings) -> tuple[Profile, ...]:
+    def _choose_chain(self, request: RunRequest, defaults: RunSettings) -> tuple[AgentProfile, ...]:
         catalog = self._load_catalog()
         if request.agents and request.chain:
             raise InvalidInput(
@@ -275,7 +275,7 @@ class Runner:
         run, is_of_person = self._runs.join_for_work(new, self._host)
         return run, run.chain if is_of_person and not request.agents else new.chain
 
-    def _find_profile(self, name: str) -> Profile:
+    def _find_profile(self, name: str) -> AgentProfile:
         return self._load_catalog().get_agent(name)
 
     def _get_run(self, run_id: str) -> Run:

@@ -22,7 +22,7 @@ class RunStatus(CaseInsensitiveEnum):
         return self in (RunStatus.DONE, RunStatus.NEEDS_PERSON, RunStatus.STOPPED)
 
 
-class Stage(CaseInsensitiveEnum):
+class AttemptStage(CaseInsensitiveEnum):
     """Where an attempt is."""
 
     CLAIMED = "claimed"
@@ -44,12 +44,20 @@ class Stage(CaseInsensitiveEnum):
         return self in FINAL_STAGES
 
 
-FINAL_STAGES = frozenset({Stage.DONE, Stage.FAILED, Stage.STALLED, Stage.HANDED_OVER, Stage.STOPPED})
+FINAL_STAGES = frozenset(
+    {
+        AttemptStage.DONE,
+        AttemptStage.FAILED,
+        AttemptStage.STALLED,
+        AttemptStage.HANDED_OVER,
+        AttemptStage.STOPPED,
+    }
+)
 NOT_LANDED = "Its work was not landed:"
 """Begins the reason of an attempt whose task is done, but could not even be queued to land."""
 TIME_IS_OVER = "The time of the run is over."
 """The reason of a run that ended at the moment of `--until`."""
-FAILED_STAGES = frozenset({Stage.FAILED, Stage.STALLED, Stage.HANDED_OVER})
+FAILED_STAGES = frozenset({AttemptStage.FAILED, AttemptStage.STALLED, AttemptStage.HANDED_OVER})
 """The stages of attempts that count against `max_attempts`."""
 
 
@@ -161,7 +169,7 @@ class Attempt:
     vendor: str
     agent_id: str
     claim_epoch: int
-    stage: Stage
+    stage: AttemptStage
     host: str
     created_at: int
     updated_at: int

@@ -15,7 +15,7 @@ from deepwork.delivery.runner.adapters import LaunchRequest, McpServer, get_adap
 from deepwork.delivery.runner.agent_access import build_bridge_file, update_bridge_file
 from deepwork.delivery.runner.attempt_files import AttemptFiles
 from deepwork.delivery.runner.interfaces import AgentDoor
-from deepwork.delivery.runner.models import Attempt, ProcessState, Run, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, ProcessState, Run
 from deepwork.delivery.runner.processes import (
     AlreadyStarted,
     ProcessIdentity,
@@ -23,7 +23,7 @@ from deepwork.delivery.runner.processes import (
     read_identity,
     start_process,
 )
-from deepwork.delivery.runner.profiles import Profile, build_agent_environment
+from deepwork.delivery.runner.profiles import AgentProfile, build_agent_environment
 from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore
@@ -70,7 +70,7 @@ class AttemptPreparer:
         self._answered: dict[AttemptFiles, int] = {}
         """The epochs of the claims whose tokens running agents have."""
 
-    def prepare(self, run: Run, attempt: Attempt, profile: Profile) -> Attempt | None:
+    def prepare(self, run: Run, attempt: Attempt, profile: AgentProfile) -> Attempt | None:
         """Start the agent, or adopt the one that was started; None if another runner was faster."""
         files = self.locate_files(attempt)
         if observe(files).state is not ProcessState.NOT_STARTED:
@@ -84,7 +84,7 @@ class AttemptPreparer:
             return None
         return None if launched is None else self._adopt(*launched)
 
-    def preview(self, run: Run, task_id: str, profile: Profile) -> dict[str, Any]:
+    def preview(self, run: Run, task_id: str, profile: AgentProfile) -> dict[str, Any]:
         """Describe what would be started for a task."""
         name, place = self._sources.find(run).preview(run, task_id)
         attempt = _imagine_attempt(run, task_id, profile, str(place.tree))
@@ -126,7 +126,7 @@ class AttemptPreparer:
         return AttemptFiles.locate(self._places.state_folder, attempt.id, attempt.starts)
 
     def build_launch(
-        self, run: Run, attempt: Attempt, profile: Profile, files: AttemptFiles, tree: Path
+        self, run: Run, attempt: Attempt, profile: AgentProfile, files: AttemptFiles, tree: Path
     ) -> tuple[Any, dict[str, str]]:
         """Return what would be started, and its environment."""
         adapter = get_adapter(profile.kind)
@@ -167,7 +167,7 @@ class AttemptPreparer:
         changes: dict[str, Any] = {"started_at": now, "active_at": now, "next_prompt": None, "reason": None}
         if identity is not None:
             changes |= {"boot_id": identity.boot_id, "pid": identity.pid, "start_time": identity.start_time}
-        return self._attempts.move(attempt, Stage.RUNNING, **changes)
+        return self._attempts.move(attempt, AttemptStage.RUNNING, **changes)
 
     # The tree
 
@@ -180,7 +180,7 @@ class AttemptPreparer:
     # The command
 
     def _launch(
-        self, run: Run, attempt: Attempt, profile: Profile, files: AttemptFiles
+        self, run: Run, attempt: Attempt, profile: AgentProfile, files: AttemptFiles
     ) -> tuple[Attempt, ProcessIdentity] | None:
         tree = Path(attempt.tree or "")
         launch, variables = self.build_launch(run, attempt, profile, files, tree)
@@ -227,7 +227,7 @@ def _build_mcp_server(attempt: Attempt, files: AttemptFiles) -> McpServer | None
     return McpServer((sys.executable, "-I", "-S", str(_BRIDGE), str(files.bridge)))
 
 
-def _imagine_attempt(run: Run, task_id: str, profile: Profile, tree: str) -> Attempt:
+def _imagine_attempt(run: Run, task_id: str, profile: AgentProfile, tree: str) -> Attempt:
     """Return an attempt that is never stored, to show what one would do."""
     return Attempt(
         id="ATTEMPT",
@@ -239,7 +239,7 @@ def _imagine_attempt(run: Run, task_id: str, profile: Profile, tree: str) -> Att
         vendor=profile.kind,
         agent_id="AGENT",
         claim_epoch=1,
-        stage=Stage.PREPARING,
+        stage=AttemptStage.PREPARING,
         host="",
         created_at=run.created_at,
         updated_at=run.created_at,

@@ -29,7 +29,7 @@ _CONNECTION_VARIABLES = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE
 
 
 @dataclass(frozen=True)
-class Profile:
+class AgentProfile:
     """How to start one agent."""
 
     name: str
@@ -112,12 +112,12 @@ class ProfileCatalog:
 
     path: Path
     """The file that may define more of them."""
-    agents: Mapping[str, Profile]
+    agents: Mapping[str, AgentProfile]
     chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     named: frozenset[str] = frozenset()
     """The agents that the file defines or names in a chain."""
 
-    def get_agent(self, name_or_command: str) -> Profile:
+    def get_agent(self, name_or_command: str) -> AgentProfile:
         """Return the agent with this name, or one that runs this command line."""
         if is_command_line(name_or_command):
             return build_command_profile(name_or_command)
@@ -125,13 +125,13 @@ class ProfileCatalog:
             raise self._build_unknown_error("agent", name_or_command, self.agents)
         return self.agents[name_or_command]
 
-    def get_chain(self, name: str) -> tuple[Profile, ...]:
+    def get_chain(self, name: str) -> tuple[AgentProfile, ...]:
         """Return the agents of a chain, the first one first."""
         if name not in self.chains:
             raise self._build_unknown_error("chain", name, self.chains)
         return tuple(self.agents[each] for each in self.chains[name])
 
-    def list_agents(self) -> list[Profile]:
+    def list_agents(self) -> list[AgentProfile]:
         """List all agents by their names."""
         return [self.agents[name] for name in sorted(self.agents)]
 
@@ -169,7 +169,7 @@ def is_command_line(text: str) -> bool:
     return PROMPT_FILE_FIELD in text or any(map(str.isspace, text))
 
 
-def build_command_profile(line: str) -> Profile:
+def build_command_profile(line: str) -> AgentProfile:
     """Build the profile of a command line, which is also its name; no shell reads it."""
     try:
         words = tuple(shlex.split(line))
@@ -179,10 +179,12 @@ def build_command_profile(line: str) -> Profile:
         ) from None
     if not words or not words[0] or "\0" in line:
         raise InvalidInput("The command line names no program.", suggestion="Write one, or an agent's name.")
-    return Profile(line, "command", run=words)
+    return AgentProfile(line, "command", run=words)
 
 
-def build_agent_environment(profile: Profile, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def build_agent_environment(
+    profile: AgentProfile, environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Build the environment of an agent: a few harmless variables, and those that its profile names."""
     more = {
         key: value
@@ -192,8 +194,8 @@ def build_agent_environment(profile: Profile, environment: Mapping[str, str] = o
     return build_child_environment(environment) | more
 
 
-def _build_built_in(kind: str) -> Profile:
-    return Profile(kind, kind, env=KINDS[kind].env)
+def _build_built_in(kind: str) -> AgentProfile:
+    return AgentProfile(kind, kind, env=KINDS[kind].env)
 
 
 def _choose_default(environment: Mapping[str, str]) -> str:
@@ -206,7 +208,7 @@ def _choose_default(environment: Mapping[str, str]) -> str:
 # The file
 
 
-def _parse_file(content: bytes, source: str) -> tuple[dict[str, Profile], dict[str, tuple[str, ...]]]:
+def _parse_file(content: bytes, source: str) -> tuple[dict[str, AgentProfile], dict[str, tuple[str, ...]]]:
     # Imported here, because most users have no such file.
     from deepwork.delivery.runner.profile_file import ProfileFileDefinition  # noqa: PLC0415
     from deepwork.kernel.files.definition_models import validate_data  # noqa: PLC0415
@@ -291,10 +293,10 @@ def _find_chain_problems(chain: str, names: list[str], known: list[str]) -> Iter
             yield DefinitionProblem(where, f"{name!r} occurs twice", "name each agent once")
 
 
-def _build_profile(name: str, defined: AgentDefinition) -> Profile:
+def _build_profile(name: str, defined: AgentDefinition) -> AgentProfile:
     kind = _get_kind(name, defined)
     has_env = "env" in defined.model_fields_set
-    return Profile(
+    return AgentProfile(
         name=name,
         kind=kind,
         model=defined.model or None,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from deepwork.delivery.runner.models import (
     FINAL_STAGES,
     Attempt,
+    AttemptStage,
     Observation,
     ParkedFor,
     ProcessState,
     RunOptions,
     RunStatus,
-    Stage,
 )
 from deepwork.kernel.names import CaseInsensitiveEnum
 from deepwork.work.plans.models import TaskStatus
@@ -31,16 +31,30 @@ _MAX_JITTER_MS = 120_000
 _RESET_PRECISION_MS = 60_000
 """Some vendors name only the minute of a reset."""
 
-_ENDS = frozenset({Stage.FAILED, Stage.STALLED, Stage.HANDED_OVER, Stage.STOPPED})
-MOVES: Mapping[Stage, frozenset[Stage]] = {
-    Stage.CLAIMED: frozenset({Stage.PREPARING}) | _ENDS,
-    Stage.PREPARING: frozenset({Stage.RUNNING, Stage.PARKED, Stage.CHECKING}) | _ENDS,
-    Stage.RUNNING: frozenset({Stage.PARKED, Stage.PREPARING, Stage.CHECKING}) | _ENDS,
-    Stage.PARKED: frozenset({Stage.PREPARING, Stage.CHECKING, Stage.DONE}) | _ENDS,
-    Stage.CHECKING: frozenset({Stage.PREPARING, Stage.PARKED, Stage.REVIEWING, Stage.LANDING, Stage.DONE})
+_ENDS = frozenset({AttemptStage.FAILED, AttemptStage.STALLED, AttemptStage.HANDED_OVER, AttemptStage.STOPPED})
+MOVES: Mapping[AttemptStage, frozenset[AttemptStage]] = {
+    AttemptStage.CLAIMED: frozenset({AttemptStage.PREPARING}) | _ENDS,
+    AttemptStage.PREPARING: frozenset({AttemptStage.RUNNING, AttemptStage.PARKED, AttemptStage.CHECKING})
     | _ENDS,
-    Stage.REVIEWING: frozenset({Stage.PREPARING, Stage.CHECKING, Stage.LANDING, Stage.DONE}) | _ENDS,
-    Stage.LANDING: frozenset({Stage.PREPARING, Stage.PARKED, Stage.DONE}) | _ENDS,
+    AttemptStage.RUNNING: frozenset({AttemptStage.PARKED, AttemptStage.PREPARING, AttemptStage.CHECKING})
+    | _ENDS,
+    AttemptStage.PARKED: frozenset({AttemptStage.PREPARING, AttemptStage.CHECKING, AttemptStage.DONE})
+    | _ENDS,
+    AttemptStage.CHECKING: frozenset(
+        {
+            AttemptStage.PREPARING,
+            AttemptStage.PARKED,
+            AttemptStage.REVIEWING,
+            AttemptStage.LANDING,
+            AttemptStage.DONE,
+        }
+    )
+    | _ENDS,
+    AttemptStage.REVIEWING: frozenset(
+        {AttemptStage.PREPARING, AttemptStage.CHECKING, AttemptStage.LANDING, AttemptStage.DONE}
+    )
+    | _ENDS,
+    AttemptStage.LANDING: frozenset({AttemptStage.PREPARING, AttemptStage.PARKED, AttemptStage.DONE}) | _ENDS,
 } | dict.fromkeys(FINAL_STAGES, frozenset())
 """The moves that exist. `preparing` is also where the next start of a running or parked attempt begins."""
 
@@ -63,7 +77,7 @@ class Action(CaseInsensitiveEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class NextMove:
     """What to do, why, and not before when."""
 
     action: Action
@@ -78,14 +92,14 @@ def judge_ending(
     process: Observation,
     stream: StreamState,
     now: int,
-) -> Verdict:
+) -> NextMove:
     """Decide what happens after a process ended. Only the task's state and its checks mean done."""
     if task_status.is_done:
-        return Verdict(Action.FINISH)
+        return NextMove(Action.FINISH)
     if task_status is TaskStatus.FAILED:
-        return Verdict(Action.FAIL, "The agent reported that the task failed.")
+        return NextMove(Action.FAIL, "The agent reported that the task failed.")
     if process.code == 0 and not _was_cut_short(process) and not (stream.ended and stream.ended.is_error):
-        return Verdict(Action.FINISH)
+        return NextMove(Action.FINISH)
     if stream.limit:
         return _judge_limit(attempt, options, stream.limit, process.ended_at or now, now)
     return _judge_failure(attempt, options, process, stream)
@@ -98,14 +112,14 @@ def _was_cut_short(process: Observation) -> bool:
 
 def _judge_failure(
     attempt: Attempt, options: RunOptions, process: Observation, stream: StreamState
-) -> Verdict:
+) -> NextMove:
     if process.state is not ProcessState.EXITED:
         return _resume(attempt, options, _describe_interruption(process.state))
     if process.reason == "timeout":
-        return Verdict(Action.FAIL, f"It ran for more than {options.minutes:g} minutes.")
+        return NextMove(Action.FAIL, f"It ran for more than {options.minutes:g} minutes.")
     if interruption := _find_interruption(process, stream):
         return _resume(attempt, options, interruption)
-    return Verdict(Action.FAIL, _describe_failure(process, stream))
+    return NextMove(Action.FAIL, _describe_failure(process, stream))
 
 
 def _find_interruption(process: Observation, stream: StreamState) -> str | None:
@@ -121,17 +135,17 @@ def _find_interruption(process: Observation, stream: StreamState) -> str | None:
 
 def _judge_limit(
     attempt: Attempt, options: RunOptions, limit: LimitReached, met_at: int, now: int
-) -> Verdict:
+) -> NextMove:
     if attempt.resumes >= options.resumes:
-        return Verdict(Action.HAND_OVER, f"It met a limit for the {attempt.resumes + 1}th time.")
+        return NextMove(Action.HAND_OVER, f"It met a limit for the {attempt.resumes + 1}th time.")
     end = max(now, compute_limit_end(limit.resets_at, attempt.waits, met_at))
     minutes = (end - now) / MS_PER_MINUTE
     if minutes > options.wait_at_limit:
-        return Verdict(
+        return NextMove(
             Action.HAND_OVER,
             f"The limit ends in {minutes:.0f} minutes, and `wait_at_limit` is {options.wait_at_limit:g}.",
         )
-    return Verdict(Action.PARK, limit.message or "It met a usage limit.", end)
+    return NextMove(Action.PARK, limit.message or "It met a usage limit.", end)
 
 
 def compute_limit_end(resets_at: int | None, waits: int, met_at: int) -> int:
@@ -159,10 +173,10 @@ def add_jitter(end: int, now: int, share: float) -> int:
     return end + round(max(0, longest) * share)
 
 
-def _resume(attempt: Attempt, options: RunOptions, reason: str) -> Verdict:
+def _resume(attempt: Attempt, options: RunOptions, reason: str) -> NextMove:
     if attempt.resumes >= options.resumes:
-        return Verdict(Action.FAIL, f"{reason} It was resumed {attempt.resumes} times.")
-    return Verdict(Action.RESUME, reason)
+        return NextMove(Action.FAIL, f"{reason} It was resumed {attempt.resumes} times.")
+    return NextMove(Action.RESUME, reason)
 
 
 def _describe_interruption(state: ProcessState) -> str:
@@ -189,16 +203,16 @@ def is_using_cpu(used_ms: int, elapsed_ms: int) -> bool:
 
 def is_working(attempt: Attempt) -> bool:
     """Return whether an attempt goes on without a person, so that it counts against the number of agents."""
-    if attempt.stage is Stage.PARKED:
+    if attempt.stage is AttemptStage.PARKED:
         return attempt.parked_for is ParkedFor.LIMIT
-    return attempt.stage is not Stage.REVIEWING
+    return attempt.stage is not AttemptStage.REVIEWING
 
 
 def choose_profile(chain: Sequence[str], failed: Sequence[Attempt], max_attempts: int) -> str | None:
     """Return who works on a task next: the first of the chain that may still try; None if none may."""
     for profile in chain:
         own = [attempt for attempt in failed if attempt.profile == profile]
-        is_over = any(attempt.stage is Stage.HANDED_OVER for attempt in own)
+        is_over = any(attempt.stage is AttemptStage.HANDED_OVER for attempt in own)
         if not is_over and len(own) < max_attempts:
             return profile
     return None

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from deepwork.delivery.landing.models import Landing
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.runner.claiming import STOPPED, Refused, TaskClaimer, find_next_profile
+from deepwork.delivery.runner.claiming import STOPPED, NothingClaimed, TaskClaimer, find_next_profile
 from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.job_scheduling import JobScheduler
-from deepwork.delivery.runner.models import NOT_LANDED, TIME_IS_OVER, Attempt, Run, RunStatus, Stage
-from deepwork.delivery.runner.profiles import Profile
+from deepwork.delivery.runner.models import NOT_LANDED, TIME_IS_OVER, Attempt, AttemptStage, Run, RunStatus
+from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.rules import is_limit_sure, is_working
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
@@ -58,7 +58,7 @@ class RunScheduler:
         call: ToolCaller,
         claimer: TaskClaimer,
         jobs: JobScheduler,
-        get_profile: Callable[[str], Profile],
+        get_profile: Callable[[str], AgentProfile],
         host: str,
         lease_ms: int,
     ) -> None:
@@ -100,7 +100,7 @@ class RunScheduler:
         if (free <= 0 or limit) and any(map(is_working, attempts)):
             return False
         offered = self._call("workflow_next_tasks", {"workflow_id": run.workflow_id, "limit": _MAX_OFFERED})
-        refused: Refused | None = None
+        refused: NothingClaimed | None = None
         if free > 0 and not limit:
             # Attempts of this host go on with their tasks themselves.
             own = {attempt.task_id for attempt in attempts if attempt.host == self._host}
@@ -120,7 +120,7 @@ class RunScheduler:
             agents, seen = RunStore(tx).list_hosts(run.id), RunStore(tx).map_last_seen(run.id)
             return RunHosts(agents, seen, tx.now - self._lease_ms)
 
-    def _waits_for_host(self, run: Run, refused: Refused, hosts: RunHosts) -> bool:
+    def _waits_for_host(self, run: Run, refused: NothingClaimed, hosts: RunHosts) -> bool:
         """Return whether another machine of the run can start what this one cannot; say so in the run."""
         can_start = bool(refused.host and hosts.agents.get(refused.host) and hosts.is_there(refused.host))
         reason = f"{refused.reason} It waits for {refused.host}, which has all of it."
@@ -137,7 +137,7 @@ class RunScheduler:
 
     def start_one(
         self, run: Run, chain: Sequence[str], labels: Collection[str] | None = None
-    ) -> Attempt | Refused | None:
+    ) -> Attempt | NothingClaimed | None:
         """Claim the first task that one of these agents may work on; None if there is none.
 
         With `labels`, only a task whose required capabilities are all among them.
@@ -147,9 +147,9 @@ class RunScheduler:
             spent = AttemptStore(tx).sum_usd_micros(run.id)
             is_late = run.options.until is not None and tx.now >= run.options.until
         if run.status is not RunStatus.ACTIVE or is_late:
-            return Refused(f"Run {run.id} starts no tasks now.", is_for_person=False)
+            return NothingClaimed(f"Run {run.id} starts no tasks now.", is_for_person=False)
         if limit := _find_limit(run, attempts, spent):
-            return Refused(limit, is_for_person=True)
+            return NothingClaimed(limit, is_for_person=True)
         own = replace(run, chain=tuple(chain))
         kept, _ = _split_lost(attempts, self._find_hosts(run), self._host)
         started, refused = self._start_tasks(own, self._list_tasks(run, labels), kept, 1)
@@ -172,13 +172,13 @@ class RunScheduler:
         free: int,
         *,
         is_limited: bool = False,
-    ) -> tuple[list[Attempt], Refused | None]:
+    ) -> tuple[list[Attempt], NothingClaimed | None]:
         """Claim as many tasks as agents are free; return the attempts, and why there are no more.
 
         `is_limited`: other processes of this host may start agents of the run, too.
         """
         started: list[Attempt] = []
-        refused: Refused | None = None
+        refused: NothingClaimed | None = None
         unfinished = {attempt.task_id for attempt in attempts}
         for task in tasks:
             if len(started) >= free:
@@ -186,13 +186,13 @@ class RunScheduler:
             outcome = self._start(run, str(task["id"]), unfinished, is_limited=is_limited)
             if isinstance(outcome, Attempt):
                 started.append(outcome)
-            elif isinstance(outcome, Refused) and not (refused and refused.host):
+            elif isinstance(outcome, NothingClaimed) and not (refused and refused.host):
                 refused = outcome
         return started, refused
 
     def _start(
         self, run: Run, task_id: str, unfinished: Collection[str], *, is_limited: bool
-    ) -> Attempt | Refused | None:
+    ) -> Attempt | NothingClaimed | None:
         with self._database.reading() as tx:
             task = TaskStore(tx).get(task_id)
             dependencies, _ = TaskStore(tx).list_done_dependencies(task, _MAX_DEPENDENCIES)
@@ -200,7 +200,9 @@ class RunScheduler:
                 return None  # an agent has completed it, and its work is not committed yet
             name = find_next_profile(tx, run, task)
             if name is None:
-                return Refused(f"Every agent of the chain has tried task {task.name!r}.", is_for_person=True)
+                return NothingClaimed(
+                    f"Every agent of the chain has tried task {task.name!r}.", is_for_person=True
+                )
             profile = self._get_profile(name)
             if is_limit_sure(*AttemptStore(tx).count_at_limit(profile.kind, profile.name, self._host)):
                 return None
@@ -258,7 +260,7 @@ def _split_lost(
     return kept, [each for each in attempts if each not in kept]
 
 
-def _explain_refusal(run: Run, refused: Refused, hosts: RunHosts) -> str:
+def _explain_refusal(run: Run, refused: NothingClaimed, hosts: RunHosts) -> str:
     """Say why a task cannot start, and about the machine that could start it, why that does not."""
     return f"{refused.reason} {hosts.describe(refused.host, run)}" if refused.host else refused.reason
 
@@ -275,7 +277,7 @@ def _describe_unlanded(unlanded: Sequence[Landing]) -> str:
 
 
 def _count_waiting(attempts: Sequence[Attempt]) -> int:
-    return sum(attempt.stage is Stage.PARKED for attempt in attempts)
+    return sum(attempt.stage is AttemptStage.PARKED for attempt in attempts)
 
 
 def _find_limit(run: Run, attempts: Sequence[Attempt], spent: int) -> str | None:
@@ -283,7 +285,7 @@ def _find_limit(run: Run, attempts: Sequence[Attempt], spent: int) -> str | None
     most = run.options.max_usd
     if most is not None and spent >= most * MICROS_PER_USD:
         return f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {most:g} $."
-    waiting = sum(attempt.stage is Stage.REVIEWING for attempt in attempts)
+    waiting = sum(attempt.stage is AttemptStage.REVIEWING for attempt in attempts)
     if run.options.max_unreviewed is not None and waiting >= run.options.max_unreviewed:
         results = "1 result waits" if waiting == 1 else f"{waiting} results wait"
         return f"{results} for a person: `deepwork approvals list`."

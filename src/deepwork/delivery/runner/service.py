@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, Run, RunEvent, RunOptions, RunStatus, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunEvent, RunOptions, RunStatus
 from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
 from deepwork.delivery.runner.rules import MOVES
 from deepwork.delivery.runner.store import AttemptStore, RunStore
@@ -176,7 +176,7 @@ class AttemptService:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def move(self, attempt: Attempt, stage: Stage, **changes: Any) -> Attempt | None:
+    def move(self, attempt: Attempt, stage: AttemptStage, **changes: Any) -> Attempt | None:
         """Move an attempt, and return it; None if it is not where it was."""
         with self._database.transaction() as tx:
             return move_attempt(tx, attempt, stage, **changes)
@@ -193,7 +193,7 @@ class AttemptService:
         session = None if is_lost else attempt.vendor_session
         return self.move(
             attempt,
-            Stage.PREPARING,
+            AttemptStage.PREPARING,
             starts=attempt.starts + 1,
             resumes=attempt.resumes + 1,
             vendor_session=session,
@@ -219,18 +219,22 @@ def has_room(tx: Transaction, run_id: str, host: str) -> bool:
     return not most or AttemptStore(tx).count_working(run_id, host) < most
 
 
-def move_attempt(tx: Transaction, attempt: Attempt, stage: Stage, **changes: Any) -> Attempt | None:
+def move_attempt(tx: Transaction, attempt: Attempt, stage: AttemptStage, **changes: Any) -> Attempt | None:
     """Move an attempt in this transaction, with its event; None if it is not where it was."""
     if stage is not attempt.stage and stage not in MOVES[attempt.stage]:
         raise AssertionError(f"No move leads from {attempt.stage} to {stage}.")
-    if stage is not Stage.PARKED:
+    if stage is not AttemptStage.PARKED:
         changes = {"parked_for": None, "not_before": None, **changes}
     if stage.is_final:
         changes = {"ended_at": tx.now, "now_doing": None, **changes}
     after: Attempt = copy_with(attempt, stage=stage, updated_at=tx.now, **changes)
     if not AttemptStore(tx).save(attempt, after):
         return None
-    if attempt.stage is Stage.RUNNING and attempt.workflow_id is None and attempt.started_at is not None:
+    if (
+        attempt.stage is AttemptStage.RUNNING
+        and attempt.workflow_id is None
+        and attempt.started_at is not None
+    ):
         BudgetService(tx).add_active_time_of_step(attempt.task_id, attempt.started_at, tx.now)
     event = RunEvent.ATTEMPT_ENDED if stage.is_final else RunEvent.ATTEMPT_UPDATED
     tx.emit(event, build_payload(describe_attempt(after)), after.workflow_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from deepwork.delivery.runner.models import Attempt, Run, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work_kinds import StepBudget, WorkSources
 from deepwork.gates.budgets.models import MICROS_PER_USD, Cost, SubjectKind
@@ -72,7 +72,7 @@ def find_step_overrun(
 
 
 def _find_running_since(attempt: Attempt) -> int | None:
-    return attempt.started_at if attempt.stage is Stage.RUNNING else None
+    return attempt.started_at if attempt.stage is AttemptStage.RUNNING else None
 
 
 def _list_overrun_runs(

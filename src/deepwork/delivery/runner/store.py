@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, ParkedFor, Run, RunOptions, RunStatus, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, Run, RunOptions, RunStatus
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
@@ -229,7 +229,7 @@ class AttemptStore:
         return [_read_attempt(row) for row in self._tx.fetch_all(sql, host=host)]
 
     def list_of_run(
-        self, run_id: str, *, is_open: bool = False, stages: Collection[Stage] | None = None
+        self, run_id: str, *, is_open: bool = False, stages: Collection[AttemptStage] | None = None
     ) -> list[Attempt]:
         """List the attempts of a run, the oldest first."""
         conditions = build_where(
@@ -357,7 +357,7 @@ def _read_optional_run(row: Row | None) -> Run | None:
 def _read_attempt(row: Row) -> Attempt:
     values = {name: row[name] for name in _ATTEMPT_NAMES}
     parked_for = None if row["parked_for"] is None else ParkedFor(row["parked_for"])
-    return build_record(Attempt, {**values, "stage": Stage(row["stage"]), "parked_for": parked_for})
+    return build_record(Attempt, {**values, "stage": AttemptStage(row["stage"]), "parked_for": parked_for})
 
 
 def _select_known(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:

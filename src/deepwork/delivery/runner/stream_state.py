@@ -30,7 +30,7 @@ from deepwork.delivery.runner.signals import (
     TransientFailure,
     UsageReported,
 )
-from deepwork.gates.budgets.models import MICROS_PER_USD, Source
+from deepwork.gates.budgets.models import MICROS_PER_USD, CostSource
 from deepwork.gates.budgets.prices import Price, load_price_table, price_tokens
 from deepwork.kernel.foreign_numbers import MAX_TOKENS, MAX_USD
 from deepwork.kernel.foreign_text import to_one_line
@@ -49,26 +49,26 @@ _Value = TypeVar("_Value")
 _VARIANT_PATTERN = re.compile(r"\[[^\]]*\]$")
 
 
-class Counts(NamedTuple):
+class TokenCounts(NamedTuple):
     """Tokens that were counted."""
 
     input: int = 0
     cached: int = 0
     output: int = 0
 
-    def increase_by(self, other: Counts) -> Counts:
+    def increase_by(self, other: TokenCounts) -> TokenCounts:
         """Return the sum of each figure."""
-        return Counts(self.input + other.input, self.cached + other.cached, self.output + other.output)
+        return TokenCounts(self.input + other.input, self.cached + other.cached, self.output + other.output)
 
-    def grow_to(self, other: Counts) -> Counts:
+    def grow_to(self, other: TokenCounts) -> TokenCounts:
         """Return the higher one of each figure."""
-        return Counts(
+        return TokenCounts(
             max(self.input, other.input), max(self.cached, other.cached), max(self.output, other.output)
         )
 
-    def subtract(self, other: Counts) -> Counts:
+    def subtract(self, other: TokenCounts) -> TokenCounts:
         """Return what is more than in `other`, of each figure."""
-        return Counts(
+        return TokenCounts(
             max(0, self.input - other.input),
             max(0, self.cached - other.cached),
             max(0, self.output - other.output),
@@ -79,7 +79,7 @@ class Counts(NamedTuple):
         return self.input + self.cached + self.output
 
 
-_NOTHING = Counts()
+_NOTHING = TokenCounts()
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class StreamState:
     cached_tokens: int = 0
     output_tokens: int = 0
     usd_micros: int = 0
-    usd_source: Source | None = None
+    usd_source: CostSource | None = None
     """The weakest source of the dollars; None while no dollars are known."""
     unpriced_tokens: int = 0
     """Tokens of this attempt whose dollars nobody knows."""
@@ -108,13 +108,13 @@ class StreamState:
     """Whether the session that was to go on is gone: only a new one can."""
     is_message_open: bool = False
     """Whether the next part of a text continues the last message."""
-    recent: dict[str, Counts] = field(default_factory=dict)
+    recent: dict[str, TokenCounts] = field(default_factory=dict)
     """What was counted for the last keys."""
-    totals: dict[str, Counts] = field(default_factory=dict)
+    totals: dict[str, TokenCounts] = field(default_factory=dict)
     """The last total of each session, and of this start."""
     start_usd_micros: int = 0
     start_unpriced_tokens: int = 0
-    earlier_source: Source | None = None
+    earlier_source: CostSource | None = None
     """Where the dollars of earlier starts come from."""
 
     @property
@@ -250,7 +250,7 @@ def _end(draft: StreamState, signal: Ended) -> None:
 
 
 def _count(draft: StreamState, signal: UsageReported) -> None:
-    counts = Counts(signal.input, signal.cached, signal.output)
+    counts = TokenCounts(signal.input, signal.cached, signal.output)
     if signal.is_total:
         _count_total(draft, signal, counts)
         return
@@ -265,7 +265,7 @@ def _count(draft: StreamState, signal: UsageReported) -> None:
     _add(draft, delta, signal.usd_micros if before is None else None, signal.model)
 
 
-def _count_total(draft: StreamState, signal: UsageReported, counts: Counts) -> None:
+def _count_total(draft: StreamState, signal: UsageReported, counts: TokenCounts) -> None:
     key = f"session/{draft.session_id}" if signal.key == SESSION_TOTAL else signal.key
     before = draft.totals.get(key, _NOTHING)
     if not _is_of_start(key) and counts.total < before.total:
@@ -279,12 +279,12 @@ def _count_total(draft: StreamState, signal: UsageReported, counts: Counts) -> N
         _add(draft, delta, signal.usd_micros, signal.model)
 
 
-def _add(draft: StreamState, delta: Counts, usd_micros: int | None, model: str | None) -> None:
+def _add(draft: StreamState, delta: TokenCounts, usd_micros: int | None, model: str | None) -> None:
     """Add tokens with their dollars: the vendor's figure, else their price, else unknown."""
-    source: Source | None = Source.REPORTED
+    source: CostSource | None = CostSource.REPORTED
     if usd_micros is None:
         price = _find_price(model or draft.model)
-        source = Source.PRICED if price and delta.total else None
+        source = CostSource.PRICED if price and delta.total else None
         usd_micros = _compute_price(price, delta) if price else 0
     unpriced = 0 if source else delta.total
     _change(
@@ -305,7 +305,7 @@ def _find_price(model: str | None) -> Price | None:
     return load_price_table().find(_VARIANT_PATTERN.sub("", model)) if model else None
 
 
-def _compute_price(price: Price, delta: Counts) -> int:
+def _compute_price(price: Price, delta: TokenCounts) -> int:
     return price_tokens(price, input=delta.input, cached=delta.cached, output=delta.output)
 
 
@@ -315,14 +315,14 @@ def _correct_dollars(draft: StreamState, usd_micros: int) -> None:
         draft,
         usd_micros=min(draft.usd_micros - draft.start_usd_micros + usd_micros, _MAX_USD_MICROS),
         start_usd_micros=usd_micros,
-        usd_source=_find_weaker(draft.earlier_source, Source.REPORTED),
+        usd_source=_find_weaker(draft.earlier_source, CostSource.REPORTED),
         unpriced_tokens=draft.unpriced_tokens - draft.start_unpriced_tokens,
         start_unpriced_tokens=0,
     )
 
 
-def _find_weaker(one: Source | None, other: Source) -> Source:
-    return Source.PRICED if Source.PRICED in (one, other) else other
+def _find_weaker(one: CostSource | None, other: CostSource) -> CostSource:
+    return CostSource.PRICED if CostSource.PRICED in (one, other) else other
 
 
 def _is_of_start(key: str) -> bool:
@@ -352,13 +352,13 @@ _HANDLERS: Mapping[type, Any] = {
 # JSON
 
 
-def _read_counts(data: Mapping[str, list[int]]) -> dict[str, Counts]:
-    return {key: Counts._make(figures) for key, figures in data.items()}
+def _read_counts(data: Mapping[str, list[int]]) -> dict[str, TokenCounts]:
+    return {key: TokenCounts._make(figures) for key, figures in data.items()}
 
 
 _READERS: Mapping[str, Any] = {
-    "usd_source": Source,
-    "earlier_source": Source,
+    "usd_source": CostSource,
+    "earlier_source": CostSource,
     "limit": lambda data: LimitReached(**data),
     "transient": lambda data: TransientFailure(**data),
     "ended": lambda data: Ended(**data),

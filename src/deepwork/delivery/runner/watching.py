@@ -21,12 +21,12 @@ from deepwork.delivery.runner.following import (
 )
 from deepwork.delivery.runner.models import (
     Attempt,
+    AttemptStage,
     Observation,
     ParkedFor,
     ProcessState,
     Run,
     RunStatus,
-    Stage,
 )
 from deepwork.delivery.runner.preparing import AttemptPreparer
 from deepwork.delivery.runner.processes import (
@@ -40,7 +40,7 @@ from deepwork.delivery.runner.prompts import build_resume_prompt
 from deepwork.delivery.runner.rules import (
     MS_PER_MINUTE,
     Action,
-    Verdict,
+    NextMove,
     add_jitter,
     is_stalled,
     is_using_cpu,
@@ -165,7 +165,7 @@ class AgentWatcher:
 
     def _park_at_budget(self, attempt: Attempt, reason: str) -> None:
         self._end_and_read(attempt)
-        self._attempts.move(attempt, Stage.PARKED, parked_for=ParkedFor.BUDGET, reason=reason)
+        self._attempts.move(attempt, AttemptStage.PARKED, parked_for=ParkedFor.BUDGET, reason=reason)
 
     def is_over_budget(self, run: Run, attempt: Attempt) -> bool:
         """Return whether the budget that stopped an attempt is still used up."""
@@ -227,9 +227,9 @@ class AgentWatcher:
             verdict = judge_ending(attempt, options, task.status, observed, followed.state, looked.now)
             self._carry_out(attempt, verdict, task, followed.state.last_message, looked.now)
 
-    def _carry_out(self, attempt: Attempt, verdict: Verdict, task: WorkItem, message: str, now: int) -> None:
+    def _carry_out(self, attempt: Attempt, verdict: NextMove, task: WorkItem, message: str, now: int) -> None:
         if verdict.action is Action.FINISH:
-            self._attempts.move(attempt, Stage.CHECKING, outcome=message or None)
+            self._attempts.move(attempt, AttemptStage.CHECKING, outcome=message or None)
         elif verdict.action is Action.PARK:
             self._park(attempt, verdict, now)
         elif verdict.action is Action.RESUME:
@@ -237,15 +237,15 @@ class AgentWatcher:
                 attempt, build_resume_prompt(verdict.reason, task.name), verdict.reason
             )
         elif verdict.action is Action.HAND_OVER:
-            self._finisher.fail(attempt, verdict.reason, Stage.HANDED_OVER)
+            self._finisher.fail(attempt, verdict.reason, AttemptStage.HANDED_OVER)
         else:
             self._finisher.fail(attempt, verdict.reason)
 
-    def _park(self, attempt: Attempt, verdict: Verdict, now: int) -> None:
+    def _park(self, attempt: Attempt, verdict: NextMove, now: int) -> None:
         end = add_jitter(verdict.not_before or now, now, random.random())  # noqa: S311 - no secret
         self._attempts.move(
             attempt,
-            Stage.PARKED,
+            AttemptStage.PARKED,
             parked_for=ParkedFor.LIMIT,
             reason=verdict.reason,
             not_before=end,
@@ -319,7 +319,7 @@ class AgentWatcher:
         def end() -> None:
             self._end_and_read(attempt)
             reason = f"It wrote nothing, used no processor and no tool for {minutes:g} minutes."
-            self._finisher.fail(attempt, reason, Stage.STALLED)
+            self._finisher.fail(attempt, reason, AttemptStage.STALLED)
 
         self.forget(attempt)
         self._later(attempt, end)

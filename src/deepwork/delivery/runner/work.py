@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from deepwork.delivery.runner.claiming import Refused
+from deepwork.delivery.runner.claiming import NothingClaimed
 from deepwork.delivery.runner.engine import AttemptEngine
-from deepwork.delivery.runner.models import Attempt, Run, Stage, WorkResult, WorkStatus
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, WorkResult, WorkStatus
 from deepwork.delivery.runner.repeating import repeat_until_over
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.work.plans.stores.task_store import TaskStore
 
-_WAITING = frozenset({Stage.PARKED, Stage.REVIEWING})
+_WAITING = frozenset({AttemptStage.PARKED, AttemptStage.REVIEWING})
 _NOTHING = "No task is ready."
 _LEFT = "It was left; the next worker on this host goes on with it."
 _TRIES = 3
@@ -76,7 +76,7 @@ class Worker:
         return [each for each in left if each.task_id in able or each.task_id not in tasks]
 
     def _continue(self, left: Attempt, stop: threading.Event) -> WorkResult | Attempt | None:
-        """Go on with an attempt, unless another process does; return it as it is if it is still parked."""
+        """Go on with an attempt, unless another process does; return it is if it is still parked."""
         if not self._engine.take(left):
             return None
         before = self._join_again(self._read(left))
@@ -84,7 +84,7 @@ class Worker:
         after = ended.attempt or before
         if before.stage not in _WAITING or after.starts > before.starts:
             return ended
-        return after if after.stage is Stage.PARKED else None
+        return after if after.stage is AttemptStage.PARKED else None
 
     def _join_again(self, left: Attempt) -> Attempt:
         """Let an attempt go on in an open run of its plan, if there can be one."""
@@ -104,7 +104,7 @@ class Worker:
             for _ in range(_TRIES):
                 run, chain = self._join(plan)
                 started = self._engine.scheduler.start_one(run, chain, self._labels)
-                if not isinstance(started, Refused):
+                if not isinstance(started, NothingClaimed):
                     return started
                 reason = started.reason
         except StorageError:
@@ -138,7 +138,7 @@ class Worker:
 
 def build_result(attempt: Attempt) -> WorkResult:
     """Say what an attempt came to."""
-    if attempt.stage in (Stage.DONE, Stage.REVIEWING):
+    if attempt.stage in (AttemptStage.DONE, AttemptStage.REVIEWING):
         return WorkResult(WorkStatus.WORKED, attempt, attempt.reason)
     if attempt.stage.is_final:
         return WorkResult(WorkStatus.FAILED, attempt, attempt.reason)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from deepwork.delivery.runner.models import Attempt, Run, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.gates.budgets.models import Budget
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.work.plans.models import TaskStatus
@@ -78,7 +78,9 @@ class Finisher(Protocol):
     def finish(self, attempt: Attempt) -> Attempt | None:
         """Complete the work if it counts. Every step can be repeated after a crash."""
 
-    def fail(self, attempt: Attempt, reason: str, stage: Stage = Stage.FAILED) -> Attempt | None:
+    def fail(
+        self, attempt: Attempt, reason: str, stage: AttemptStage = AttemptStage.FAILED
+    ) -> Attempt | None:
         """End the attempt as failed; the work is for the next one, or for a person."""
 
     def stop(self, attempt: Attempt, reason: str) -> Attempt | None:
@@ -115,7 +117,9 @@ class Finishers:
     def finish(self, attempt: Attempt) -> Attempt | None:
         return self._find(attempt).finish(attempt)
 
-    def fail(self, attempt: Attempt, reason: str, stage: Stage = Stage.FAILED) -> Attempt | None:
+    def fail(
+        self, attempt: Attempt, reason: str, stage: AttemptStage = AttemptStage.FAILED
+    ) -> Attempt | None:
         return self._find(attempt).fail(attempt, reason, stage)
 
     def stop(self, attempt: Attempt, reason: str) -> Attempt | None:

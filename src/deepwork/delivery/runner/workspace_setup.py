@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from deepwork.delivery.runner.ports import PortBlocks
-from deepwork.delivery.runner.profiles import Profile, build_agent_environment
+from deepwork.delivery.runner.profiles import AgentProfile, build_agent_environment
 from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.tree_copies import copy_ignored
-from deepwork.gates.checks.command import Attempt, run_command
+from deepwork.gates.checks.command import CommandRun, run_command
 from deepwork.gates.checks.models import Check
 from deepwork.gates.checks.run_locks import hold_run_lock
 from deepwork.kernel.database.transaction import Database
@@ -37,7 +37,7 @@ _LOCK_NAME = "deepwork-prepare.lock"
 _STAGING_NAME = "deepwork-copies"
 _LOG_NAME = "deepwork-setup.log"
 _SHOWN_OUTPUT = 2000
-_NO_PROFILE = Profile("setup", "command")
+_NO_PROFILE = AgentProfile("setup", "command")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ class WorkspacePreparer:
         except OSError as error:
             raise to_storage_error("prepare", tree, error) from error
 
-    def _run(self, words: tuple[str, ...], tree: Path, environment: Mapping[str, str], lock: int) -> Attempt:
+    def _run(
+        self, words: tuple[str, ...], tree: Path, environment: Mapping[str, str], lock: int
+    ) -> CommandRun:
         # The supervisor holds the lock too: if this process is killed, nobody starts before all has ended.
         return run_command(Check("setup", words, self._setup_seconds), tree, environment, (lock,))
 
@@ -135,13 +137,13 @@ def _read_marker(path: Path) -> str:
         return ""
 
 
-def _write_log(path: Path, words: tuple[str, ...], attempt: Attempt, *, is_first: bool) -> None:
+def _write_log(path: Path, words: tuple[str, ...], attempt: CommandRun, *, is_first: bool) -> None:
     """Keep what the commands wrote, for people."""
     with path.open("wb" if is_first else "ab") as file:
         file.write(f"$ {' '.join(words)}\n".encode(errors="replace") + attempt.output + b"\n")
 
 
-def _require_success(words: tuple[str, ...], tree: Path, attempt: Attempt, log: Path) -> None:
+def _require_success(words: tuple[str, ...], tree: Path, attempt: CommandRun, log: Path) -> None:
     if attempt.is_green:
         return
     ended = f"ended with exit code {attempt.exit_code}"

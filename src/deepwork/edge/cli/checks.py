@@ -17,7 +17,7 @@ from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.gates.checks.attestations import build_statement
-from deepwork.gates.checks.models import Proof, ProofRequest, Subject, Verdict
+from deepwork.gates.checks.models import CheckVerdict, Proof, ProofRequest, ProofSubject
 from deepwork.gates.checks.responses import ProofSummary
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.call import Call, use_call
@@ -71,7 +71,9 @@ def proofs() -> None:
 
 @proofs.command("list")
 @click.option("--check", "check_name", metavar="NAME", help="Only of this check.")
-@click.option("--verdict", type=click.Choice([str(each) for each in Verdict]), help="Only with this verdict.")
+@click.option(
+    "--verdict", type=click.Choice([str(each) for each in CheckVerdict]), help="Only with this verdict."
+)
 @click.option("--task", metavar="ID", help="Only those with which this task counted as done.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, metavar="N", help="At most this many.")
 @options
@@ -82,7 +84,7 @@ def list_proofs(
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         id = resolve_id(app.database, "any_task", task) if task else None
         with app.database.reading() as tx:
-            shown = Verdict(verdict) if verdict else None
+            shown = CheckVerdict(verdict) if verdict else None
             found, _ = ProofStore(tx).list_newest(limit, check_name, shown, used_by=id)
     if as_json:
         rows = [ProofSummary.from_proof(proof).model_dump() for proof in found]
@@ -150,7 +152,7 @@ def export_proofs(
             id = resolve_id(app.database, "any_task", task)
             with app.database.reading() as tx:
                 store = ProofStore(tx)
-                found += [each for kind in _KINDS for each in store.list_used_by(Subject(kind, id))]
+                found += [each for kind in _KINDS for each in store.list_used_by(ProofSubject(kind, id))]
     if not found:
         raise InvalidInput(
             "No proof is named.", suggestion="Name ids that `deepwork proofs list` shows, or --task."
@@ -201,7 +203,7 @@ def _build_tree_request(app: Application, only: tuple[str, ...]) -> tuple[CheckS
     names = only or (tuple(app.checks.load_definitions(tree, base).checks) if base else ())
     if base is None:
         app.checks.require_defined(tree, None, names)
-    request = ProofRequest(Subject("command", ""), tree, base or "", names, (), wait_seconds=None)
+    request = ProofRequest(ProofSubject("command", ""), tree, base or "", names, (), wait_seconds=None)
     return app.checks, request
 
 

@@ -102,10 +102,10 @@ def _list_agent_programs() -> Iterator[str]:
     """List the vendors' programs on this machine; none of them is started."""
     from deepwork.delivery.runner.adapters import ADAPTERS
     from deepwork.delivery.runner.agent_programs import find_program, read_version
-    from deepwork.delivery.runner.profiles import Profile
+    from deepwork.delivery.runner.profiles import AgentProfile
 
     for kind, adapter in ADAPTERS.items():
-        program = find_program(Profile(kind, kind)) if adapter.binary else None
+        program = find_program(AgentProfile(kind, kind)) if adapter.binary else None
         if program is not None:
             version = read_version(kind, program) or "of an unknown version"
             tested = ", ".join(adapter.tested_versions)

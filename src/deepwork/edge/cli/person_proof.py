@@ -11,7 +11,7 @@ from deepwork.edge.cli.framework.options import json_option, passphrase_option, 
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -50,7 +50,7 @@ def enroll(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> 
 
 
 @click.command()
-@click.argument("method", type=click.Choice([Proof.TOKEN.value, Proof.PASSPHRASE.value]))
+@click.argument("method", type=click.Choice([CredentialKind.TOKEN.value, CredentialKind.PASSPHRASE.value]))
 @passphrase_option
 @json_option
 @place_options

@@ -14,7 +14,7 @@ from deepwork.edge.cli.states import name_state
 from deepwork.views.overview.states.models import Standing, State
 from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.task_row_store import TaskRowStore
-from deepwork.work.plans.diagrams import Line, draw
+from deepwork.work.plans.diagrams import DrawnLine, draw
 from deepwork.work.plans.models import TaskStatus
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -83,5 +83,5 @@ def _format_note(row: Mapping[str, Any], standing: Standing) -> str:
     return ", ".join(filter(None, [state, row["agent_name"], age]))
 
 
-def _paint(line: Line) -> str:
+def _paint(line: DrawnLine) -> str:
     return terminal.paint(to_printable(line.text), _COLOURS.get(line.status, "") if line.status else "")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from deepwork.delivery.runner.models import FINAL_STAGES, Run, RunEvent, Stage
+from deepwork.delivery.runner.models import FINAL_STAGES, AttemptStage, Run, RunEvent
 from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
 from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
@@ -39,7 +39,7 @@ class EventLines:
 
     def render(self, event: Event) -> str | None:
         """Render an event as a line; None if it says nothing new."""
-        if event.type == RunEvent.ATTEMPT_PROGRESS or event.data.get("stage") == Stage.PREPARING:
+        if event.type == RunEvent.ATTEMPT_PROGRESS or event.data.get("stage") == AttemptStage.PREPARING:
             return None
         status, text = self._describe(event)
         id = str(event.data.get("id", ""))

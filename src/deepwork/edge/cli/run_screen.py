@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from deepwork.delivery.runner.models import Attempt, ParkedFor, RunStatus, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, RunStatus
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.run_amounts import (
@@ -21,11 +21,11 @@ from deepwork.edge.cli.run_amounts import (
 from deepwork.edge.cli.run_state import RunState
 
 _STYLES = {
-    Stage.RUNNING: "cyan",
-    Stage.PARKED: "yellow",
-    Stage.CHECKING: "cyan",
-    Stage.REVIEWING: "cyan",
-    Stage.LANDING: "cyan",
+    AttemptStage.RUNNING: "cyan",
+    AttemptStage.PARKED: "yellow",
+    AttemptStage.CHECKING: "cyan",
+    AttemptStage.REVIEWING: "cyan",
+    AttemptStage.LANDING: "cyan",
 }
 _RUN_NOTES = {
     RunStatus.PAUSED: "paused: nothing new starts",
@@ -42,34 +42,34 @@ _MAX_PROFILE = 14
 _AMOUNT_WIDTHS = (10, 6, 7)
 
 
-class Line(NamedTuple):
+class ScreenLine(NamedTuple):
     """A line of the screen, and its style."""
 
     text: str
     style: str = ""
 
 
-def render_screen(state: RunState, width: int, height: int, *, hint: str = "") -> list[Line]:
+def render_screen(state: RunState, width: int, height: int, *, hint: str = "") -> list[ScreenLine]:
     """Render the state on at most this many columns and lines; the last one is the hint."""
     width, height = max(width, _MIN_WIDTH) - 1, max(height, _MIN_HEIGHT)
     lines = [
         _render_heading(state),
         *_render_agents(state, width, height - _MIN_HEIGHT + 1),
-        Line(_render_bar(state, width)),
-        Line(hint or _HINT, "yellow" if hint else "dim"),
+        ScreenLine(_render_bar(state, width)),
+        ScreenLine(hint or _HINT, "yellow" if hint else "dim"),
     ]
-    return [Line(shorten(line.text, width), line.style) for line in lines]
+    return [ScreenLine(shorten(line.text, width), line.style) for line in lines]
 
 
-def _render_heading(state: RunState) -> Line:
+def _render_heading(state: RunState) -> ScreenLine:
     note = _RUN_NOTES.get(state.run.status, "")
     parts = [to_printable(state.name), state.run.id, note]
-    return Line("  ".join(filter(None, parts)), "bold")
+    return ScreenLine("  ".join(filter(None, parts)), "bold")
 
 
-def _render_agents(state: RunState, width: int, room: int) -> Iterator[Line]:
+def _render_agents(state: RunState, width: int, room: int) -> Iterator[ScreenLine]:
     if not state.attempts:
-        yield Line("  No agent is at work.", "dim")
+        yield ScreenLine("  No agent is at work.", "dim")
         return
     is_cut = len(state.attempts) > room
     shown = state.attempts[: room - 1] if is_cut else state.attempts
@@ -80,9 +80,9 @@ def _render_agents(state: RunState, width: int, room: int) -> Iterator[Line]:
     for attempt, name, profile in zip(shown, *columns, strict=True):
         amounts = _render_amounts(attempt, state.now)
         cells = [name, profile, f"{attempt.stage.value:<9}", *amounts, _render_doing(attempt, state.now)]
-        yield Line(f"  {'  '.join(cells)}".rstrip(), _STYLES.get(attempt.stage, ""))
+        yield ScreenLine(f"  {'  '.join(cells)}".rstrip(), _STYLES.get(attempt.stage, ""))
     if is_cut:
-        yield Line(f"  and {len(state.attempts) - len(shown)} more agents", "dim")
+        yield ScreenLine(f"  and {len(state.attempts) - len(shown)} more agents", "dim")
 
 
 def _align(texts: Sequence[str], most: int) -> list[str]:
@@ -103,7 +103,7 @@ def _render_amounts(attempt: Attempt, now: int) -> list[str]:
 
 def _render_doing(attempt: Attempt, now: int) -> str:
     """Say which tool the agent is in, or what a parked one waits for."""
-    if attempt.stage is not Stage.PARKED:
+    if attempt.stage is not AttemptStage.PARKED:
         return to_printable(attempt.now_doing or "")
     text = _PARKED_WORDS[attempt.parked_for] if attempt.parked_for else "waits"
     if attempt.not_before is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deepwork.delivery.runner.models import TIME_IS_OVER, Run, RunStatus, Stage
+from deepwork.delivery.runner.models import TIME_IS_OVER, AttemptStage, Run, RunStatus
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.run_amounts import format_duration, format_usd
 from deepwork.edge.cli.run_screen import count_done
@@ -46,7 +46,7 @@ def _list_next_commands(state: RunState) -> Iterator[str]:
     if run.status is RunStatus.NEEDS_PERSON:
         yield "deepwork status  # what waits for you, and the command that answers it"
     if standing.state is State.UNATTENDED:
-        working = sum(each.stage is Stage.RUNNING for each in state.attempts)
+        working = sum(each.stage is AttemptStage.RUNNING for each in state.attempts)
         yield f"{working} of its agents may still work; nothing starts and nothing is checked until somebody"
         yield f"drives it: {standing.next}"
     elif standing.next:

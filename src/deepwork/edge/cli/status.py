@@ -92,7 +92,7 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
     from deepwork.views.overview.current_work_store import CurrentWorkStore
     from deepwork.views.overview.needs import count_runs, list_needs
     from deepwork.views.overview.run_lines import build_run_lines, list_latest_runs
-    from deepwork.views.overview.run_store import ACTIVE_STATUSES, RunStore
+    from deepwork.views.overview.run_store import ACTIVE_STATUSES, WorkListStore
     from deepwork.views.overview.states.local_processes import build_local_processes
     from deepwork.views.overview.states.view import StateView
 
@@ -104,7 +104,7 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
         with database.reading() as tx:
             view = StateView(tx, build_local_processes(settings))
             needs, needs_total = list_needs(view)
-            running = build_run_lines(view, list_latest_runs(RunStore(tx), ACTIVE_STATUSES, RUNS_SHOWN))
+            running = build_run_lines(view, list_latest_runs(WorkListStore(tx), ACTIVE_STATUSES, RUNS_SHOWN))
             counts = count_runs(view)
             store, log = CurrentWorkStore(tx), EventStore(tx)
             held, unread = store.list_claims(ROWS_SHOWN), store.list_inboxes(ROWS_SHOWN)

@@ -27,7 +27,7 @@ from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.config import Settings, list_acting_settings
 from deepwork.kernel.errors import NotAllowed, StorageError
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.trust.models import Kind, Proof
+from deepwork.kernel.trust.models import CredentialKind, Kind
 from deepwork.kernel.trust.policy import list_untrusted, open_trust_store
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ def _trust_project(
         print("Trusted. `deepwork trust --revoke` undoes it.")
 
 
-def _pin(project: Path, definitions: Mapping[str, Any], checks: CommittedChecks, proof: Proof) -> None:
+def _pin(
+    project: Path, definitions: Mapping[str, Any], checks: CommittedChecks, proof: CredentialKind
+) -> None:
     store, now = open_trust_store(), format_timestamp(time.time_ns() // 1_000_000)
     store.pin(project, Kind.CONFIG, definitions, proof=proof, trusted_at=now)
     if checks.untrusted:
@@ -127,13 +129,15 @@ def _list_value_lines(value: Any) -> list[str]:
     return [to_printable(value)]
 
 
-def _obtain_proof(settings: Settings, new: Mapping[str, Any], *, yes: bool, passphrase_stdin: bool) -> Proof:
+def _obtain_proof(
+    settings: Settings, new: Mapping[str, Any], *, yes: bool, passphrase_stdin: bool
+) -> CredentialKind:
     """Let a person confirm, with the proof that approvals need."""
     if _may_need_more_than_token(settings):
         return _prove_person(settings, new, passphrase_stdin=passphrase_stdin)
     if not yes:
         _confirm()
-    return Proof.TOKEN
+    return CredentialKind.TOKEN
 
 
 def _confirm() -> None:
@@ -154,18 +158,18 @@ def _may_need_more_than_token(settings: Settings) -> bool:
     from deepwork.gates.approvals.person_proof import PersonProofs
     from deepwork.kernel.user_settings import load_user_settings
 
-    if load_user_settings().proof is not Proof.TOKEN or CredentialFile().load():
+    if load_user_settings().proof is not CredentialKind.TOKEN or CredentialFile().load():
         return True
     if is_store_missing(settings):
         return False
     try:
         with closing(_open_application(settings)) as app:
-            return PersonProofs(app.database).read_state().required is not Proof.TOKEN
+            return PersonProofs(app.database).read_state().required is not CredentialKind.TOKEN
     except StorageError:  # such as a store that came with the repository, which says nothing of this user
         return False
 
 
-def _prove_person(settings: Settings, new: Mapping[str, Any], *, passphrase_stdin: bool) -> Proof:
+def _prove_person(settings: Settings, new: Mapping[str, Any], *, passphrase_stdin: bool) -> CredentialKind:
     """Check the proof in the project's store: it counts tries, and shows what a passkey is asked for."""
     from deepwork.edge.cli.framework.proofs import build_act_call
     from deepwork.gates.approvals.act_proofs import prove_act

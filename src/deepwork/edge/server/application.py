@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from deepwork.work.tracking.log_tools import LogTools
     from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.work.tracking.task_proofs import TrackedTaskProver
-    from deepwork.work.tracking.task_work import TaskWork
+    from deepwork.work.tracking.task_work import ChangeDescriptions
     from deepwork.work.tracking.tools import TrackTools
     from deepwork.work.workspaces.repositories import RepositoryLocator
     from deepwork.work.workspaces.service import WorkspaceService
@@ -301,10 +301,10 @@ class Application:
 
         return WorkGate(self.database, self.presence, self._build_task_work)
 
-    def _build_task_work(self) -> TaskWork:
-        from deepwork.work.tracking.task_work import TaskWork
+    def _build_task_work(self) -> ChangeDescriptions:
+        from deepwork.work.tracking.task_work import ChangeDescriptions
 
-        return TaskWork(self.database, self._attribution)
+        return ChangeDescriptions(self.database, self._attribution)
 
     def _build_template_tools(self) -> TemplateTools:
         from deepwork.work.templates.catalog import TemplateCatalog

@@ -34,7 +34,7 @@ from deepwork.work.plans.stores.task_store import TaskStore
 if TYPE_CHECKING:
     from deepwork.delivery.landing.service import LandingService
     from deepwork.delivery.runner.interfaces import AgentDoor, ToolCaller
-    from deepwork.delivery.runner.profiles import Profile
+    from deepwork.delivery.runner.profiles import AgentProfile
     from deepwork.edge.server.jobs_assembly import JobsAssembly
     from deepwork.edge.server.registry import ToolSpec
     from deepwork.gates.checks.service import CheckService
@@ -88,7 +88,7 @@ def _build_job_starter(parts: RunnerParts) -> JobStarter:
     return JobStarter(parts.database, project, catalog, steps, git, parts.get_checks, parts.host)
 
 
-def build_engine(parts: RunnerParts, get_profile: Callable[[str], Profile]) -> AttemptEngine:
+def build_engine(parts: RunnerParts, get_profile: Callable[[str], AgentProfile]) -> AttemptEngine:
     """Build the engine that looks after the attempts of this host."""
     database, call, settings, host = parts.database, parts.call, parts.settings, parts.host
     places = Places(settings.repository_root, settings.state_folder)

@@ -13,7 +13,7 @@ from deepwork.kernel.tool_declarations import InTransaction, Traits, tool
 from deepwork.kernel.tool_types import Field, Name, Text
 from deepwork.work.jobs.responses import Started
 from deepwork.work.jobs.tools import WorkflowTools
-from deepwork.work.tracking.models import Profile
+from deepwork.work.tracking.models import TrackSize
 from deepwork.work.tracking.responses import WorkflowStarted
 from deepwork.work.tracking.tools import TrackTools
 
@@ -41,7 +41,7 @@ class StartWorkflow:
         instance_id: Annotated[str | None, Field(description="Job: for the branch name")] = None,
         name: Annotated[Name | None, Field(description="Track: short name")] = None,
         objective: Annotated[Text | None, Field(description="Track: measurable goal")] = None,
-        profile: Profile | None = None,
+        profile: TrackSize | None = None,
         total_phases: Annotated[int | None, Field(ge=1, le=1000, description="Track: expected")] = None,
         scope: Annotated[str | None, Field(description="Track: included, excluded")] = None,
         constraints: Annotated[str | None, Field(description="Track: technical limits")] = None,

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from deepwork.gates.approvals.credentials import Credential, find_strongest
-from deepwork.gates.approvals.passphrase import Cost, matches_passphrase, require_verifier
+from deepwork.gates.approvals.passphrase import HashCost, matches_passphrase, require_verifier
 from deepwork.kernel.database.adoption import has_plain_table
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed
 from deepwork.kernel.store_admin.copying import translate_errors
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
-MOST_EXPENSIVE = Cost(n=2**20, r=8, p=8)
+MOST_EXPENSIVE = HashCost(n=2**20, r=8, p=8)
 """A file from elsewhere could demand more memory than there is."""
 _SELECT_SQL = """
     SELECT id, method, name, data FROM person_credentials WHERE removed_at IS NULL LIMIT 1000
@@ -36,7 +36,7 @@ def require_enrolled_proof(store: SQLite, read_passphrase: Callable[[], str]) ->
     credentials = _list_enrolled(store)
     if not credentials:
         return
-    if find_strongest(credentials) is Proof.PASSKEY:
+    if find_strongest(credentials) is CredentialKind.PASSKEY:
         raise NotAllowed(
             f"A passkey is enrolled in {store.name}, which can be used only where the store is at home.",
             code=Code.UNAUTHORIZED,
@@ -44,7 +44,9 @@ def require_enrolled_proof(store: SQLite, read_passphrase: Callable[[], str]) ->
             "let its user run `deepwork approvals lower passphrase` there.",
         )
     passphrase = read_passphrase()
-    if not any(_matches(passphrase, each.data) for each in credentials if each.method is Proof.PASSPHRASE):
+    if not any(
+        _matches(passphrase, each.data) for each in credentials if each.method is CredentialKind.PASSPHRASE
+    ):
         raise NotAllowed(
             f"A passphrase is enrolled in {store.name}, and this is not it.",
             code=Code.UNAUTHORIZED,
@@ -64,9 +66,9 @@ def _parse(row: Any) -> Credential:
     """Parse a row, which anybody may have written; one that is not valid cannot be proved, so it refuses."""
     try:
         data = json.loads(row["data"])
-        method = Proof(row["method"])
+        method = CredentialKind(row["method"])
     except (ValueError, TypeError, RecursionError):
-        data, method = {}, Proof.PASSPHRASE
+        data, method = {}, CredentialKind.PASSPHRASE
     return Credential(str(row["id"]), method, str(row["name"]), data, 0)
 
 
@@ -75,6 +77,6 @@ def _matches(passphrase: str, data: Any) -> bool:
         require_verifier(data)
     except InvalidInput:
         return False
-    cost = Cost(int(data["n"]), int(data["r"]), int(data["p"]))
+    cost = HashCost(int(data["n"]), int(data["r"]), int(data["p"]))
     is_affordable = cost.n <= MOST_EXPENSIVE.n and cost.r <= MOST_EXPENSIVE.r and cost.p <= MOST_EXPENSIVE.p
     return is_affordable and matches_passphrase(passphrase, data)

@@ -8,7 +8,7 @@ from typing import Any
 from deepwork.gates.access.audit_chain import compute_digest
 from deepwork.gates.access.models import ChainedEntry
 from deepwork.gates.approvals.credentials import Credential
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 
 def find_proof_problem(
@@ -34,6 +34,6 @@ def find_proof_problem(
 def _compute_digest(credential: Credential) -> str:
     """Compute the digest of the arguments of the call that enrolled it."""
     data: Any = dict(credential.data)
-    if credential.method is Proof.PASSKEY:
+    if credential.method is CredentialKind.PASSKEY:
         return compute_digest({"name": credential.name, **data.get("enrolled_with", {})})
     return compute_digest({"verifier": data})

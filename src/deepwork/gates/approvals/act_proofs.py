@@ -15,7 +15,7 @@ from deepwork.kernel.call import Call, GivenProof, use_call
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.records import copy_with
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 LASTS_MS = 10 * 60 * 1000
 """How long after a person approved an act on the page it can be done."""
@@ -35,9 +35,9 @@ def prove_act(
     subject = f"{call.tool}:{compute_digest(dict(arguments))[:16]}"
     shown = {"title": _describe(call.tool, arguments), "action": call.tool, "arguments": dict(arguments)}
     request = ApprovalRequest(ApprovalKind.ACT, subject, None, {**shown, **about}, LASTS_MS)
-    if state.select(Proof.PASSKEY):
+    if state.select(CredentialKind.PASSKEY):
         return ProvenAct(_use_approval(database, call, request), about)
-    if state.required is Proof.PASSPHRASE and state.credentials and call.read_passphrase:
+    if state.required is CredentialKind.PASSPHRASE and state.credentials and call.read_passphrase:
         call = copy_with(call, proof=GivenProof(call.read_passphrase()))
     return ProvenAct(proofs.check(call, request.digest), about)
 
@@ -56,7 +56,9 @@ def _use_approval(database: Database, call: Call, request: ApprovalRequest) -> C
         if approval.status is ApprovalStatus.REFUSED:
             raise build_closed_error(approval)
         with database.transaction() as tx:
-            return CheckedProof(Proof(use(tx, request).method or Proof.TOKEN), request.digest)
+            return CheckedProof(
+                CredentialKind(use(tx, request).method or CredentialKind.TOKEN), request.digest
+            )
 
 
 def _describe(tool: str, arguments: Mapping[str, Any]) -> str:

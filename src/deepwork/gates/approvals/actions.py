@@ -11,10 +11,10 @@ from functools import partial
 from typing import ClassVar
 
 from deepwork.gates.approvals.interfaces import DecisionHandler
-from deepwork.gates.approvals.models import ApprovalKind, Verdict
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalVerdict
 from deepwork.gates.approvals.notices import notify_of_decision
 from deepwork.gates.approvals.person_proof import CheckedProof
-from deepwork.gates.approvals.responses import Decision
+from deepwork.gates.approvals.responses import ApprovalDecision
 from deepwork.gates.approvals.rules import describe_next_call
 from deepwork.gates.approvals.service import check_decision_proof, decide
 from deepwork.gates.approvals.store import ApprovalStore
@@ -36,23 +36,29 @@ class ApprovalActions:
         self._database, self._find_handler = database, find_handler
 
     @tool("work", long_running=True, for_people=True)
-    def give_approval(self, approval_id: Id, comment: Text | None = None) -> InTransaction[Decision]:
+    def give_approval(self, approval_id: Id, comment: Text | None = None) -> InTransaction[ApprovalDecision]:
         """Approve exactly what the approval shows."""
-        return self._prepare(approval_id, Verdict.APPROVE, comment)
+        return self._prepare(approval_id, ApprovalVerdict.APPROVE, comment)
 
     @tool("work", long_running=True, for_people=True)
-    def refuse_approval(self, approval_id: Id, comment: Text | None = None) -> InTransaction[Decision]:
+    def refuse_approval(
+        self, approval_id: Id, comment: Text | None = None
+    ) -> InTransaction[ApprovalDecision]:
         """Refuse what the approval shows; the agent reads the comment."""
-        return self._prepare(approval_id, Verdict.REFUSE, comment)
+        return self._prepare(approval_id, ApprovalVerdict.REFUSE, comment)
 
-    def _prepare(self, id: str, verdict: Verdict, comment: str | None) -> InTransaction[Decision]:
+    def _prepare(
+        self, id: str, verdict: ApprovalVerdict, comment: str | None
+    ) -> InTransaction[ApprovalDecision]:
         """Check, before the transaction, that a person decides."""
         with self._database.reading() as tx:
             approval = ApprovalStore(tx).get(id)
         proof = check_decision_proof(self._database, approval, verdict)
         return InTransaction(partial(self._decide, id, verdict, comment, proof))
 
-    def _decide(self, id: str, verdict: Verdict, comment: str | None, proof: CheckedProof) -> Decision:
+    def _decide(
+        self, id: str, verdict: ApprovalVerdict, comment: str | None, proof: CheckedProof
+    ) -> ApprovalDecision:
         with self._database.transaction() as tx:
             approval = ApprovalStore(tx).get(id)
             handler = self._find_handler(approval.subject_kind)
@@ -65,4 +71,4 @@ class ApprovalActions:
             else:
                 tx.after_commit(partial(handler.follow, decided))
             current_call().note_outcome(f"{decided.status.value}:{decided.digest}")
-            return Decision.from_approval(decided, effect=effect)
+            return ApprovalDecision.from_approval(decided, effect=effect)

@@ -18,7 +18,7 @@ from deepwork.kernel.errors import NotAllowed
 
 if TYPE_CHECKING:  # imported by the first person who lets work pass a gate: most processes have none
     from deepwork.gates.approvals.person_proof import CheckedProof
-    from deepwork.kernel.trust.models import Proof
+    from deepwork.kernel.trust.models import CredentialKind
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ProvenAct:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-def require_proven(tx: Transaction, **about: Any) -> Proof:
+def require_proven(tx: Transaction, **about: Any) -> CredentialKind:
     """Return how the caller, who lets work pass a gate, proved to be a person.
 
     `about` is what they decide about, beside the arguments of the call; it must be the same when the proof

@@ -16,7 +16,7 @@ from deepwork.kernel.errors import StorageError
 from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.lock import hold_file_lock
 from deepwork.kernel.files.private import make_private_folder, read_private_file
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 _VERSION = 1
 _FIELDS = ("id", "name", "data", "created_at")
@@ -62,5 +62,9 @@ def _parse_credential(data: Any) -> Credential:
     if not isinstance(data["data"], dict):
         raise TypeError
     return Credential(
-        str(data["id"]), Proof(data["method"]), str(data["name"]), data["data"], int(data["created_at"])
+        str(data["id"]),
+        CredentialKind(data["method"]),
+        str(data["name"]),
+        data["data"],
+        int(data["created_at"]),
     )

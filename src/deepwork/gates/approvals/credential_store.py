@@ -10,7 +10,7 @@ from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.seals import LIST_ID, list_broken, save_seal, seal_list
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 
 class CredentialStore:
@@ -116,4 +116,4 @@ _COLUMNS = ", ".join(Credential.__dataclass_fields__)
 
 @row_parser
 def _parse_credential(row: Row) -> Credential:
-    return Credential(**(row | {"method": Proof(row["method"]), "data": json.loads(row["data"])}))
+    return Credential(**(row | {"method": CredentialKind(row["method"]), "data": json.loads(row["data"])}))

@@ -8,7 +8,7 @@ from hashlib import sha256
 from json import dumps
 from typing import Any
 
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 FREE_TRIES = 5
 """How many wrong passphrases in a row are answered at once."""
@@ -21,7 +21,7 @@ class Credential:
     """One enrolled passphrase or passkey. Times are Unix milliseconds."""
 
     id: str
-    method: Proof
+    method: CredentialKind
     name: str
     data: Mapping[str, Any] = field(repr=False)
     """Salt and hash of a passphrase, or the public key of a passkey."""
@@ -44,12 +44,14 @@ def compute_lock(tries: int, now: int) -> int | None:
     return now + min(FIRST_WAIT_MS << doublings, LONGEST_WAIT_MS)
 
 
-def find_strongest(credentials: Iterable[Credential]) -> Proof:
+def find_strongest(credentials: Iterable[Credential]) -> CredentialKind:
     """Return the strongest proof that is enrolled."""
-    return max((each.method for each in credentials), key=lambda each: each.rank, default=Proof.TOKEN)
+    return max(
+        (each.method for each in credentials), key=lambda each: each.rank, default=CredentialKind.TOKEN
+    )
 
 
-def choose_required(wanted: Proof, credentials: Iterable[Credential]) -> Proof:
+def choose_required(wanted: CredentialKind, credentials: Iterable[Credential]) -> CredentialKind:
     """Return the proof that a decision needs: what the user's settings say, and never less than is enrolled.
 
     So somebody who can change the settings, but does not have the proof, cannot lower it.

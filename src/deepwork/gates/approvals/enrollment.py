@@ -25,7 +25,7 @@ from deepwork.kernel.errors import NotAllowed, StorageError
 from deepwork.kernel.names import CaseInsensitiveEnum, new_id
 from deepwork.kernel.tool_declarations import InTransaction, Traits, tool
 from deepwork.kernel.tool_types import Field, Name
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 from deepwork.kernel.user_settings import UserSettings, load_user_settings
 
 log = logging.getLogger("deepwork")
@@ -44,7 +44,7 @@ class ProofEvent(CaseInsensitiveEnum):
 class ProofChange(Answer):
     """What was enrolled or removed, and which proof decisions need now."""
 
-    required: Proof
+    required: CredentialKind
     enrolled: str | None = None
     removed: list[str] | None = None
 
@@ -68,7 +68,7 @@ class EnrollmentActions:
         challenge = build_challenge("enroll", "passphrase")
         checked = self._proofs.check(current_call(), challenge)
         return InTransaction(
-            lambda: self._enroll(Proof.PASSPHRASE, "passphrase", verifier, challenge, checked)
+            lambda: self._enroll(CredentialKind.PASSPHRASE, "passphrase", verifier, challenge, checked)
         )
 
     @tool("admin", long_running=True, for_people=True)
@@ -92,24 +92,24 @@ class EnrollmentActions:
         data["enrolled_with"] = {"credential": credential, "challenge": challenge}
         about = build_challenge("enroll", "passkey", str(data["credential_id"]))
         checked = self._proofs.check(call, about)
-        return InTransaction(lambda: self._enroll(Proof.PASSKEY, name, data, about, checked))
+        return InTransaction(lambda: self._enroll(CredentialKind.PASSKEY, name, data, about, checked))
 
     @tool("admin", long_running=True, for_people=True)
-    def lower_proof(self, method: Proof) -> InTransaction[ProofChange]:
+    def lower_proof(self, method: CredentialKind) -> InTransaction[ProofChange]:
         """Remove every enrolled proof that is stronger than this one."""
         challenge = build_challenge("lower", method)
         checked = self._proofs.check(current_call(), challenge)
         return InTransaction(lambda: self._lower(method, challenge, checked))
 
     def _enroll(
-        self, method: Proof, name: str, data: dict[str, Any], challenge: str, checked: CheckedProof
+        self, method: CredentialKind, name: str, data: dict[str, Any], challenge: str, checked: CheckedProof
     ) -> ProofChange:
         with self._database.transaction() as tx:
             require_person_proof(tx, challenge, checked, UserSettings)
             store = CredentialStore(tx)
             _require_new_passkey(store.list_all(), data)
             # There is one passphrase, and any number of passkeys.
-            old = [each for each in store.list_active() if each.method is method is Proof.PASSPHRASE]
+            old = [each for each in store.list_active() if each.method is method is CredentialKind.PASSPHRASE]
             for each in old:
                 store.remove(each.id)
             count = int(data.pop("sign_count", 0))
@@ -117,7 +117,7 @@ class EnrollmentActions:
             store.add(made)
             return _finish(tx, ProofEvent.ENROLLED, made=made, removed=old)
 
-    def _lower(self, method: Proof, challenge: str, checked: CheckedProof) -> ProofChange:
+    def _lower(self, method: CredentialKind, challenge: str, checked: CheckedProof) -> ProofChange:
         with self._database.transaction() as tx:
             require_person_proof(tx, challenge, checked, UserSettings)
             store = CredentialStore(tx)

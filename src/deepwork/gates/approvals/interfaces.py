@@ -11,7 +11,7 @@ from deepwork.kernel.database.transaction import Transaction
 
 
 @dataclass(frozen=True)
-class Effect(ActionOutcome):
+class DecisionEffect(ActionOutcome):
     """What a decision led to after its commit, in one sentence."""
 
     text: str
@@ -28,5 +28,5 @@ class DecisionHandler(Protocol):
     def apply(self, tx: Transaction, approval: Approval) -> str | None:
         """Carry out the decision in its transaction, notify agents, and say what it led to."""
 
-    def follow(self, approval: Approval) -> Effect | None:
+    def follow(self, approval: Approval) -> DecisionEffect | None:
         """Carry out, after the commit, what takes long, such as completing a task; say what it led to."""

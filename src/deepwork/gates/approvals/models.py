@@ -38,7 +38,7 @@ class ApprovalStatus(CaseInsensitiveEnum):
     EXPIRED = "expired"
 
 
-class Verdict(CaseInsensitiveEnum):
+class ApprovalVerdict(CaseInsensitiveEnum):
     """What a person decides."""
 
     APPROVE = "approve"
@@ -47,7 +47,7 @@ class Verdict(CaseInsensitiveEnum):
     @property
     def status(self) -> ApprovalStatus:
         """The status that the decision gives to an approval."""
-        return ApprovalStatus.GIVEN if self is Verdict.APPROVE else ApprovalStatus.REFUSED
+        return ApprovalStatus.GIVEN if self is ApprovalVerdict.APPROVE else ApprovalStatus.REFUSED
 
 
 class ApprovalEvent(CaseInsensitiveEnum):

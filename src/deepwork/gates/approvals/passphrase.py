@@ -20,7 +20,7 @@ _HASH_BYTES = 32
 
 
 @dataclass(frozen=True)
-class Cost:
+class HashCost:
     """What one guess costs: 32 MiB, three times."""
 
     n: int = 2**15
@@ -28,10 +28,10 @@ class Cost:
     p: int = 3
 
 
-USUAL_COST = Cost()
+USUAL_COST = HashCost()
 
 
-def hash_passphrase(passphrase: str, cost: Cost = USUAL_COST) -> dict[str, Any]:
+def hash_passphrase(passphrase: str, cost: HashCost = USUAL_COST) -> dict[str, Any]:
     """Hash a passphrase with a salt of its own; raises InvalidInput if it is too easy to guess."""
     if not MIN_LENGTH <= len(passphrase.strip()) <= MAX_LENGTH or len(set(passphrase)) < MIN_LENGTH // 2:
         raise InvalidInput(
@@ -46,7 +46,7 @@ def hash_passphrase(passphrase: str, cost: Cost = USUAL_COST) -> dict[str, Any]:
 def require_verifier(data: Mapping[str, Any]) -> None:
     """Raise InvalidInput unless these are the salt and the hash of a passphrase."""
     try:
-        Cost(int(data["n"]), int(data["r"]), int(data["p"]))
+        HashCost(int(data["n"]), int(data["r"]), int(data["p"]))
         is_valid = len(b64decode(data["salt"])) == _SALT_BYTES and len(b64decode(data["hash"])) == _HASH_BYTES
     except (KeyError, TypeError, ValueError):
         is_valid = False
@@ -58,12 +58,12 @@ def matches_passphrase(passphrase: str, data: Mapping[str, Any]) -> bool:
     """Compare a passphrase with its stored hash, in constant time."""
     if not passphrase or len(passphrase) > MAX_LENGTH:
         return False
-    cost = Cost(int(data["n"]), int(data["r"]), int(data["p"]))
+    cost = HashCost(int(data["n"]), int(data["r"]), int(data["p"]))
     found = _derive(passphrase, b64decode(data["salt"]), cost)
     return hmac.compare_digest(found, b64decode(data["hash"]))
 
 
-def _derive(passphrase: str, salt: bytes, cost: Cost) -> bytes:
+def _derive(passphrase: str, salt: bytes, cost: HashCost) -> bytes:
     # Keyboards of two systems may send the same letters in different forms.
     text = unicodedata.normalize("NFKC", passphrase.strip()).encode()
     memory = 128 * cost.r * (cost.n + cost.p + 2)

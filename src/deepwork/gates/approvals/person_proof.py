@@ -15,7 +15,7 @@ from deepwork.kernel.call import Call, GivenProof, is_person, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.records import copy_with
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 from deepwork.kernel.user_settings import UserSettings, load_user_settings
 
 LoadSettings = Callable[[], UserSettings]
@@ -26,14 +26,14 @@ class PassphraseNeeded(NotAllowed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error with the proof that is missing."""
-        return {**super().to_dict(), "proof": Proof.PASSPHRASE.value}
+        return {**super().to_dict(), "proof": CredentialKind.PASSPHRASE.value}
 
 
 @dataclass(frozen=True)
 class CheckedProof:
     """A proof that was right, and what it is about."""
 
-    method: Proof
+    method: CredentialKind
     challenge: str
     credential_id: str | None = None
 
@@ -42,12 +42,12 @@ class CheckedProof:
 class ProofState:
     """What a decision needs in this store now."""
 
-    required: Proof
-    wanted: Proof
+    required: CredentialKind
+    wanted: CredentialKind
     """What the user's settings say."""
     credentials: tuple[Credential, ...] = ()
 
-    def select(self, method: Proof) -> list[Credential]:
+    def select(self, method: CredentialKind) -> list[Credential]:
         """Return the credentials of this kind."""
         return [each for each in self.credentials if each.method is method]
 
@@ -86,10 +86,10 @@ class PersonProofs:
         with use_call(copy_with(call, record=None)):
             self._import_credentials()
             state, given = self.read_state(), call.proof or GivenProof()
-            if state.required is Proof.TOKEN:
-                return CheckedProof(Proof.TOKEN, challenge)
+            if state.required is CredentialKind.TOKEN:
+                return CheckedProof(CredentialKind.TOKEN, challenge)
             _require_enrolled(state)
-            if state.required is Proof.PASSKEY:
+            if state.required is CredentialKind.PASSKEY:
                 return self._check_passkey(state, given, challenge)
             return self._check_passphrase(state, given, challenge)
 
@@ -115,7 +115,7 @@ class PersonProofs:
                 code=Code.UNAUTHORIZED,
                 suggestion="Type it at a terminal or in the dashboard, or pass it with --passphrase-stdin.",
             )
-        [credential] = state.select(Proof.PASSPHRASE)[-1:]
+        [credential] = state.select(CredentialKind.PASSPHRASE)[-1:]
         with self._database.transaction() as tx:
             tried, now = CredentialStore(tx).begin_try(credential.id), tx.now
         if tried is None:
@@ -124,7 +124,7 @@ class PersonProofs:
             raise _build_wrong_error(tried, now)
         with self._database.transaction() as tx:
             CredentialStore(tx).forget_tries(credential.id)
-        return CheckedProof(Proof.PASSPHRASE, challenge, credential.id)
+        return CheckedProof(CredentialKind.PASSPHRASE, challenge, credential.id)
 
     def _build_locked_error(self, id: str) -> NotAllowed:
         with self._database.reading() as tx:
@@ -145,7 +145,7 @@ class PersonProofs:
                 suggestion="Decide in the dashboard: deepwork dashboard --open",
             )
         id = passkeys.read_credential_id(given.assertion)
-        keys = state.select(Proof.PASSKEY)
+        keys = state.select(CredentialKind.PASSKEY)
         credential = next((each for each in keys if each.data.get("credential_id") == id), None)
         if credential is None:
             raise NotAllowed("This passkey is not enrolled here.", code=Code.UNAUTHORIZED)
@@ -156,7 +156,7 @@ class PersonProofs:
             is_new = CredentialStore(tx).raise_sign_count(credential.id, count)
         if not is_new:
             raise NotAllowed("This answer of the passkey was used before.", code=Code.UNAUTHORIZED)
-        return CheckedProof(Proof.PASSKEY, challenge, credential.id)
+        return CheckedProof(CredentialKind.PASSKEY, challenge, credential.id)
 
 
 def require_person_proof(
@@ -164,14 +164,14 @@ def require_person_proof(
     challenge: str,
     proof: CheckedProof | None = None,
     load_settings: LoadSettings = load_user_settings,
-) -> Proof:
+) -> CredentialKind:
     """Return how the caller proves to be a person, in the transaction that stores what they decide.
 
     Raises NotAllowed if the proof is about something else, or if meanwhile a stronger one is required.
     Without a proof a person counts as one who has a token.
     """
     require_caller(tx.caller)
-    checked = proof or CheckedProof(Proof.TOKEN, challenge)
+    checked = proof or CheckedProof(CredentialKind.TOKEN, challenge)
     active = CredentialStore(tx).list_active()
     required = choose_required(load_settings().proof, active)
     if checked.challenge != challenge or not _still_counts(checked, required, active):
@@ -193,7 +193,7 @@ def require_caller(caller: str) -> None:
         )
 
 
-def _still_counts(checked: CheckedProof, required: Proof, active: Sequence[Credential]) -> bool:
+def _still_counts(checked: CheckedProof, required: CredentialKind, active: Sequence[Credential]) -> bool:
     is_enrolled = checked.credential_id is None or checked.credential_id in {each.id for each in active}
     return is_enrolled and checked.method.covers(required)
 

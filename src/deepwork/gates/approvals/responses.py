@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from deepwork.gates.approvals.interfaces import Effect
+from deepwork.gates.approvals.interfaces import DecisionEffect
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
 from deepwork.gates.approvals.rules import find_name
 from deepwork.kernel.answers import Answer
@@ -62,7 +62,7 @@ class Approvals(Answer):
     total: int
 
 
-class Decision(ApprovalSummary):
+class ApprovalDecision(ApprovalSummary):
     """What a person decided, and what it led to."""
 
     effect: str | None = None
@@ -71,7 +71,7 @@ class Decision(ApprovalSummary):
 
     def revise(self, outcome: ActionOutcome) -> Self:
         """Add what the decision led to after its commit."""
-        if not isinstance(outcome, Effect):
+        if not isinstance(outcome, DecisionEffect):
             return self
         return self.model_copy(
             {"effect": outcome.text, "carried_out": None if outcome.is_carried_out else False}

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus, Verdict
+from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus, ApprovalVerdict
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed
 
 MAX_DIFF_LINES = 400
@@ -81,13 +81,13 @@ def list_waiting(approvals: Iterable[Approval], *, excluding: str) -> list[str]:
     return [id for id in dict.fromkeys(named) if id.startswith("ag_") and id != excluding]
 
 
-def check_decision(approval: Approval, verdict: Verdict, now: int) -> None:
+def check_decision(approval: Approval, verdict: ApprovalVerdict, now: int) -> None:
     """Raise unless a person may still decide this: it waits, or they change their mind before it is used."""
     if is_expired(approval, now):
         raise _build_too_late_error(approval, "expired")
     allowed = {
-        Verdict.APPROVE: (ApprovalStatus.PENDING, ApprovalStatus.REFUSED),
-        Verdict.REFUSE: (ApprovalStatus.PENDING, ApprovalStatus.GIVEN),
+        ApprovalVerdict.APPROVE: (ApprovalStatus.PENDING, ApprovalStatus.REFUSED),
+        ApprovalVerdict.REFUSE: (ApprovalStatus.PENDING, ApprovalStatus.GIVEN),
     }
     if approval.status not in allowed[verdict]:
         raise _build_too_late_error(approval, approval.status)

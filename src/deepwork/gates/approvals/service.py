@@ -17,7 +17,7 @@ from deepwork.gates.approvals.models import (
     ApprovalKind,
     ApprovalRequest,
     ApprovalStatus,
-    Verdict,
+    ApprovalVerdict,
 )
 from deepwork.gates.approvals.responses import ApprovalSummary
 from deepwork.gates.approvals.rules import (
@@ -108,7 +108,11 @@ def use(tx: Transaction, request: ApprovalRequest) -> Approval:
 
 
 def decide(
-    tx: Transaction, id: str, verdict: Verdict, comment: str | None = None, proof: CheckedProof | None = None
+    tx: Transaction,
+    id: str,
+    verdict: ApprovalVerdict,
+    comment: str | None = None,
+    proof: CheckedProof | None = None,
 ) -> Approval:
     """Record what a person decides about exactly what this approval showed.
 
@@ -133,7 +137,7 @@ def decide(
     return decided
 
 
-def check_decision_proof(database: Database, approval: Approval, verdict: Verdict) -> CheckedProof:
+def check_decision_proof(database: Database, approval: Approval, verdict: ApprovalVerdict) -> CheckedProof:
     """Check that the current call comes with the proof that deciding this needs; raises NotAllowed.
 
     Call it before the transaction: a wrong passphrase counts, although nothing else is stored then.
@@ -143,7 +147,7 @@ def check_decision_proof(database: Database, approval: Approval, verdict: Verdic
     return PersonProofs(database).check(current_call(), _build_challenge(approval, verdict))
 
 
-def _build_challenge(approval: Approval, verdict: Verdict) -> str:
+def _build_challenge(approval: Approval, verdict: ApprovalVerdict) -> str:
     from deepwork.gates.approvals.person_proof import build_decision_challenge  # noqa: PLC0415
 
     return build_decision_challenge(verdict, approval.id, approval.digest, approval.decided_at)

@@ -59,7 +59,7 @@ class Cost:
         return amount
 
 
-class Source(CaseInsensitiveEnum):
+class CostSource(CaseInsensitiveEnum):
     """Where an amount of money comes from."""
 
     REPORTED = "reported"  # the vendor's own figure, from its stream
@@ -74,7 +74,7 @@ class Usage:
 
     tokens: int = 0
     usd_micros: int = 0
-    source: Source = Source.UNVERIFIED
+    source: CostSource = CostSource.UNVERIFIED
     model: str | None = None
     vendor: str | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from deepwork.gates.budgets.models import MICROS_PER_USD, Source, Usage
+from deepwork.gates.budgets.models import MICROS_PER_USD, CostSource, Usage
 from deepwork.gates.budgets.prices import estimate_price, load_price_table, price_tokens
 from deepwork.kernel.foreign_numbers import MAX_TOKENS, MAX_USD, read_number, read_whole_number
 
@@ -44,12 +44,12 @@ def build_usage(
     """Build what an agent reports: the money it says, else the price of its tokens if the model has one."""
     total = max(tokens, input + cached + output)
     price = load_price_table().find(model) if usd_micros is None else None
-    source = Source.UNVERIFIED
+    source = CostSource.UNVERIFIED
     if price and input + cached + output >= total > 0:
         usd_micros = price_tokens(price, input=input, cached=cached, output=output)
-        source = Source.PRICED
+        source = CostSource.PRICED
     elif price and total:
-        usd_micros, source = estimate_price(price, total), Source.ESTIMATED
+        usd_micros, source = estimate_price(price, total), CostSource.ESTIMATED
     return Usage(total, usd_micros or 0, source, model, vendor or (price.vendor if price else None))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from deepwork.gates.approvals.acts import require_proven
-from deepwork.gates.checks.models import CheckEvent, Proof, Verdict
+from deepwork.gates.checks.models import CheckEvent, CheckVerdict, Proof
 from deepwork.gates.checks.responses import ProofSummary
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -34,7 +34,7 @@ class ProofActions:
             require_proven(
                 tx, check=proof.check_name, inputs=proof.inputs_digest, definition=proof.definition_digest
             )
-            if proof.verdict is Verdict.GUARDED:
+            if proof.verdict is CheckVerdict.GUARDED:
                 raise NotAllowed(
                     f"Check {proof.check_name} passed; a person has to approve the guarded files.",
                     suggestion="Do that with `deepwork approvals`.",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.gates.checks.models import CHECKS_FILE, Proof, Verdict
+from deepwork.gates.checks.models import CHECKS_FILE, CheckVerdict, Proof
 
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 _PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
-_RESULTS = {Verdict.PASSED: "PASSED", Verdict.FLAKY: "WARNED", Verdict.WAIVED: "WARNED"}
+_RESULTS = {CheckVerdict.PASSED: "PASSED", CheckVerdict.FLAKY: "WARNED", CheckVerdict.WAIVED: "WARNED"}
 
 
 def build_statement(proof: Proof) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from deepwork.gates.checks.models import Check
-from deepwork.kernel.supervision.supervised_program import Ending, SupervisedProgram, start_supervised
+from deepwork.kernel.supervision.supervised_program import ProgramEnding, SupervisedProgram, start_supervised
 
 MAX_OUTPUT_BYTES = 64 * 2**20
 """A command that writes more is ended."""
@@ -51,7 +51,7 @@ class BoundedOutput:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CommandRun:
     """One run of a command; `problem` says what else was wrong than its exit code."""
 
     exit_code: int | None
@@ -67,7 +67,7 @@ class Attempt:
 
 def run_command(
     check: Check, folder: Path, environment: Mapping[str, str], held: Sequence[int] = ()
-) -> Attempt:
+) -> CommandRun:
     """Run the command once in a folder; no process of it is left. `held` stays open until then."""
     began = time.monotonic()
     output = BoundedOutput()
@@ -85,8 +85,8 @@ def run_command(
             ending = _read_to_end(program, output)
     except OSError as error:
         problem = f"{check.run[0]!a} cannot be started: {error.strerror or error}."
-        return Attempt(None, False, b"", _measure(began), problem)
-    return Attempt(
+        return CommandRun(None, False, b"", _measure(began), problem)
+    return CommandRun(
         exit_code=ending.code if ending.reason == "exited" else None,
         is_timeout=ending.reason == "timeout",
         output=output.to_bytes(),
@@ -95,7 +95,7 @@ def run_command(
     )
 
 
-def _read_to_end(program: SupervisedProgram, output: BoundedOutput) -> Ending:
+def _read_to_end(program: SupervisedProgram, output: BoundedOutput) -> ProgramEnding:
     pipe = program.stdout
     assert pipe is not None
     is_open = True
@@ -117,7 +117,7 @@ def _receive(pipe: IO[bytes], output: BoundedOutput) -> bool:
     return bool(chunk)
 
 
-def _find_problem(ending: Ending, output: BoundedOutput) -> str | None:
+def _find_problem(ending: ProgramEnding, output: BoundedOutput) -> str | None:
     if output.size > MAX_OUTPUT_BYTES:
         return f"It wrote more than {MAX_OUTPUT_BYTES:,} bytes and was ended."
     if ending.left:

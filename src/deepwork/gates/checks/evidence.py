@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.gates.checks.models import Proof, Verdict
+from deepwork.gates.checks.models import CheckVerdict, Proof
 from deepwork.kernel.foreign_text import remove_invisible
 from deepwork.kernel.text_budget.tokens import fits, measure_tail
 
@@ -40,7 +40,7 @@ def describe_failure(proof: Proof, attempt: tuple[int, int] | None, seconds: int
     """Say in one line how a check failed."""
     number, limit = attempt or (0, 0)
     tries = f" (attempt {number}{f' of {limit}' if number <= limit else ''})" if attempt else ""
-    if proof.verdict is Verdict.TIMED_OUT:
+    if proof.verdict is CheckVerdict.TIMED_OUT:
         return f"Check {proof.check_name} did not end within {seconds} s{tries}."
     code = "" if proof.exit_code in (None, 0) else f" with exit code {proof.exit_code}"
     return f"Check {proof.check_name} failed{code}{tries}."

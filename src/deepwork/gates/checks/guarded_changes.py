@@ -12,7 +12,7 @@ from deepwork.gates.approvals.rules import diff_texts, summarize
 from deepwork.gates.approvals.service import ask, use
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.evidence import build_entry
-from deepwork.gates.checks.models import GuardedChange, GuardedStart, Proof, ProofRequest, Verdict
+from deepwork.gates.checks.models import CheckVerdict, GuardedChange, GuardedStart, Proof, ProofRequest
 from deepwork.gates.checks.rules import name_paths
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, GitError
@@ -162,7 +162,7 @@ def build_guarded_error(
         code=Code.CHECKS_GUARDED,
         suggestion=suggestion,
         evidence={
-            "checks": [build_entry(proof.check_name, Verdict.GUARDED, "") for proof in proofs],
+            "checks": [build_entry(proof.check_name, CheckVerdict.GUARDED, "") for proof in proofs],
             "approval": summarize(approval),
         },
     )

@@ -27,7 +27,7 @@ class CheckEvent(CaseInsensitiveEnum):
     WAIVED = "check:waived"
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """What a check says about its inputs."""
 
     PASSED = "passed"
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
     """Did not pass, and a person lets it count. Never stored: a proof keeps what the check said."""
 
 
-PROVING_VERDICTS = (Verdict.PASSED, Verdict.FLAKY)
+PROVING_VERDICTS = (CheckVerdict.PASSED, CheckVerdict.FLAKY)
 """The verdicts that count as passed, and that another call with the same inputs need not repeat."""
 
 
@@ -85,7 +85,7 @@ class CheckFile:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ProofSubject:
     """What counts as done with a proof: a `task`, a `tracked_task` or a `step`."""
 
     kind: str
@@ -106,7 +106,7 @@ class ProofRequest:
     With `wait_seconds` None, the call waits until every check has ended; else at most this long.
     """
 
-    subject: Subject
+    subject: ProofSubject
     tree: Path
     base: str
     names: tuple[str, ...]
@@ -126,7 +126,7 @@ class CommitProofRequest:
     With `wait_seconds` None, the call waits until every check has ended; else at most this long.
     """
 
-    subject: Subject
+    subject: ProofSubject
     commit: str
     base: str
     names: tuple[str, ...]
@@ -172,7 +172,7 @@ class Proof:
 
     id: str
     check_name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     inputs_digest: str
     definition_digest: str
     exit_code: int | None
@@ -208,14 +208,14 @@ class Proof:
         return self.verdict in PROVING_VERDICTS or self.waived_by is not None
 
     @property
-    def shown_verdict(self) -> Verdict:
+    def shown_verdict(self) -> CheckVerdict:
         """The verdict that every interface shows."""
-        return self.verdict if self.waived_by is None else Verdict.WAIVED
+        return self.verdict if self.waived_by is None else CheckVerdict.WAIVED
 
     @property
     def is_green(self) -> bool:
         """Whether its command passed, even if a person has to approve what decided about that."""
-        return self.is_proving or self.verdict is Verdict.GUARDED
+        return self.is_proving or self.verdict is CheckVerdict.GUARDED
 
     @property
     def is_of_landing(self) -> bool:

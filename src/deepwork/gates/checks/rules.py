@@ -9,7 +9,7 @@ from os import fsencode
 from typing import Any
 
 from deepwork.gates.checks.junit import TestCounts
-from deepwork.gates.checks.models import Check, CheckFile, Verdict
+from deepwork.gates.checks.models import Check, CheckFile, CheckVerdict
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.trust.rules import compute_digest
 
@@ -72,13 +72,13 @@ def select_guarded(guarded: tuple[str, ...], prefix: str, paths: Iterable[str]) 
     return sorted({path for path in paths if path.startswith(prefix) and matches(path[skipped:])})
 
 
-def decide_verdict(codes: Sequence[int | None], *, is_timeout: bool) -> Verdict:
+def decide_verdict(codes: Sequence[int | None], *, is_timeout: bool) -> CheckVerdict:
     """Return the verdict of all attempts of a run, from their exit codes."""
     if is_timeout:
-        return Verdict.TIMED_OUT
+        return CheckVerdict.TIMED_OUT
     if codes[-1] != 0:
-        return Verdict.FAILED
-    return Verdict.PASSED if len(codes) == 1 else Verdict.FLAKY
+        return CheckVerdict.FAILED
+    return CheckVerdict.PASSED if len(codes) == 1 else CheckVerdict.FLAKY
 
 
 def find_count_problem(counts: TestCounts, base: TestCounts | None) -> str | None:

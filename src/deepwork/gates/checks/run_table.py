@@ -9,7 +9,7 @@ from collections.abc import Callable
 from deepwork.gates.checks.models import Proof
 
 
-class Run:
+class CheckRun:
     """One run of a check, or the wait for that of another process."""
 
     def __init__(self, execute: Callable[[], Proof]) -> None:
@@ -63,15 +63,15 @@ class RunTable:
     """The runs by what they prove; a finished one is kept until a call has got its result."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, CheckRun] = {}
         self._lock = threading.Lock()
 
-    def join(self, key: str, execute: Callable[[], Proof]) -> Run:
+    def join(self, key: str, execute: Callable[[], Proof]) -> CheckRun:
         """Return the run of this key that nobody has got the result of; otherwise start one."""
         with self._lock:
             for other in [each for each, run in self._runs.items() if run.is_over and run.is_done_with]:
                 del self._runs[other]
             if key not in self._runs:
-                self._runs[key] = Run(execute)
+                self._runs[key] = CheckRun(execute)
                 self._runs[key].start()
             return self._runs[key]

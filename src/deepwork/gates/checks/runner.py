@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deepwork.gates.checks.bases import BaseFiles
 from deepwork.gates.checks.clean_folders import open_clean_folder
-from deepwork.gates.checks.command import Attempt, run_command
+from deepwork.gates.checks.command import CommandRun, run_command
 from deepwork.gates.checks.hidden_files import CACHES, list_open_folders
 from deepwork.gates.checks.input_files import (
     Inputs,
@@ -30,9 +30,9 @@ from deepwork.gates.checks.models import (
     PROVING_VERDICTS,
     Check,
     CheckEvent,
+    CheckVerdict,
     Proof,
     ProofKey,
-    Verdict,
 )
 from deepwork.gates.checks.output_files import OutputFiles
 from deepwork.gates.checks.rules import (
@@ -66,7 +66,7 @@ class InputsChanged(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckedTree:
     """The working tree of a task: its root, and the project's folder in it as a prefix of paths."""
 
     top: Path
@@ -79,10 +79,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Task:
+class CheckTask:
     """One check to run for these inputs of a tree."""
 
-    place: Place
+    place: CheckedTree
     base: str
     check: Check
     pins: Pins
@@ -124,8 +124,8 @@ class Task:
 class _Outcome:
     """What all attempts of a run say together."""
 
-    verdict: Verdict
-    last: Attempt
+    verdict: CheckVerdict
+    last: CommandRun
     counts: TestCounts | None
     duration_ms: int
     problem: str | None = None
@@ -142,48 +142,56 @@ class CheckRunner:
         self._outputs = OutputFiles(folder)
         self._base_digests: dict[tuple[Path, str, Check], str] = {}
 
-    def build_task(self, place: Place, base: str, check: Check, pins: Pins, state: TreeState) -> Task:
+    def build_task(
+        self, place: CheckedTree, base: str, check: Check, pins: Pins, state: TreeState
+    ) -> CheckTask:
         """Build the task to prove a check for a state of a tree."""
         inputs = state.read_inputs(check, place.prefix)
         compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
-        return Task(place, base, check, pins, inputs, state, compared_with)
+        return CheckTask(place, base, check, pins, inputs, state, compared_with)
 
     def build_commit_task(
-        self, place: Place, base: str, check: Check, pins: Pins, commit: str, versions: Mapping[str, str]
-    ) -> Task:
+        self,
+        place: CheckedTree,
+        base: str,
+        check: Check,
+        pins: Pins,
+        commit: str,
+        versions: Mapping[str, str],
+    ) -> CheckTask:
         """Build the task to prove a check for a commit with these files; no working tree needs to have it."""
         inputs = select_committed_inputs(versions, check, place.prefix)
         compared_with = self._digest_base(place, base, check) if check.not_fewer else ""
         snapshot = Snapshot(SnapshotKind.GIT, commit, commit)
         state = TreeState(place.top, snapshot, {}, {}, frozenset())
-        return Task(place, base, check, pins, inputs, state, compared_with)
+        return CheckTask(place, base, check, pins, inputs, state, compared_with)
 
     def read_state(
-        self, place: Place, base: str, guarded: tuple[str, ...], reader: TreeReader | None = None
+        self, place: CheckedTree, base: str, guarded: tuple[str, ...], reader: TreeReader | None = None
     ) -> TreeState:
         """Read the files of a tree now, with those that rules of the base do not hide."""
         rules = self._bases.read_hidden_rules(place.store, base, place.prefix, guarded)
         return (reader or self._reader).read(place.store, place.top, rules)
 
-    def find_proof(self, task: Task) -> Proof | None:
+    def find_proof(self, task: CheckTask) -> Proof | None:
         """Return a proof that makes a run unnecessary."""
         with self._database.reading() as tx:
             return ProofStore(tx).find_proving(task.build_key(self._project, self._host))
 
-    def get_key(self, task: Task) -> str:
+    def get_key(self, task: CheckTask) -> str:
         """Return what one run is shared for."""
         return sha256(repr(astuple(task.build_key(self._project, self._host))).encode()).hexdigest()
 
-    def _digest_base(self, place: Place, base: str, check: Check) -> str:
+    def _digest_base(self, place: CheckedTree, base: str, check: Check) -> str:
         key = (place.top, base, check)
         if key not in self._base_digests:
             self._base_digests[key] = self._read_base_inputs(place, base, check).digest
         return self._base_digests[key]
 
-    def _read_base_inputs(self, place: Place, base: str, check: Check) -> Inputs:
+    def _read_base_inputs(self, place: CheckedTree, base: str, check: Check) -> Inputs:
         return select_committed_inputs(self._bases.map_versions(place.store, base), check, place.prefix)
 
-    def run(self, task: Task) -> Proof:
+    def run(self, task: CheckTask) -> Proof:
         """Run the check, or wait for another process that does; return the proof."""
         known = {proof.id for proof in self._list_proofs(task)}
         make_private_folder(self._folder)
@@ -192,7 +200,7 @@ class CheckRunner:
                 return made[0]  # by the process that held the lock before
             return self._run_locked(task, (lock,))
 
-    def _run_locked(self, task: Task, held: tuple[int, ...]) -> Proof:
+    def _run_locked(self, task: CheckTask, held: tuple[int, ...]) -> Proof:
         self._emit(CheckEvent.STARTED, {"check": task.check.name, "tree": task.state.snapshot.tree})
         if task.check.clean:
             outcome = self._run_in_clean_tree(task, task.state.snapshot.tree, held)
@@ -204,7 +212,7 @@ class CheckRunner:
 
     # --- one run
 
-    def _run_in_tree(self, task: Task, held: tuple[int, ...]) -> _Outcome:
+    def _run_in_tree(self, task: CheckTask, held: tuple[int, ...]) -> _Outcome:
         place, check = task.place, task.check
         folders = self._list_folders(task)
         with _watch(place.top, folders) as watched:
@@ -227,14 +235,14 @@ class CheckRunner:
         ignored = place.store.filter_ignored(found.unknown, CACHES, by_tree=True)
         return _refuse(outcome, [*changed, *found.list_without(ignored)], watched, open_files, pipes)
 
-    def _list_folders(self, task: Task) -> set[str]:
+    def _list_folders(self, task: CheckTask) -> set[str]:
         """List the folders of a tree in which a check could find a new file."""
         place, state, check = task.place, task.state, task.check
         rules = self._bases.read_hidden_rules(place.store, task.base, place.prefix, check.guarded)
         with_files = _list_parents((*state.files, *state.hidden))
         return {"", *with_files, *list_open_folders(place.store, rules)}
 
-    def _run_in_clean_tree(self, task: Task, tree: str, held: tuple[int, ...]) -> _Outcome:
+    def _run_in_clean_tree(self, task: CheckTask, tree: str, held: tuple[int, ...]) -> _Outcome:
         store = task.place.store
         with open_clean_folder() as (folder, lock):
             store.check_out(tree, folder)
@@ -256,7 +264,7 @@ class CheckRunner:
         changed = [*wrong, *find_changed_paths(stamps, after), *found.list_without(ignored)]
         return _refuse(outcome, changed, watched, open_files)
 
-    def _find_wrong_files(self, task: Task, tree: str, folder: Path, found: set[str]) -> list[str]:
+    def _find_wrong_files(self, task: CheckTask, tree: str, folder: Path, found: set[str]) -> list[str]:
         """List the files of a clean tree that are not as they were written."""
         store, versions = task.place.store, {file.path: file.version for file in task.inputs.files}
         copied = task.state.unstored & versions.keys()
@@ -265,7 +273,7 @@ class CheckRunner:
         stored = {file.path for file in files}
         return [*store.find_wrong_checkout(files, folder), *wrong, *(found - stored - copied)]
 
-    def _run_attempts(self, task: Task, folder: Path, held: tuple[int, ...]) -> _Outcome:
+    def _run_attempts(self, task: CheckTask, folder: Path, held: tuple[int, ...]) -> _Outcome:
         check = task.check
         codes: list[int | None] = []
         duration_ms = 0
@@ -284,12 +292,12 @@ class CheckRunner:
 
     # --- tests at the base
 
-    def _compare_with_base(self, task: Task, outcome: _Outcome, held: tuple[int, ...]) -> _Outcome:
+    def _compare_with_base(self, task: CheckTask, outcome: _Outcome, held: tuple[int, ...]) -> _Outcome:
         assert outcome.counts is not None
         problem = find_count_problem(outcome.counts, self._count_at_base(task, held))
-        return replace(outcome, verdict=Verdict.FAILED, problem=problem) if problem else outcome
+        return replace(outcome, verdict=CheckVerdict.FAILED, problem=problem) if problem else outcome
 
-    def _count_at_base(self, task: Task, held: tuple[int, ...]) -> TestCounts | None:
+    def _count_at_base(self, task: CheckTask, held: tuple[int, ...]) -> TestCounts | None:
         """Return the tests at the base: of a proof, or else of one run in a clean tree."""
         check = replace(task.check, clean=True, not_fewer=False)
         place = task.place
@@ -298,7 +306,7 @@ class CheckRunner:
             task.state, snapshot=replace(task.state.snapshot, tree=task.base), unstored=frozenset()
         )
         asked_by = task.asked_by if task.is_of_landing else None
-        at_base = Task(place, task.base, check, task.pins, inputs, state, asked_by=asked_by)
+        at_base = CheckTask(place, task.base, check, task.pins, inputs, state, asked_by=asked_by)
         with hold_run_lock(self._folder / f"{self.get_key(at_base)[:32]}.lock") as lock:
             for proof in self._list_proofs(at_base):
                 if proof.tests_run is not None:
@@ -309,7 +317,7 @@ class CheckRunner:
 
     # --- storage
 
-    def _store(self, task: Task, outcome: _Outcome) -> Proof:
+    def _store(self, task: CheckTask, outcome: _Outcome) -> Proof:
         id = new_id("pf")
         output = outcome.last.output
         if outcome.problem:
@@ -342,7 +350,7 @@ class CheckRunner:
             tx.emit(CheckEvent.FINISHED, describe_event(proof))
         return proof
 
-    def _list_proofs(self, task: Task) -> list[Proof]:
+    def _list_proofs(self, task: CheckTask) -> list[Proof]:
         with self._database.reading() as tx:
             return ProofStore(tx).list_of(task.build_key(self._project, self._host))
 
@@ -362,18 +370,18 @@ def describe_event(proof: Proof) -> dict[str, object]:
     }
 
 
-def _run_pinned(task: Task, folder: Path, held: tuple[int, ...]) -> Attempt:
+def _run_pinned(task: CheckTask, folder: Path, held: tuple[int, ...]) -> CommandRun:
     """Run the command with the program and the environment that a person trusted."""
     program, check = task.pins.program, task.check
     if program is None:
         problem = f"{check.run[0]!a} cannot be started: there was no such program when it was trusted."
-        return Attempt(None, is_timeout=False, output=b"", duration_ms=0, problem=problem)
+        return CommandRun(None, is_timeout=False, output=b"", duration_ms=0, problem=problem)
     return run_command(replace(check, run=(program, *check.run[1:])), folder, task.pins.environment, held)
 
 
-def _hold_back(verdict: Verdict) -> Verdict:
+def _hold_back(verdict: CheckVerdict) -> CheckVerdict:
     """Return the verdict of a run that a person has to look at before it counts."""
-    return Verdict.GUARDED if verdict in PROVING_VERDICTS else verdict
+    return CheckVerdict.GUARDED if verdict in PROVING_VERDICTS else verdict
 
 
 def _refuse(
@@ -401,7 +409,7 @@ def _refuse(
         problem = f"Nobody knows whether files appeared while it ran, so it proves nothing: {watched.problem}"
     else:
         return outcome
-    verdict = outcome.verdict if outcome.verdict is Verdict.TIMED_OUT else Verdict.FAILED
+    verdict = outcome.verdict if outcome.verdict is CheckVerdict.TIMED_OUT else CheckVerdict.FAILED
     return replace(outcome, verdict=verdict, counts=None, problem=problem)
 
 
@@ -439,7 +447,7 @@ class _Unexpected:
         return [*self.known, *(path for asked, path in self.unknown.items() if asked not in ignored)]
 
 
-def _find_unexpected(task: Task, events: FolderEvents, top: Path) -> _Unexpected:
+def _find_unexpected(task: CheckTask, events: FolderEvents, top: Path) -> _Unexpected:
     check, prefix = task.check, task.place.prefix
     ours = {*task.inputs.paths, *_list_parents(task.inputs.paths)}
     happened = events.added_files | events.added_folders | events.removed
@@ -452,7 +460,7 @@ def _find_unexpected(task: Task, events: FolderEvents, top: Path) -> _Unexpected
     return _Unexpected(happened & ours, asked)
 
 
-def _find_pipes(task: Task, folders: Iterable[str]) -> set[str]:
+def _find_pipes(task: CheckTask, folders: Iterable[str]) -> set[str]:
     """Find the named pipes that a check could read; an ignore rule hides none that is guarded."""
     check, place = task.check, task.place
     found = find_unexpected(check, place.prefix, list_pipes(place.top, folders))

@@ -29,18 +29,18 @@ from deepwork.gates.checks.input_files import TreeReader, TreeState
 from deepwork.gates.checks.models import (
     Check,
     CheckFile,
+    CheckVerdict,
     CommitProofRequest,
     GuardedChange,
     GuardedStart,
     Proof,
     ProofRequest,
-    Subject,
-    Verdict,
+    ProofSubject,
 )
 from deepwork.gates.checks.output_files import OutputFiles
 from deepwork.gates.checks.rules import find_changed_paths, select_guarded
-from deepwork.gates.checks.run_table import Run, RunTable
-from deepwork.gates.checks.runner import CheckRunner, InputsChanged, Place, Task
+from deepwork.gates.checks.run_table import CheckRun, RunTable
+from deepwork.gates.checks.runner import CheckedTree, CheckRunner, CheckTask, InputsChanged
 from deepwork.gates.checks.store import ProofStore
 from deepwork.gates.checks.trusting import find_pins
 from deepwork.gates.checks.verification import Comparison, compare_proof
@@ -84,7 +84,7 @@ class CheckService:
         self._find_authors = find_authors
         self._runner = CheckRunner(database, str(project), host, folder, TreeReader(), self._bases)
         self._runs = RunTable()
-        self._places: dict[Path | None, Place] = {}
+        self._places: dict[Path | None, CheckedTree] = {}
         self._gits: dict[Path, Git] = {}
         self.outputs = OutputFiles(folder)
 
@@ -153,7 +153,7 @@ class CheckService:
         self._require_green(request, checks, proofs)
         return tuple(proofs)
 
-    def record_uses(self, tx: Transaction, subject: Subject, proofs: Sequence[Proof]) -> None:
+    def record_uses(self, tx: Transaction, subject: ProofSubject, proofs: Sequence[Proof]) -> None:
         """Record, in the transaction that changes its status, that the subject is done with these proofs."""
         for guarded in {id(proof.guarded): proof.guarded for proof in proofs if proof.guarded}.values():
             use_approval(tx, guarded)
@@ -189,7 +189,7 @@ class CheckService:
 
     def _obtain_proofs(
         self,
-        place: Place,
+        place: CheckedTree,
         request: ProofRequest,
         file: CheckFile,
         checks: list[Check],
@@ -227,13 +227,13 @@ class CheckService:
 
     def _build_tasks(
         self,
-        place: Place,
+        place: CheckedTree,
         request: ProofRequest,
         checks: Iterable[Check],
         pins: Mapping[str, Pins],
         state: TreeState,
         differences: Sequence[Difference],
-    ) -> list[Task]:
+    ) -> list[CheckTask]:
         is_gated = bool(differences) and request.changed_paths != ()
         return [
             replace(
@@ -245,7 +245,7 @@ class CheckService:
             for check in checks
         ]
 
-    def _require_links_inside(self, place: Place, base: str, tasks: Iterable[Task]) -> None:
+    def _require_links_inside(self, place: CheckedTree, base: str, tasks: Iterable[CheckTask]) -> None:
         """Raise NotAllowed for a new link that leads out of the tree: no commit has what is there."""
         inputs = {file for task in tasks for file in task.inputs.files if file.version.startswith(LINK_MODE)}
         versions = self._bases.map_versions(place.store, base) if inputs else {}
@@ -257,7 +257,7 @@ class CheckService:
                     suggestion="Replace the link by a file, then call again.",
                 )
 
-    def _run(self, task: Task, deadline: float | None) -> Proof:
+    def _run(self, task: CheckTask, deadline: float | None) -> Proof:
         run = self._runs.join(self._runner.get_key(task), lambda: self._runner.run(task))
         _wait_for(run, task.check.name, deadline)
         return run.get_proof()
@@ -318,7 +318,7 @@ class CheckService:
         return "" if head == file else f" --commit {base[:12]}"
 
     def _find_guarded(
-        self, place: Place, request: ProofRequest, file: CheckFile, state: TreeState
+        self, place: CheckedTree, request: ProofRequest, file: CheckFile, state: TreeState
     ) -> list[Difference]:
         """Return what the work changed in guarded files, in a state of its tree."""
         since = request.guarded_since or request.base
@@ -339,12 +339,12 @@ class CheckService:
         return self._remove_earlier(place, request, touched, found)
 
     def _find_differences(
-        self, place: Place, base: str, file: CheckFile, state: TreeState
+        self, place: CheckedTree, base: str, file: CheckFile, state: TreeState
     ) -> list[Difference]:
         return self._compare_guarded(place, base, file, state.map_guarded(place.prefix, file.guarded))
 
     def _compare_guarded(
-        self, place: Place, base: str, file: CheckFile, after: Mapping[str, str]
+        self, place: CheckedTree, base: str, file: CheckFile, after: Mapping[str, str]
     ) -> list[Difference]:
         """Return how guarded files differ from those of a commit."""
         versions = self._bases.map_versions(place.store, base)
@@ -353,7 +353,7 @@ class CheckService:
         return [Difference(path, before.get(path), after.get(path)) for path in changed]
 
     def _remove_earlier(
-        self, place: Place, request: ProofRequest, touched: Iterable[str], found: list[Difference]
+        self, place: CheckedTree, request: ProofRequest, touched: Iterable[str], found: list[Difference]
     ) -> list[Difference]:
         """Remove what differed before the work began, unless other work made it or this one touched it."""
         start = self._starts.find(request.workflow_id, place.top) if found and request.workflow_id else {}
@@ -371,7 +371,7 @@ class CheckService:
         return [each for each in found if each.path not in earlier - made]
 
     def _pass_guarded(
-        self, place: Place, request: ProofRequest, differences: list[Difference], proofs: list[Proof]
+        self, place: CheckedTree, request: ProofRequest, differences: list[Difference], proofs: list[Proof]
     ) -> tuple[Proof, ...]:
         """Ask a person if the work changed what decides about it; return the proofs with that request."""
         if request.changed_paths is None:
@@ -388,14 +388,14 @@ class CheckService:
 
     # --- places
 
-    def _find_place(self, tree: Path) -> Place:
+    def _find_place(self, tree: Path) -> CheckedTree:
         top = find_tree_root(tree)
         if top in self._places:
             return self._places[top]
         if top is None:
             raise NotARepository(f"{tree} is not in a git repository, so nothing can be proved about it.")
         prefix = self._prefix.as_posix()
-        place = Place(top, "" if prefix == "." else f"{prefix}/", self._open_snapshots(top))
+        place = CheckedTree(top, "" if prefix == "." else f"{prefix}/", self._open_snapshots(top))
         self._places[top] = place
         return place
 
@@ -405,7 +405,7 @@ class CheckService:
         return self._gits[tree]
 
 
-def _wait_for(run: Run, name: str, deadline: float | None) -> None:
+def _wait_for(run: CheckRun, name: str, deadline: float | None) -> None:
     report = current_call().report_progress
     while True:
         remaining = _PROGRESS_SECONDS if deadline is None else deadline - time.monotonic()
@@ -440,6 +440,6 @@ def _digest_differences(differences: Iterable[Difference]) -> str | None:
     return compute_digest(found) if found else None
 
 
-def _pass(verdict: Verdict) -> Verdict:
+def _pass(verdict: CheckVerdict) -> CheckVerdict:
     """Return the verdict of a proof once nobody has to look at it any more."""
-    return Verdict.PASSED if verdict is Verdict.GUARDED else verdict
+    return CheckVerdict.PASSED if verdict is CheckVerdict.GUARDED else verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from deepwork.gates.checks.models import PROVING_VERDICTS, Proof, ProofKey, Subject, Verdict
+from deepwork.gates.checks.models import PROVING_VERDICTS, CheckVerdict, Proof, ProofKey, ProofSubject
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.seals import is_sealed, save_seal
 from deepwork.kernel.database.statements import build_where
@@ -36,7 +36,7 @@ class ProofStore:
         One that was made while guarded files differed from the base is good only for the subject that it was
         made for, and only for exactly these differences.
         """
-        verdicts = [*PROVING_VERDICTS, *([Verdict.GUARDED] if key.guarded_digest else [])]
+        verdicts = [*PROVING_VERDICTS, *([CheckVerdict.GUARDED] if key.guarded_digest else [])]
         found = (each for each in self._read(key) if each.verdict in verdicts or each.waived_by is not None)
         return next(filter(self._is_sealed, found), None)
 
@@ -67,16 +67,16 @@ class ProofStore:
         for id in ids:
             if not is_sealed(self._tx, "proofs", id):
                 continue
-            self._tx.update("proofs", id, {"verdict": Verdict.PASSED})
+            self._tx.update("proofs", id, {"verdict": CheckVerdict.PASSED})
             save_seal(self._tx, "proofs", id)
 
-    def count_red(self, subject: Subject, check: str) -> int:
+    def count_red(self, subject: ProofSubject, check: str) -> int:
         """Count the runs of a check for this subject that did not pass."""
         sql = """
             SELECT count(*) FROM proofs
              WHERE asked_by = :subject AND check_name = :check AND verdict NOT IN :others
         """
-        others = [*PROVING_VERDICTS, Verdict.GUARDED]
+        others = [*PROVING_VERDICTS, CheckVerdict.GUARDED]
         count: int = self._tx.fetch_value(sql, subject=str(subject), check=check, others=others)
         return count
 
@@ -84,7 +84,7 @@ class ProofStore:
         self,
         limit: int,
         check: str | None = None,
-        verdict: Verdict | None = None,
+        verdict: CheckVerdict | None = None,
         used_by: str | None = None,
         after: tuple[int, str] | None = None,
     ) -> tuple[list[Proof], int]:
@@ -108,7 +108,7 @@ class ProofStore:
         total = self._tx.fetch_value(f"SELECT count(*) FROM proofs {build_where(conditions)}", **values)
         return [_from_row(row) for row in rows], int(total)
 
-    def list_used_by(self, subject: Subject) -> list[Proof]:
+    def list_used_by(self, subject: ProofSubject) -> list[Proof]:
         """List the proofs with which this subject counted as done."""
         columns = ", ".join(f"proofs.{name}" for name in _NAMES)
         sql = f"""
@@ -129,16 +129,16 @@ class ProofStore:
             found.setdefault(row.pop("subject_id"), []).append(_from_row(row))
         return found
 
-    def list_uses(self, proof_id: str) -> list[Subject]:
+    def list_uses(self, proof_id: str) -> list[ProofSubject]:
         """List what counted as done with this proof."""
         sql = """
             SELECT subject_kind, subject_id FROM proof_uses WHERE proof_id = :id
              ORDER BY used_at, subject_kind, subject_id
         """
         rows = self._tx.fetch_all(sql, id=proof_id)
-        return [Subject(row["subject_kind"], row["subject_id"]) for row in rows]
+        return [ProofSubject(row["subject_kind"], row["subject_id"]) for row in rows]
 
-    def add_uses(self, subject: Subject, proof_ids: Iterable[str]) -> None:
+    def add_uses(self, subject: ProofSubject, proof_ids: Iterable[str]) -> None:
         """Record that the subject counts as done with these proofs."""
         sql = """
             INSERT INTO proof_uses (subject_kind, subject_id, proof_id, used_at)
@@ -161,9 +161,9 @@ class ProofStore:
 
 _NAMES = tuple(name for name in Proof.__dataclass_fields__ if name not in ("guarded", "proved"))
 _COLUMNS = ", ".join(_NAMES)
-_SHOWN_VERDICT = f"CASE WHEN waived_by IS NULL THEN verdict ELSE '{Verdict.WAIVED}' END"
+_SHOWN_VERDICT = f"CASE WHEN waived_by IS NULL THEN verdict ELSE '{CheckVerdict.WAIVED}' END"
 
 
 @row_parser
 def _from_row(row: Row) -> Proof:
-    return Proof(**(row | {"verdict": Verdict(row["verdict"]), "is_clean": bool(row["is_clean"])}))
+    return Proof(**(row | {"verdict": CheckVerdict(row["verdict"]), "is_clean": bool(row["is_clean"])}))

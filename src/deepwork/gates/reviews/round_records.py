@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deepwork.gates.reviews.rounds import Effect, Finding, Round, Severity
+from deepwork.gates.reviews.rounds import Finding, FindingEffect, Round, Severity
 
 MAX_READ = 1000
 """How many findings of a verdict are read."""
@@ -18,7 +18,9 @@ def parse_round(record: Mapping[str, Any]) -> Round:
 
 
 def parse_stored_finding(record: Mapping[str, Any]) -> Finding:
-    return Finding(**{**record, "severity": Severity(record["severity"]), "effect": Effect(record["effect"])})
+    return Finding(
+        **{**record, "severity": Severity(record["severity"]), "effect": FindingEffect(record["effect"])}
+    )
 
 
 def read_findings(written: object) -> tuple[Finding, ...]:

@@ -32,7 +32,7 @@ class ReviewScope(CaseInsensitiveEnum):
     WHOLE = "whole"
 
 
-class Effect(CaseInsensitiveEnum):
+class FindingEffect(CaseInsensitiveEnum):
     """What a finding does to the work: it sends it back, or is only recorded, and why."""
 
     BLOCKS = "blocks"
@@ -74,11 +74,11 @@ class Finding:
     failure: str | None = None
     fingerprint: str = ""
     """Names the same problem in every round; computed when the round is judged."""
-    effect: Effect = Effect.NOTED
+    effect: FindingEffect = FindingEffect.NOTED
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RoundVerdict:
     """What a reviewer says about one round."""
 
     passed: bool
@@ -114,7 +114,7 @@ class Material:
 
 
 def judge_round(
-    policy: ReviewPolicy, earlier: Sequence[Round], verdict: Verdict, material: Material
+    policy: ReviewPolicy, earlier: Sequence[Round], verdict: RoundVerdict, material: Material
 ) -> Round:
     """Judge what a reviewer says after these rounds: which findings send the work back, and whether any does.
 
@@ -122,27 +122,27 @@ def judge_round(
     """
     named = (_name_finding(_cut(each), material) for each in verdict.findings)
     judged = [replace(each, effect=find_effect(policy, earlier, each, material)) for each in named]
-    kept = sorted(judged, key=lambda each: each.effect is not Effect.BLOCKS)[:MAX_FINDINGS]
+    kept = sorted(judged, key=lambda each: each.effect is not FindingEffect.BLOCKS)[:MAX_FINDINGS]
     fails_anyway = not verdict.is_complete or not (verdict.passed or judged)
-    passed = not fails_anyway and not any(each.effect is Effect.BLOCKS for each in kept)
+    passed = not fails_anyway and not any(each.effect is FindingEffect.BLOCKS for each in kept)
     number = earlier[-1].number + 1 if earlier else 1
     return Round(number, passed, tuple(kept), fails_anyway=fails_anyway)
 
 
 def find_effect(
     policy: ReviewPolicy, earlier: Sequence[Round], finding: Finding, material: Material
-) -> Effect:
+) -> FindingEffect:
     """Return what a finding with a fingerprint does after these rounds."""
     known = {each.fingerprint: each.effect for round in earlier for each in round.findings}
     before = known.get(finding.fingerprint)
-    if before is Effect.REJECTED:
-        return Effect.REJECTED
+    if before is FindingEffect.REJECTED:
+        return FindingEffect.REJECTED
     if finding.severity not in policy.blocks:
-        return Effect.NOTED
+        return FindingEffect.NOTED
     is_new_place = not earlier or material.has_changed(finding)
-    if finding.severity is Severity.BLOCKER or is_new_place or before is Effect.BLOCKS:
-        return Effect.BLOCKS
-    return Effect.LATE
+    if finding.severity is Severity.BLOCKER or is_new_place or before is FindingEffect.BLOCKS:
+        return FindingEffect.BLOCKS
+    return FindingEffect.LATE
 
 
 def compute_fingerprint(finding: Finding, anchor: str | None) -> str:
@@ -178,7 +178,7 @@ def list_open_findings(rounds: Sequence[Round]) -> tuple[Finding, ...]:
 
 
 def list_blocking(round: Round) -> tuple[Finding, ...]:
-    return tuple(each for each in round.findings if each.effect is Effect.BLOCKS)
+    return tuple(each for each in round.findings if each.effect is FindingEffect.BLOCKS)
 
 
 def is_stalled(rounds: Sequence[Round]) -> bool:
@@ -224,7 +224,7 @@ def settle_dispute(round: Round, disputed: Iterable[str], upheld: Iterable[str])
     names = tuple(sorted(set(disputed)))
     rejected = set(names) - set(upheld)
     findings = tuple(
-        replace(each, effect=Effect.REJECTED) if each.fingerprint in rejected else each
+        replace(each, effect=FindingEffect.REJECTED) if each.fingerprint in rejected else each
         for each in round.findings
     )
     settled = replace(round, findings=findings, disputed=names)

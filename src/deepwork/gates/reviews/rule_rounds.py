@@ -14,7 +14,7 @@ from deepwork.gates.reviews.rounds import (
     PersonReason,
     ReviewPolicy,
     Round,
-    Verdict,
+    RoundVerdict,
     find_person_reason,
     get_tree_to_compare,
     judge_round,
@@ -71,7 +71,7 @@ class RuleRounds:
             return None
         return render_changes(self.build_policy(review), compute_delta(before, self.trees.read(review.files)))
 
-    def judge(self, review: Review, verdict: Verdict, reviewer: str, *, is_current: bool) -> Round:
+    def judge(self, review: Review, verdict: RoundVerdict, reviewer: str, *, is_current: bool) -> Round:
         """Judge what a reviewer says; the files are stored if they are still those that it judged."""
         series = self.get_series(review)
         tree = self.trees.read(review.files)

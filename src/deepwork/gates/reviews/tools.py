@@ -19,7 +19,7 @@ from deepwork.gates.reviews.round_answers import (
 )
 from deepwork.gates.reviews.round_records import read_findings, to_shown
 from deepwork.gates.reviews.round_store import RoundStore
-from deepwork.gates.reviews.rounds import Finding, Round, Verdict, is_same_round
+from deepwork.gates.reviews.rounds import Finding, Round, RoundVerdict, is_same_round
 from deepwork.gates.reviews.rule_rounds import name_rule
 from deepwork.gates.reviews.store import PassedReviews
 from deepwork.kernel.call import current_call
@@ -115,7 +115,7 @@ class ReviewTools:
         if not findings and not series.rounds:
             return self._save_passed(tx, review_id, title)
         is_current = self.planner.instructions.is_current(review_id, review)
-        judged = rounds.judge(review, Verdict(not findings, findings), reviewer, is_current=is_current)
+        judged = rounds.judge(review, RoundVerdict(not findings, findings), reviewer, is_current=is_current)
         if series.rounds and is_same_round(series.rounds[-1], judged):
             return build_failed(review_id, rounds, review, series.rounds[-1])
         require_open(rounds, review, review_id)

@@ -32,7 +32,7 @@ from deepwork.kernel.database.sqlite_connections import (
     LARGE_WAL,
     WRITE_TIMEOUT,
     OpenFile,
-    Session,
+    SQLiteSession,
     list_columns,
 )
 from deepwork.kernel.database.statements import format_colon_placeholder
@@ -234,10 +234,10 @@ class SQLite:
     def writing(self) -> AbstractContextManager[Connection]:
         if self._refusal is not None:
             raise self._refusal
-        return Session(self._get_prepared_file, self._write_lock)
+        return SQLiteSession(self._get_prepared_file, self._write_lock)
 
     def reading(self) -> AbstractContextManager[Connection]:
-        return Session(self.get_open_file)
+        return SQLiteSession(self.get_open_file)
 
     @contextmanager
     def reading_anew(self) -> Iterator[Any]:

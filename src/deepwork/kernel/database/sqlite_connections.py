@@ -120,7 +120,7 @@ class OpenFile:
                 idle.pop().close()
 
 
-class Session:
+class SQLiteSession:
     """A transaction on a connection of its own. A class, because a generator takes several times as long."""
 
     __slots__ = ("_connection", "_file", "_get_file", "_idle", "_lock")

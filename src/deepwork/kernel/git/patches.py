@@ -53,13 +53,13 @@ EMPTY_TREES = {
 """The tree without files, by the length of its hash: what a commit without a parent is compared with."""
 
 
-class GitRun(Protocol):
+class GitCall(Protocol):
     """Runs git, in a repository or with the objects of its snapshots."""
 
     def __call__(self, *args: str, input: bytes | None = None) -> bytes: ...
 
 
-def compute_patch_ids(run: GitRun, pairs: Iterable[TreePair]) -> dict[TreePair, str | None]:
+def compute_patch_ids(run: GitCall, pairs: Iterable[TreePair]) -> dict[TreePair, str | None]:
     """Compute the patch id of each pair; None if the trees are missing or differ too much to be compared.
 
     One process compares many pairs. If it fails, smaller groups are compared, to find the pair that it
@@ -72,7 +72,7 @@ def compute_patch_ids(run: GitRun, pairs: Iterable[TreePair]) -> dict[TreePair, 
     return found
 
 
-def list_changed_paths(run: GitRun, pairs: Sequence[TreePair]) -> dict[TreePair, set[str]]:
+def list_changed_paths(run: GitCall, pairs: Sequence[TreePair]) -> dict[TreePair, set[str]]:
     """List the files that differ between the trees of each pair."""
     if not pairs:
         return {}
@@ -84,7 +84,7 @@ def list_changed_paths(run: GitRun, pairs: Sequence[TreePair]) -> dict[TreePair,
 LineRange = tuple[int, int]
 
 
-def list_added_lines(run: GitRun, pairs: Sequence[TreePair]) -> dict[TreePair, dict[str, list[LineRange]]]:
+def list_added_lines(run: GitCall, pairs: Sequence[TreePair]) -> dict[TreePair, dict[str, list[LineRange]]]:
     """List the lines that the second tree of each pair adds, by file, as ranges of first and last line."""
     unique = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
     found: dict[TreePair, dict[str, list[LineRange]]] = {}
@@ -127,7 +127,7 @@ def _parse_name(written: bytes) -> str:
     return os.fsdecode(text.removeprefix(b"b/"))
 
 
-def list_merges_with_own_changes(run: GitRun, merges: Sequence[str]) -> set[str]:
+def list_merges_with_own_changes(run: GitCall, merges: Sequence[str]) -> set[str]:
     """Return the merge commits that have content which is in none of their parents."""
     found: set[str] = set()
     for start in range(0, len(merges), _BATCH_SIZE):
@@ -142,7 +142,7 @@ def list_merges_with_own_changes(run: GitRun, merges: Sequence[str]) -> set[str]
     return found
 
 
-def _compute_batch(run: GitRun, pairs: Sequence[TreePair]) -> dict[TreePair, str | None]:
+def _compute_batch(run: GitCall, pairs: Sequence[TreePair]) -> dict[TreePair, str | None]:
     question = "".join(f"{check_hash(before)} {check_hash(after)}\n" for before, after in pairs)
     try:
         output = run(*_COMMAND, input=question.encode())

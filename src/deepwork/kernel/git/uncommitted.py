@@ -24,7 +24,7 @@ def list_uncommitted(git: Git) -> list[str]:
     return [os.fsdecode(entry[3:]) for entry in listed.split(b"\0") if entry]
 
 
-class FilesChanged(NotAllowed):
+class TreeChanged(NotAllowed):
     """A working tree is not as it was when its files were to be committed."""
 
 
@@ -69,7 +69,7 @@ def commit_uncommitted(
 
 def _require_expected(git: Git, found: ExpectedFiles, expected: ExpectedFiles) -> None:
     if found != expected:
-        raise FilesChanged(f"{git.root} is not as it was when its files were to be committed.")
+        raise TreeChanged(f"{git.root} is not as it was when its files were to be committed.")
 
 
 def _take_back_changed(git: Git, branch: str, commit: str, expected: ExpectedFiles) -> None:

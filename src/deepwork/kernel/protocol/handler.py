@@ -37,7 +37,7 @@ from deepwork.kernel.protocol.revisions import (
     UNSUPPORTED_REVISION,
 )
 from deepwork.kernel.protocol.service import Service
-from deepwork.kernel.protocol.tasks import Task, Tasks, knows_tasks, require_tasks
+from deepwork.kernel.protocol.tasks import ProtocolTask, Tasks, knows_tasks, require_tasks
 
 log = logging.getLogger("deepwork")
 
@@ -196,7 +196,7 @@ class MessageHandler:
             )
         return self._run_tool(request)
 
-    def _find_task(self, request: Request) -> Task:
+    def _find_task(self, request: Request) -> ProtocolTask:
         if not self._service.offers_tasks:
             raise RequestError(METHOD_NOT_FOUND, "Method not found", request.method)
         require_tasks(request)

@@ -38,7 +38,7 @@ Result = Mapping[str, Any]
 Clock = Callable[[], float]
 
 
-class Task:
+class ProtocolTask:
     """A call that goes on after the client was answered."""
 
     def __init__(self, request: Request, owner: Hashable, work: Future[Result], clock: Clock) -> None:
@@ -104,7 +104,7 @@ class Tasks:
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(MAX_RUNNING, "deepwork-task")
         self._running = 0
-        self._kept: dict[str, Task] = {}
+        self._kept: dict[str, ProtocolTask] = {}
         self._is_ending = False
 
     def run(self, request: Request, owner: Hashable, work: Callable[[], Result]) -> Result:
@@ -122,11 +122,11 @@ class Tasks:
         # A server that ends cannot be polled, and the client of a cancelled call gets no answer.
         if running.done() or self._is_ending or request.is_cancelled:
             return running.result()
-        task = Task(request, owner, running, self._clock)
+        task = ProtocolTask(request, owner, running, self._clock)
         self._keep(task)
         return {**task.describe(), "resultType": "task"}
 
-    def find(self, id: str, owner: Hashable) -> Task:
+    def find(self, id: str, owner: Hashable) -> ProtocolTask:
         """Find a task of this owner; raise the same error for an unknown one and for one of somebody else."""
         with self._lock:
             self._drop_expired()
@@ -157,7 +157,7 @@ class Tasks:
         with self._lock:
             self._running -= 1
 
-    def _keep(self, task: Task) -> None:
+    def _keep(self, task: ProtocolTask) -> None:
         with self._lock:
             self._drop_expired()
             if len(self._kept) >= MAX_KEPT:

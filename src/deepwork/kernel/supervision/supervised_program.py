@@ -30,7 +30,7 @@ _MAX_END_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ProgramEnding:
     """How a program ended.
 
     `exited`: by itself. `timeout`: its time was over. `ended`: we ended it. `stopped`: its supervisor got a
@@ -52,7 +52,7 @@ class SupervisedProgram:
         self._process, self._control, self._status = process, control, status
         self._tree, self._grace = tree, grace
         self._received = b""
-        self._ending: Ending | None = None
+        self._ending: ProgramEnding | None = None
         self.pid = 0
         os.set_blocking(status.fileno(), False)
 
@@ -66,17 +66,17 @@ class SupervisedProgram:
         """The reading end of its error output, if it is a pipe."""
         return self._process.stderr
 
-    def poll(self) -> Ending | None:
+    def poll(self) -> ProgramEnding | None:
         """Return how it ended, None while it runs. Once it has ended, no process of its tree is left."""
         return self.wait(0)
 
-    def wait(self, seconds: float | None = None) -> Ending | None:
+    def wait(self, seconds: float | None = None) -> ProgramEnding | None:
         """Wait until it has ended, at most this long."""
         if self._ending is None and (line := self._read_line(seconds)) is not None:
             self._ending = self._close(line)
         return self._ending
 
-    def end(self) -> Ending:
+    def end(self) -> ProgramEnding:
         """End it with all its descendants, if it has not ended, and return when that is done."""
         if self._ending is None:
             self._control.close()
@@ -125,7 +125,7 @@ class SupervisedProgram:
         line, _, self._received = self._received.partition(b"\n")
         return line
 
-    def _close(self, line: bytes) -> Ending:
+    def _close(self, line: bytes) -> ProgramEnding:
         """Release everything; without a last line of the supervisor, end what it left."""
         self._control.close()
         if not line:
@@ -135,8 +135,8 @@ class SupervisedProgram:
         self._status.close()
         if line:
             _, reason, code, left = line.decode().split(" ")
-            return Ending(reason, int(code), int(left))  # type: ignore[arg-type]
-        return Ending("lost", None, end_marked_processes(self._tree))
+            return ProgramEnding(reason, int(code), int(left))  # type: ignore[arg-type]
+        return ProgramEnding("lost", None, end_marked_processes(self._tree))
 
 
 def start_supervised(

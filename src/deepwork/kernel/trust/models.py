@@ -16,7 +16,7 @@ class Kind(StrEnum):
     """A check in `.deepwork/checks.yml`, by its name and version."""
 
 
-class Proof(StrEnum):
+class CredentialKind(StrEnum):
     """How a person proves that a decision is a person's, from the weakest to the strongest."""
 
     TOKEN = "token"  # noqa: S105 - a word
@@ -29,9 +29,9 @@ class Proof(StrEnum):
     @property
     def rank(self) -> int:
         """Its place in the order of strength."""
-        return list(Proof).index(self)
+        return list(CredentialKind).index(self)
 
-    def covers(self, needed: Proof) -> bool:
+    def covers(self, needed: CredentialKind) -> bool:
         """Return whether this proof is as strong as the needed one."""
         return self.rank >= needed.rank
 

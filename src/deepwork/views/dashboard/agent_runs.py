@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from deepwork.delivery.runner.models import Attempt, Run, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.responses import AttemptView, RunView, describe_attempt, describe_run
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
 from deepwork.views.dashboard import offered_actions
@@ -76,7 +76,7 @@ class Attempts(PagedAnswer):
 
 class AttemptsQuery(PageQuery):
     state: Literal["current", "ended"] | None = Field(default=None, description="`current`: has not ended")
-    stage: Stage | None = None
+    stage: AttemptStage | None = None
     run_id: str | None = Field(default=None, description="Of this run of agents")
     workflow_id: str | None = Field(default=None, description="Of this plan")
     task_id: str | None = Field(default=None, description="At this task")

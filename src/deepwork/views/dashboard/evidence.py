@@ -9,7 +9,7 @@ from pydantic import Field
 
 from deepwork.gates.approvals.models import ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.gates.checks.models import Proof, Subject
+from deepwork.gates.checks.models import Proof, ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
@@ -86,7 +86,7 @@ def read_plan_evidence(tx: Transaction, workflow: Workflow) -> Evidence | None:
 def read_task_evidence(tx: Transaction, task: Task) -> Evidence | None:
     """Read the evidence of a planned task; None if it requires nothing, and nothing was reported."""
     plan = PlanStore(tx).get(task.workflow_id).requirements
-    proofs = {proof.check_name: proof for proof in ProofStore(tx).list_used_by(Subject("task", task.id))}
+    proofs = {proof.check_name: proof for proof in ProofStore(tx).list_used_by(ProofSubject("task", task.id))}
     names = dict.fromkeys((*list_required_checks(plan, task.requirements), *proofs))
     checks = [build_check(name, proofs.get(name)) for name in names]
     return _build(build_task_spending(tx, task), checks, _list_approvals(tx, task.workflow_id, task.id))

@@ -12,7 +12,13 @@ from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.runs import RunLine, RunRef, build_run_lines
 from deepwork.views.overview.needs import count_runs, list_needs
 from deepwork.views.overview.run_lines import list_latest_runs
-from deepwork.views.overview.run_store import ACTIVE_STATUSES, ENDED_STATUSES, PLAN, RunStore, get_run_kind
+from deepwork.views.overview.run_store import (
+    ACTIVE_STATUSES,
+    ENDED_STATUSES,
+    PLAN,
+    WorkListStore,
+    get_run_kind,
+)
 
 MAX_RUNS = 20
 
@@ -53,7 +59,7 @@ class Need(RestAnswer):
     actions: list[Act]
 
 
-class Counts(RestAnswer):
+class WorkCounts(RestAnswer):
     running: int
     blocked: int
     blockers: int
@@ -73,13 +79,13 @@ class Home(RestAnswer):
     needs_you_total: int
     running: list[RunLine]
     recent: list[RunLine]
-    counts: Counts
+    counts: WorkCounts
     last_seq: int
 
 
 def read_home(context: ReadContext, _: NoParameters) -> Home:
     """Read everything that the home page shows."""
-    tx, store = context.tx, RunStore(context.tx)
+    tx, store = context.tx, WorkListStore(context.tx)
     needs, total = list_needs(context.states)
     running, recent = (
         list_latest_runs(store, words, MAX_RUNS) for words in (ACTIVE_STATUSES, ENDED_STATUSES)
@@ -90,7 +96,7 @@ def read_home(context: ReadContext, _: NoParameters) -> Home:
         needs_you_total=total,
         running=[lines[row["id"]] for row in running],
         recent=[lines[row["id"]] for row in recent],
-        counts=Counts(**count_runs(context.states)),
+        counts=WorkCounts(**count_runs(context.states)),
         last_seq=EventStore(tx).get_last_seq(),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from deepwork.gates.checks.models import Verdict
+from deepwork.gates.checks.models import CheckVerdict
 from deepwork.gates.checks.responses import ProofSummary
 from deepwork.gates.checks.store import ProofStore
 from deepwork.views.dashboard.endpoints import (
@@ -23,7 +23,7 @@ class ProofPage(PagedAnswer):
 
 class ProofQuery(PageQuery):
     check: str | None = Field(default=None, description="Of this check")
-    verdict: Verdict | None = None
+    verdict: CheckVerdict | None = None
     task_id: str | None = Field(default=None, description="With which this task counted as done")
 
 

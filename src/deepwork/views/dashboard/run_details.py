@@ -17,7 +17,7 @@ from deepwork.views.dashboard.runs import RunLine, build_run_lines
 from deepwork.views.dashboard.sessions import SessionPart, build_session_part
 from deepwork.views.overview.phase_statuses import derive_entry_status, derive_phase_status
 from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
-from deepwork.views.overview.run_store import JOB, PLAN, TRACK, RunStore, get_run_kind, parse_session_row
+from deepwork.views.overview.run_store import JOB, PLAN, TRACK, WorkListStore, get_run_kind, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, RUNNING_STATUSES
 from deepwork.work.plans.models import StatusCount as PlanTally
 from deepwork.work.plans.stores.plan_store import PlanStore
@@ -107,13 +107,13 @@ def read_run(context: ReadContext, _: NoParameters) -> RunWhole:
     more = {TRACK: _read_tracked_details, PLAN: _read_plan_details, JOB: _read_job_details}[row["kind"]](
         context, row
     )
-    return RunWhole(**dict(line) | more, issues=RunStore(context.tx).count_issues(context.id))
+    return RunWhole(**dict(line) | more, issues=WorkListStore(context.tx).count_issues(context.id))
 
 
 def get_run_row(tx: Transaction, id: str) -> Row:
     """Get the row of a run; raise NotFound if there is none."""
     kind = get_run_kind(id)
-    if (row := RunStore(tx).find(kind, id)) is None:
+    if (row := WorkListStore(tx).find(kind, id)) is None:
         raise NotFound(
             "session" if kind == JOB else "workflow", id, suggestion="List runs with /api/v1/runs."
         )
@@ -173,7 +173,7 @@ def _read_plan_details(context: ReadContext, row: Row) -> dict[str, Any]:
     initial: Mapping[str, Any] = workflow.initial_plan or {}
     found, _ = WorkspaceStore(tx).list_for_workflow(workflow.id, None, MAX_WORKSPACES)
     tasks = WorkspaceStore(tx).list_task_ids([each.id for each in found])
-    history = RunStore(tx).list_plan_changes(workflow.id, MAX_HISTORY)
+    history = WorkListStore(tx).list_plan_changes(workflow.id, MAX_HISTORY)
     return {
         "objective": workflow.source_content,
         "summary": workflow.plan_summary,
@@ -244,7 +244,7 @@ def _build_level_phases(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
 def _read_job_details(context: ReadContext, row: Row) -> dict[str, Any]:
     tx, session = context.tx, parse_session_row(row)
     facts = context.states.load_sessions([session])[session.id]
-    active = [parse_session_row(each) for each in RunStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
+    active = [parse_session_row(each) for each in WorkListStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
     part = build_session_part(facts, RunEventStore(tx).list_reviews([session.id], MAX_REVIEWS), active)
     states = {step.id: step for step in part.steps}
     phases = []

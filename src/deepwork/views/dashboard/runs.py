@@ -31,10 +31,10 @@ from deepwork.views.overview.run_store import (
     TRACK,
     RunFilter,
     RunOrder,
-    RunStore,
+    WorkListStore,
 )
 from deepwork.views.overview.states.view import StateView
-from deepwork.work.tracking.models import Profile
+from deepwork.work.tracking.models import TrackSize
 
 Kind = Literal["track", "plan", "job"]
 
@@ -86,7 +86,7 @@ class RunsQuery(PageQuery):
     kind: Kind | None = None
     status: str | None = Field(default=None, description="One or more, separated by commas")
     q: str | None = Field(default=None, max_length=200, description="Part of the name, objective or id")
-    profile: Profile | None = Field(
+    profile: TrackSize | None = Field(
         default=None, description="Profile of a tracked workflow; other runs have none"
     )
     agent: str | None = Field(default=None, description="The name of an agent that works or worked on it")
@@ -100,7 +100,7 @@ def read_runs(context: ReadContext, query: RunsQuery) -> Runs:
     """Read the runs that match every filter."""
     filters = build_filters(query)
     order = RunOrder(query.sort, query.order == "desc")
-    store = RunStore(context.tx)
+    store = WorkListStore(context.tx)
     rows, cursor = list_merged_page(store, filters, order, query.cursor, query.limit)
     total = sum(store.count(kind, each) for kind, each in filters.items())
     return Runs(runs=build_run_lines(context.states, rows), total=total, cursor=cursor)
@@ -150,7 +150,7 @@ def _parse_statuses(text: str | None) -> tuple[str, ...] | None:
 
 
 def list_merged_page(
-    store: RunStore, filters: Mapping[str, RunFilter], order: RunOrder, cursor: str | None, limit: int
+    store: WorkListStore, filters: Mapping[str, RunFilter], order: RunOrder, cursor: str | None, limit: int
 ) -> tuple[list[Row], str | None]:
     """List the next runs of all kinds in one order, and the cursor of the next page.
 
@@ -193,7 +193,7 @@ def find_run_refs(tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:
     """Find kind and name of these runs; missing runs are left out."""
     return {
         id: RunRef(id=id, kind=kind, name=name)  # type: ignore[arg-type]
-        for id, (kind, name) in RunStore(tx).find_names(list(ids)).items()
+        for id, (kind, name) in WorkListStore(tx).find_names(list(ids)).items()
     }
 
 

@@ -34,11 +34,11 @@ class Found(RestAnswer):
     task_id: str | None = None
 
 
-class Results(RestAnswer):
+class SearchAnswer(RestAnswer):
     results: list[Found]
 
 
-def search(context: ReadContext, query: SearchQuery) -> Results:
+def search(context: ReadContext, query: SearchQuery) -> SearchAnswer:
     """Find everything that contains all of the words."""
     words = query.q.split()[:MAX_SEARCH_WORDS]
     if not words:
@@ -46,7 +46,7 @@ def search(context: ReadContext, query: SearchQuery) -> Results:
     found = list(RunSearchStore(context.tx).find(words, MAX_PER_KIND))
     found += [("task", row) for row in _find_planned_tasks(context.tx, query.q)]
     runs = find_run_refs(context.tx, [row["run_id"] for _, row in found])
-    return Results(
+    return SearchAnswer(
         results=[_build_result(kind, row, runs, words) for kind, row in found if row["run_id"] in runs]
     )
 
@@ -89,7 +89,7 @@ ENDPOINTS = (
         "/api/v1/search",
         "Runs, tasks, decisions and issues that match.",
         SearchQuery,
-        Results,
+        SearchAnswer,
         search,
         follows_events=True,
     ),

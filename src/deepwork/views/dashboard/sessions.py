@@ -18,7 +18,7 @@ class Criterion(RestAnswer):
     feedback: str | None = None
 
 
-class Attempt(RestAnswer):
+class ReviewRound(RestAnswer):
     """One review of a step."""
 
     at: str
@@ -39,7 +39,7 @@ class PersonDecisionView(RestAnswer):
     attempts: int
 
 
-class FindingView(RestAnswer):
+class StepFinding(RestAnswer):
     """What a review found; `effect` is `blocks`, or why it does not: `noted`, `late`, `rejected`."""
 
     severity: str
@@ -57,7 +57,7 @@ class RoundView(RestAnswer):
     round: int
     passed: bool
     reviewer: str | None = None
-    findings: list[FindingView]
+    findings: list[StepFinding]
     disputed: bool
     at: str
     is_over: bool
@@ -71,7 +71,7 @@ class StepView(StateFields):
     completed_at: str | None = None
     outputs: dict[str, Any]
     notes: str | None = None
-    attempts: list[Attempt]
+    attempts: list[ReviewRound]
     attempts_total: int
     override_reason: str | None = None
     gate_decisions: list[PersonDecisionView]
@@ -128,7 +128,7 @@ def _get_stack_key(session: SessionRow) -> tuple[str | None, str | None]:
     return session.data.get("caller"), session.data.get("process")
 
 
-def build_step_view(facts: SessionFacts, step: str, attempts: Sequence[Attempt]) -> StepView:
+def build_step_view(facts: SessionFacts, step: str, attempts: Sequence[ReviewRound]) -> StepView:
     """Build a step with its state and its reviews."""
     session = facts.session
     progress = session.get_progress(step)
@@ -162,25 +162,25 @@ def list_rounds(session: SessionRow, step: str) -> list[RoundView]:
     return [
         RoundView(
             **{name: value for name, value in each.items() if name not in ("step_id", "findings")},
-            findings=[FindingView(**finding) for finding in each["findings"]],
+            findings=[StepFinding(**finding) for finding in each["findings"]],
         )
         for each in session.data.get("review_rounds", ())
         if each["step_id"] == step
     ]
 
 
-def group_attempts(reviews: Sequence[Row]) -> dict[str, list[Attempt]]:
+def group_attempts(reviews: Sequence[Row]) -> dict[str, list[ReviewRound]]:
     """Group review events by step; events with the same timestamp are one attempt."""
     together: dict[tuple[str, str], list[Row]] = {}
     for event in reviews:
         together.setdefault((event["data"].get("step_id", ""), event["ts"]), []).append(event)
-    found: dict[str, list[Attempt]] = {}
+    found: dict[str, list[ReviewRound]] = {}
     for (step, at), events in together.items():
         found.setdefault(step, []).append(_build_attempt(at, events))
     return found
 
 
-def _build_attempt(at: str, events: Sequence[Row]) -> Attempt:
+def _build_attempt(at: str, events: Sequence[Row]) -> ReviewRound:
     results = [event["data"] for event in events if event["type"] == "review:failed"]
     criteria = [
         Criterion(name=it.get("criterion"), passed=bool(it.get("passed")), feedback=it.get("feedback"))
@@ -189,6 +189,6 @@ def _build_attempt(at: str, events: Sequence[Row]) -> Attempt:
     ]
     feedback = "; ".join(result.get("feedback") or "" for result in results)
     is_self_review = any(event["data"].get("self_review") for event in events) or None
-    return Attempt(
+    return ReviewRound(
         at=at, passed=not results, criteria=criteria, feedback=feedback or None, is_self_review=is_self_review
     )

@@ -25,7 +25,7 @@ from deepwork.views.dashboard.sessions import build_step_view, group_attempts
 from deepwork.views.overview.changed_file_store import ChangedFileStore
 from deepwork.views.overview.related_task_store import RelatedTaskStore
 from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
-from deepwork.views.overview.run_store import JOB, RunStore, parse_session_row
+from deepwork.views.overview.run_store import JOB, WorkListStore, parse_session_row
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -142,7 +142,7 @@ def _read_planned_task(context: ReadContext) -> TaskWhole:
 def _read_step(context: ReadContext) -> TaskWhole:
     tx, id = context.tx, context.id
     session_id, _, step = id.partition("/")
-    row = RunStore(tx).find(JOB, session_id)
+    row = WorkListStore(tx).find(JOB, session_id)
     session = parse_session_row(row) if row else None
     if session is None or step not in session.steps:
         raise NotFound("task", id, suggestion="The id of a job step is SESSION_ID/STEP_ID.")

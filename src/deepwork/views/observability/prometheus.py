@@ -20,12 +20,12 @@ from prometheus_client.registry import Collector
 
 from deepwork import __version__
 from deepwork.delivery.landing.models import LandingStatus
-from deepwork.delivery.runner.models import FINAL_STAGES, Stage
+from deepwork.delivery.runner.models import FINAL_STAGES, AttemptStage
 from deepwork.views.observability.counters import BOUNDS, REFUSAL_STATUSES, CounterSnapshot, Histogram
 from deepwork.views.overview.activity_store import ActivityCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_OPEN_STAGES = [stage.value for stage in Stage if stage not in FINAL_STAGES]
+_OPEN_STAGES = [stage.value for stage in AttemptStage if stage not in FINAL_STAGES]
 _OPEN_LANDINGS = [status.value for status in LandingStatus if not status.is_final]
 _BUCKETS = [*map(str, BOUNDS), "+Inf"]
 

@@ -11,7 +11,7 @@ from deepwork.kernel.database.engine import Row
 from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.overview.attention_store import AttentionStore
-from deepwork.views.overview.run_store import RunStore, get_run_kind
+from deepwork.views.overview.run_store import WorkListStore, get_run_kind
 from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.task_names import find_task_names
 
@@ -28,7 +28,7 @@ def list_agent_needs(view: StateView, limit: int) -> tuple[list[dict[str, Any]],
     ended, ended_total = store.list_waiting_runs(limit)
     if not parked and not ended:
         return [], 0
-    names = RunStore(tx).find_names([_get_workflow_id(row) for row in [*parked, *ended]])
+    names = WorkListStore(tx).find_names([_get_workflow_id(row) for row in [*parked, *ended]])
     tasks = find_task_names(tx, (row["task_id"] for row in parked))
     attempts = AttemptStore(tx).find_by_ids([row["id"] for row in parked]) if parked else {}
     runs = AgentRunStore(tx).find_by_ids([row["id"] for row in ended]) if ended else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.delivery.runner.models import Attempt, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
@@ -18,7 +18,7 @@ class AttemptListStore:
         self,
         *,
         is_current: bool | None = None,
-        stage: Stage | None = None,
+        stage: AttemptStage | None = None,
         run_id: str | None = None,
         workflow_id: str | None = None,
         task_id: str | None = None,

@@ -9,7 +9,7 @@ from deepwork.delivery.landing.rules import PROBLEM_WORDS
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.views.overview.run_store import RunStore, get_run_kind
+from deepwork.views.overview.run_store import WorkListStore, get_run_kind
 from deepwork.views.overview.states.view import StateView
 
 _MAX_DETAIL = 500
@@ -21,7 +21,7 @@ def list_landing_needs(view: StateView, limit: int) -> tuple[list[dict[str, Any]
     found, total = LandingStore(tx).list_newest(
         statuses=[LandingStatus.NEEDS_PERSON], is_open=True, limit=limit
     )
-    names = RunStore(tx).find_names([each.workflow_id for each in found if each.workflow_id])
+    names = WorkListStore(tx).find_names([each.workflow_id for each in found if each.workflow_id])
     states = view.judge_landings(found)
     return [
         _build_need(each, names.get(each.workflow_id or ""), states[each.id].next) for each in found

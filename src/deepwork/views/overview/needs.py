@@ -20,7 +20,7 @@ from deepwork.views.overview.agent_needs import list_agent_needs
 from deepwork.views.overview.attention_store import AttentionStore
 from deepwork.views.overview.gates import list_gates
 from deepwork.views.overview.landing_needs import list_landing_needs
-from deepwork.views.overview.run_store import ACTIVE_STATUSES, KINDS, RunStore, parse_session_row
+from deepwork.views.overview.run_store import ACTIVE_STATUSES, KINDS, WorkListStore, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, SessionRow
 from deepwork.views.overview.states.models import Command, State
 from deepwork.views.overview.states.totals import count_by_kind
@@ -45,7 +45,7 @@ Runs = Mapping[str, Mapping[str, str]]
 
 def count_runs(view: StateView) -> dict[str, Any]:
     """Count runs by stored status, open ones and their tasks by state, and open blockers."""
-    store = RunStore(view.tx)
+    store = WorkListStore(view.tx)
     by_kind = {kind: store.count_by_status(kind) for kind in KINDS}
     blocked = store.count_blocked()
     active = sum(by_kind[kind].get(word, 0) for kind in KINDS for word in ACTIVE_STATUSES[kind])
@@ -94,7 +94,7 @@ def list_needs(view: StateView) -> tuple[list[Need], int]:
     twice = sum(row["id"] in to_review for row in failed)
     rows = [*blockers, *approvals, *reviews, *failed, *planned, *stale, *lost]
     about = [row["workflow_id"] for row in rows if row["workflow_id"]]  # an approval may belong to no run
-    runs = {id: _build_run(id, *found) for id, found in RunStore(tx).find_names(about).items()}
+    runs = {id: _build_run(id, *found) for id, found in WorkListStore(tx).find_names(about).items()}
     found = [
         *(_build_blocker_need(row, runs) for row in blockers),
         *(_build_approval_need(row, runs) for row in approvals),
@@ -303,7 +303,7 @@ def _build_budget_need(row: Row) -> Need:
 
 def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
     """List the job sessions whose current step waits for a person or failed its review."""
-    active = [parse_session_row(row) for row in RunStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
+    active = [parse_session_row(row) for row in WorkListStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
     return (
         _build_gate_need(gate.session, gate.reviews, has_failed=gate.has_failed)
         for gate in list_gates(tx, active)

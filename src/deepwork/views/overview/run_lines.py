@@ -21,7 +21,7 @@ from deepwork.views.overview.run_store import (
     TRACK,
     RunFilter,
     RunOrder,
-    RunStore,
+    WorkListStore,
     parse_session_row,
 )
 from deepwork.views.overview.session_rows import RUNNING_STATUSES
@@ -33,7 +33,7 @@ _MAX_OBJECTIVE = 300
 
 
 def list_merged_rows(
-    store: RunStore,
+    store: WorkListStore,
     filters: Mapping[str, RunFilter],
     order: RunOrder,
     positions: Mapping[str, Sequence[Any]],
@@ -50,7 +50,7 @@ def list_merged_rows(
     return _restore_database_order(found[:limit], pages), len(found) > limit
 
 
-def list_latest_runs(store: RunStore, statuses: Mapping[str, tuple[str, ...]], limit: int) -> list[Row]:
+def list_latest_runs(store: WorkListStore, statuses: Mapping[str, tuple[str, ...]], limit: int) -> list[Row]:
     """List the most recently updated runs with these statuses, by kind."""
     filters = {kind: RunFilter(words) for kind, words in statuses.items()}
     return list_merged_rows(store, filters, RunOrder(), {}, limit)[0]
@@ -81,7 +81,7 @@ class _RunTotals:
     """Totals of several runs, read together."""
 
     def __init__(self, view: StateView, rows: Sequence[Row]) -> None:
-        store = RunStore(view.tx)
+        store = WorkListStore(view.tx)
         ids = [row["id"] for row in rows]
         tracked, planned = ([row["id"] for row in rows if row["kind"] == kind] for kind in (TRACK, PLAN))
         plans = view.judge_plans(planned)

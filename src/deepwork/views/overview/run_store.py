@@ -49,7 +49,7 @@ class RunOrder:
     descending: bool = True
 
 
-class RunStore:
+class WorkListStore:
     """Reads runs; the rows of all kinds have the same main columns."""
 
     def __init__(self, tx: Transaction) -> None:

@@ -12,7 +12,7 @@ from deepwork.gates.budgets.store import Grouping, SpendingStore
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.timestamps import format_optional_timestamp
-from deepwork.views.overview.run_store import PLAN, RunStore, get_run_kind
+from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind
 from deepwork.work.plans.admission import Admission
 from deepwork.work.plans.models import Task, Workflow
 from deepwork.work.plans.rules.active_time import measure_active_time
@@ -29,7 +29,7 @@ def build_spending(tx: Transaction, grouping: Grouping, workflow_id: str | None 
     names = _find_names(tx, grouping, rows)
     lines = [_build_line(grouping, row, names) for row in rows]
     answer: dict[str, Any] = {"by": grouping, "spending": lines, "total": _sum_lines(rows)}
-    if workflow_id and get_run_kind(workflow_id) != PLAN and RunStore(tx).find_names([workflow_id]):
+    if workflow_id and get_run_kind(workflow_id) != PLAN and WorkListStore(tx).find_names([workflow_id]):
         return answer
     if workflow_id:
         return answer | {"plan": build_plan_spending(tx, PlanStore(tx).get(workflow_id))}
@@ -109,7 +109,7 @@ def _find_names(tx: Transaction, grouping: Grouping, rows: Sequence[Row]) -> dic
     if grouping == "task":
         return {id: task.name for id, task in TaskStore(tx).find_by_ids(ids).items()}
     if grouping == "plan":
-        return {id: name for id, (_, name) in RunStore(tx).find_names(ids).items()}
+        return {id: name for id, (_, name) in WorkListStore(tx).find_names(ids).items()}
     if grouping == "agent":
         from deepwork.work.agents.store import AgentStore  # noqa: PLC0415 - hardly ever needed
 

@@ -14,12 +14,12 @@ from deepwork.kernel.timestamps import format_optional_timestamp, format_timesta
 from deepwork.views.overview.provenance_store import ProvenanceStore
 from deepwork.views.overview.run_store import parse_session_row
 from deepwork.views.overview.why_answers import (
-    AgentLine,
     ApprovalLine,
-    AttemptLine,
-    DecisionLine,
+    ChainAgent,
+    ChainAttempt,
+    ChainDecision,
+    ChainLanding,
     GoalView,
-    LandingLine,
     ProofLine,
     TaskChain,
 )
@@ -33,13 +33,13 @@ FindTranscript = Callable[[str, int, str], str | None]
 class _Facts:
     """What is known about tasks, by task id."""
 
-    decisions: Mapping[str, list[DecisionLine]]
+    decisions: Mapping[str, list[ChainDecision]]
     checks: Mapping[str, list[ProofLine]]
     approvals: Mapping[str, list[ApprovalLine]]
     """Also by the id of a plan."""
-    attempts: Mapping[str, list[AttemptLine]]
-    agents: Mapping[str, list[AgentLine]]
-    landings: Mapping[str, list[LandingLine]]
+    attempts: Mapping[str, list[ChainAttempt]]
+    agents: Mapping[str, list[ChainAgent]]
+    landings: Mapping[str, list[ChainLanding]]
     spending: Mapping[str, list[Row]]
 
 
@@ -112,9 +112,9 @@ def _load_facts(
         if row["model"]
     }
 
-    def build_attempt(row: Row) -> AttemptLine:
+    def build_attempt(row: Row) -> ChainAttempt:
         agent = (row["task_id"], row["agent_id"])
-        return AttemptLine(
+        return ChainAttempt(
             **row,
             usd=int(row["usd_micros"]) / MICROS_PER_USD,
             model=models.get(agent),
@@ -127,7 +127,7 @@ def _load_facts(
         checks=_group(store.list_proofs(), "task_id", _build_proof),
         approvals=_group(store.list_approvals(goals), "subject_id", _build_approval),
         attempts=_group(store.list_attempts(), "task_id", build_attempt),
-        agents=_group(store.list_holders(), "task_id", lambda row: AgentLine(**row)),
+        agents=_group(store.list_holders(), "task_id", lambda row: ChainAgent(**row)),
         landings=_group(store.list_landings(), "task_id", _build_landing),
         spending=spending,
     )
@@ -146,16 +146,16 @@ def _build_chain(head: Mapping[str, Any], facts: _Facts) -> TaskChain:
         approvals=[*facts.approvals.get(id, []), *(facts.approvals.get(goal.id, []) if goal else [])],
         attempts=facts.attempts.get(id, []),
         landings=facts.landings.get(id, []),
-        agents=list(agents.values()) or ([AgentLine(id=named, name=named)] if named else []),
+        agents=list(agents.values()) or ([ChainAgent(id=named, name=named)] if named else []),
         models=sorted({row["model"] for row in spent if row["model"]}),
         tokens=tokens or None,
         usd=sum(int(row["usd_micros"]) for row in spent) / MICROS_PER_USD if spent else None,
     )
 
 
-def _build_decision(row: Row) -> DecisionLine:
+def _build_decision(row: Row) -> ChainDecision:
     reasoning = _cut(row["reasoning"])
-    return DecisionLine(**{**row, "chosen": _cut(row["chosen"]) or "", "reasoning": reasoning})
+    return ChainDecision(**{**row, "chosen": _cut(row["chosen"]) or "", "reasoning": reasoning})
 
 
 def _build_proof(row: Row) -> ProofLine:
@@ -163,8 +163,8 @@ def _build_proof(row: Row) -> ProofLine:
     return ProofLine(**{**row, "check": row["check_name"], "proof_id": row["id"], "created_at": created_at})
 
 
-def _build_landing(row: Row) -> LandingLine:
-    return LandingLine(**{**row, "ended_at": format_optional_timestamp(row["ended_at"])})
+def _build_landing(row: Row) -> ChainLanding:
+    return ChainLanding(**{**row, "ended_at": format_optional_timestamp(row["ended_at"])})
 
 
 def _build_approval(row: Row) -> ApprovalLine:

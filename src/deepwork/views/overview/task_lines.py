@@ -21,7 +21,7 @@ _MAX_COMMITS = 10
 
 
 @dataclass(frozen=True)
-class TaskLine:
+class DiffLine:
     """A line of a task's diff: a commit that has it, if one is known, and its number there."""
 
     commit: str | None
@@ -38,7 +38,7 @@ class TaskLineFinder:
     def __init__(self, database: Database, snapshots: SnapshotService) -> None:
         self._database, self._snapshots = database, snapshots
 
-    def find(self, task_id: str, path: str, line: int, *, is_old: bool) -> TaskLine:
+    def find(self, task_id: str, path: str, line: int, *, is_old: bool) -> DiffLine:
         """Find a line of the file as the task left it; `is_old`: as it was before."""
         watch, change, commits = self._load(task_id, path, is_old=is_old)
         store = self._snapshots.open_store(Path(watch.tree_path))
@@ -46,7 +46,7 @@ class TaskLineFinder:
         commit, there = _find_commit(store, commits, tree, path, line)
         is_certain = change.attribution in (Attribution.EXCLUSIVE, Attribution.AREA)
         is_change = _is_change(store, change, line, is_old=is_old)
-        return TaskLine(commit, there, is_change=is_change, is_certain=is_certain)
+        return DiffLine(commit, there, is_change=is_change, is_certain=is_certain)
 
     def _load(
         self, task_id: str, path: str, *, is_old: bool

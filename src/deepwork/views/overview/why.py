@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.delivery.provenance.exports import ExportedCommit, remove_private
-from deepwork.delivery.provenance.models import Match, Verdict, VerifiedCommit
+from deepwork.delivery.provenance.models import CommitVerdict, Match, VerifiedCommit
 from deepwork.delivery.provenance.verification import ProvenanceVerifier
 from deepwork.delivery.runner.attempt_files import AttemptFiles
 from deepwork.kernel.database.transaction import Database
@@ -193,7 +193,7 @@ def _build_origin(
     earlier = lines[0].path if lines and lines[0].path != name else None
     notes = [_MAY_BE_OLDER] if is_cut_off else []
     notes += [] if found.matches else [_NOTHING_KNOWN]
-    problems = list(found.problems) if found.verdict is Verdict.FORGED else []
+    problems = list(found.problems) if found.verdict is CommitVerdict.FORGED else []
     return CommitOrigin(
         commit=commit.hash,
         subject=commit.subject[:200],

@@ -64,7 +64,7 @@ class ProofLine(Answer):
     waived_by: str | None = None
 
 
-class DecisionLine(Answer):
+class ChainDecision(Answer):
     """A decision that was recorded with the task."""
 
     id: str
@@ -73,7 +73,7 @@ class DecisionLine(Answer):
     reasoning: str | None = None
 
 
-class AttemptLine(Answer):
+class ChainAttempt(Answer):
     """An attempt of an agent at the task, what it cost, and where its output is."""
 
     id: str
@@ -94,7 +94,7 @@ class AttemptLine(Answer):
     """Whether a commit of this answer is linked with this attempt."""
 
 
-class AgentLine(Answer):
+class ChainAgent(Answer):
     """An agent that held the task."""
 
     id: str
@@ -103,7 +103,7 @@ class AgentLine(Answer):
     role: str | None = None
 
 
-class LandingLine(Answer):
+class ChainLanding(Answer):
     """A landing of the task."""
 
     id: str
@@ -124,15 +124,15 @@ class TaskChain(Answer):
     description: str | None = None
     outcome: str | None = None
     goal: GoalView | None = None
-    decisions: list[DecisionLine]
+    decisions: list[ChainDecision]
     checks: list[ProofLine]
     approvals: list[ApprovalLine]
-    attempts: list[AttemptLine]
-    agents: list[AgentLine]
+    attempts: list[ChainAttempt]
+    agents: list[ChainAgent]
     models: list[str]
     tokens: int | None = None
     usd: float | None = None
-    landings: list[LandingLine]
+    landings: list[ChainLanding]
 
 
 class Why(Answer):

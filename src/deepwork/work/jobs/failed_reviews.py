@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from deepwork.gates.reviews.rounds import Effect, Finding
+from deepwork.gates.reviews.rounds import Finding, FindingEffect
 from deepwork.kernel.text_budget.list_cutting import cut_list, measure_json
 from deepwork.work.jobs.quality_gate import CriterionResult, ReviewResult
 from deepwork.work.jobs.responses import CriterionAnswer, FindingAnswer, ReviewAnswer
@@ -68,7 +68,7 @@ def _to_answer(finding: Finding) -> FindingAnswer:
         line=finding.line,
         claim=_cut_text(finding.claim, _MAX_CRITERION),
         failure=finding.failure and _cut_text(finding.failure, _MAX_CRITERION),
-        effect=None if finding.effect is Effect.BLOCKS else finding.effect.value,
+        effect=None if finding.effect is FindingEffect.BLOCKS else finding.effect.value,
     )
 
 

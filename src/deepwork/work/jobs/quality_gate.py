@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from deepwork.gates.reviews.round_records import read_findings
-from deepwork.gates.reviews.rounds import Finding, Verdict
+from deepwork.gates.reviews.rounds import Finding, RoundVerdict
 from deepwork.kernel.call import ReportProgress, ignore_progress
 from deepwork.kernel.errors import InvalidInput, ReviewerError
 from deepwork.kernel.files.atomic import write_atomically
@@ -352,7 +352,7 @@ def open_round(rounds: StepRounds, task: ReviewTask) -> OpenRound:
 def judge_result(opened: OpenRound, given: ReviewResult, reviewer: str) -> JudgedReview:
     """Judge a result by its findings, if it has any: those that do not block let it pass."""
     is_complete = not any(each.feedback == UNJUDGED for each in given.criteria_results)
-    judged = opened.judge(Verdict(given.passed, given.findings, is_complete), reviewer)
+    judged = opened.judge(RoundVerdict(given.passed, given.findings, is_complete), reviewer)
     return replace(given, passed=judged.round.passed, findings=judged.round.findings), judged
 
 

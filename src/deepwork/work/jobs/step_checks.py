@@ -97,12 +97,12 @@ class StepChecks:
         return ProvenStep(state.add_proofs(session, [proof.id for proof in proofs]), verdicts=verdicts)
 
     def _prove(self, session: Session, names: tuple[str, ...]) -> tuple[Proof, ...]:
-        from deepwork.gates.checks.models import ProofRequest, Subject  # noqa: PLC0415
+        from deepwork.gates.checks.models import ProofRequest, ProofSubject  # noqa: PLC0415
 
         checks, step_id = self._get_checks(), session.current_step_id
         progress = session.get_progress(step_id)
         request = ProofRequest(
-            subject=Subject(STEP, f"{session.session_id}/{step_id}"),
+            subject=ProofSubject(STEP, f"{session.session_id}/{step_id}"),
             tree=self._git.root,
             base=session.base_commit or "",
             names=names,

@@ -11,7 +11,7 @@ from deepwork.gates.reviews.round_trees import RoundTrees
 from deepwork.gates.reviews.rounds import (
     ReviewPolicy,
     Round,
-    Verdict,
+    RoundVerdict,
     get_tree_to_compare,
     judge_round,
     may_call_reviewer,
@@ -47,7 +47,7 @@ class OpenRound:
         """What changed since the round before; None if the reviewer is to read everything."""
         return render_changes(self.policy, self.delta)
 
-    def judge(self, verdict: Verdict, reviewer: str) -> JudgedRound:
+    def judge(self, verdict: RoundVerdict, reviewer: str) -> JudgedRound:
         """Judge what the reviewer says."""
         judged = judge_round(self.policy, self.earlier, verdict, build_material(self.tree, self.delta))
         round = replace(judged, tree=self.tree_name, reviewer=reviewer)

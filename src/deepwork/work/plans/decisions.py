@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deepwork.gates.approvals.interfaces import Effect
+from deepwork.gates.approvals.interfaces import DecisionEffect
 from deepwork.gates.approvals.models import Approval, ApprovalKind
 from deepwork.gates.approvals.notices import notify_of_decision
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -45,19 +45,19 @@ class PlanDecisions:
             return None
         return self._apply_to_work(tx, approval, task) if task else None
 
-    def follow(self, approval: Approval) -> Effect | None:
+    def follow(self, approval: Approval) -> DecisionEffect | None:
         """Complete a task whose work waits, if nothing changed since the person looked at it."""
         if approval.subject_kind is not ApprovalKind.TASK or not approval.was_given:
             return None
         with self._database.reading() as tx:
             task = TaskStore(tx).find_by_ids([approval.subject_id]).get(approval.subject_id)
         if task is None or task.waits_for != APPROVAL:
-            return Effect("The task does not wait any more; its agent reports it again.")
+            return DecisionEffect("The task does not wait any more; its agent reports it again.")
         try:
             self._complete(task)
         except DeepworkError as error:
-            return Effect(f"The task is not completed yet: {error.message}", is_carried_out=False)
-        return Effect("The task is completed.")
+            return DecisionEffect(f"The task is not completed yet: {error.message}", is_carried_out=False)
+        return DecisionEffect("The task is completed.")
 
     def _apply_to_work(self, tx: Transaction, approval: Approval, task: Task) -> str | None:
         last = TaskStore(tx).find_last_claimer(task.id)

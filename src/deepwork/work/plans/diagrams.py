@@ -37,7 +37,7 @@ _MERMAID_CLASSES = {
 _MERMAID_SPECIAL_CHARS = '"#&<>`\\'
 
 
-class Line(NamedTuple):
+class DrawnLine(NamedTuple):
     """A line of a drawing; that of a task has its status."""
 
     text: str
@@ -47,12 +47,12 @@ class Line(NamedTuple):
 class Drawing(NamedTuple):
     """A drawing of a plan."""
 
-    lines: list[Line]
+    lines: list[DrawnLine]
     is_folded: bool = False
     """Whether rows were left out because it would have been too long."""
 
 
-_Part = tuple[list[tuple[int, list[Node]]], list[Line]]
+_Part = tuple[list[tuple[int, list[Node]]], list[DrawnLine]]
 """Some rows with their places, and the lines that draw them."""
 
 
@@ -76,7 +76,7 @@ def draw(
     `max_lines`: fold finished rows, then waiting rows, if there would be more. `whole`: leave nothing out.
     """
     if not nodes:
-        return Drawing([Line("There is no plan yet.")])
+        return Drawing([DrawnLine("There is no plan yet.")])
     graph = Graph(nodes)
     rows = graph.list_rows()
     most_tasks, most_rows = (len(nodes), len(nodes)) if whole else (_MAX_TASKS_PER_ROW, _MAX_TEXT_ROWS)
@@ -91,11 +91,13 @@ def draw(
         drawn, is_folded = _fold(graph, rows, blocks, max_lines), True
     else:
         is_folded = len(rows) > most_rows
-        drawn += [Line(f"     … {len(rows) - most_rows:,} more rows")] * is_folded
-    return Drawing([*drawn, Line(""), Line(_render_legend(graph))], is_folded)
+        drawn += [DrawnLine(f"     … {len(rows) - most_rows:,} more rows")] * is_folded
+    return Drawing([*drawn, DrawnLine(""), DrawnLine(_render_legend(graph))], is_folded)
 
 
-def _fold(graph: Graph, rows: list[list[Node]], blocks: list[list[Line]], max_lines: int) -> list[Line]:
+def _fold(
+    graph: Graph, rows: list[list[Node]], blocks: list[list[DrawnLine]], max_lines: int
+) -> list[DrawnLine]:
     """Replace runs of finished rows by one line each; if that is not enough, waiting rows too."""
     parts = _fold_rows(graph, rows, blocks, ("done",))
     if _count_lines(parts) > max_lines:
@@ -108,11 +110,11 @@ def _fold(graph: Graph, rows: list[list[Node]], blocks: list[list[Line]], max_li
     lines = [line for _, drawn in parts for line in drawn]
     if len(lines) <= max_lines:
         return lines
-    return [*lines[: max_lines - 1], Line(f"     … {len(lines) - max_lines + 1:,} more lines")]
+    return [*lines[: max_lines - 1], DrawnLine(f"     … {len(lines) - max_lines + 1:,} more lines")]
 
 
 def _fold_rows(
-    graph: Graph, rows: list[list[Node]], blocks: list[list[Line]], foldable: Collection[str]
+    graph: Graph, rows: list[list[Node]], blocks: list[list[DrawnLine]], foldable: Collection[str]
 ) -> list[_Part]:
     """Join each run of rows of these kinds into one part; every other row is a part."""
     parts: list[_Part] = []
@@ -136,11 +138,11 @@ def _classify_row(graph: Graph, row: Sequence[Node]) -> str:
     return "waits" if statuses == {TaskStatus.BLOCKED} else "open"
 
 
-def _render_folded(graph: Graph, members: Sequence[tuple[int, list[Node]]]) -> Line:
+def _render_folded(graph: Graph, members: Sequence[tuple[int, list[Node]]]) -> DrawnLine:
     first, last = members[0][0] + 1, members[-1][0] + 1
     place = f"{first:>3}." if first == last else f"{first:>3}. to {last}."
     tasks = [node for _, row in members for node in row]
-    return Line(f"{place}  … {_format_counts(graph, tasks)}", graph.get_effective_status(tasks[0]))
+    return DrawnLine(f"{place}  … {_format_counts(graph, tasks)}", graph.get_effective_status(tasks[0]))
 
 
 def render_mermaid(nodes: Sequence[Node]) -> str:
@@ -163,7 +165,7 @@ def _render_row(
     width: int,
     notes: Mapping[str, str],
     most_tasks: int,
-) -> Iterator[Line]:
+) -> Iterator[DrawnLine]:
     shown = row[:most_tasks]
     for index, node in enumerate(shown):
         place = f"{number:>3}." if index == 0 else "    "
@@ -171,10 +173,10 @@ def _render_row(
         bracket, waits_for = _choose_bracket(index, len(row)), _format_dependencies(graph, node, above)
         about = "  ".join(filter(None, [notes.get(node.id, ""), waits_for]))
         line = f"{place} {bracket} {_STATUS_MARKS[status]} {_truncate_name(node.name):<{width}}  {about}"
-        yield Line(line.rstrip(), status)
+        yield DrawnLine(line.rstrip(), status)
     if len(row) > len(shown):
         counts = _format_counts(graph, row[len(shown) :])
-        yield Line(f"     └ … {len(row) - len(shown):,} more: {counts}")
+        yield DrawnLine(f"     └ … {len(row) - len(shown):,} more: {counts}")
 
 
 def _choose_bracket(index: int, size: int) -> str:

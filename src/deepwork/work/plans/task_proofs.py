@@ -140,13 +140,13 @@ class TaskProver:
         return checks, self._build_request(workflow, task, tree)
 
     def _build_request(self, workflow: Workflow, task: Task, tree: Path) -> ProofRequest:
-        from deepwork.gates.checks.models import ProofRequest, Subject  # noqa: PLC0415
+        from deepwork.gates.checks.models import ProofRequest, ProofSubject  # noqa: PLC0415
 
         trees = self._get_trees()
         base = trees.find_base(workflow, tree) or ""
         touched = trees.list_changed_paths(task.id, tree)
         return ProofRequest(
-            subject=Subject(TASK, task.id),
+            subject=ProofSubject(TASK, task.id),
             tree=tree,
             base=base,
             names=list_names(workflow, task),
@@ -180,11 +180,11 @@ class TaskProver:
 
     def record(self, tx: Transaction, workflow: Workflow, task: Task, taken: TaskProofs) -> None:
         """Record that the task was completed with these proofs, in the transaction that completes it."""
-        from deepwork.gates.checks.models import Subject  # noqa: PLC0415
+        from deepwork.gates.checks.models import ProofSubject  # noqa: PLC0415
 
         here = self._get_trees().localize(tx, workflow)
         checks = self._get_checks(Path(here.repository_path or ""))
-        checks.record_uses(tx, Subject(TASK, task.id), taken.proofs)
+        checks.record_uses(tx, ProofSubject(TASK, task.id), taken.proofs)
 
     def _renew_claim(
         self, tx: Transaction, task_id: str, agent_id: str | None, claim_epoch: int | None
@@ -203,10 +203,10 @@ def list_names(workflow: Workflow, task: Task) -> tuple[str, ...]:
 
 def list_used_proofs(tx: Transaction, task: Task) -> dict[str, str]:
     """Return, by check, the id of the proof with which the task was completed."""
-    from deepwork.gates.checks.models import Subject  # noqa: PLC0415
+    from deepwork.gates.checks.models import ProofSubject  # noqa: PLC0415
     from deepwork.gates.checks.store import ProofStore  # noqa: PLC0415
 
-    return {proof.check_name: proof.id for proof in ProofStore(tx).list_used_by(Subject(TASK, task.id))}
+    return {proof.check_name: proof.id for proof in ProofStore(tx).list_used_by(ProofSubject(TASK, task.id))}
 
 
 def list_named_checks(plan: PlanRequirements | None, outlines: Iterable[Outline]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from deepwork.kernel.files.stamps import to_printable_name
 from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.work.plans.models import Outline
 from deepwork.work.templates import rules
-from deepwork.work.templates.models import Source, Template, Variable, parse_task, parse_variable
+from deepwork.work.templates.models import Template, TemplateSource, Variable, parse_task, parse_variable
 
 _TEMPLATES_FOLDER = f"{STATE_FOLDER}/templates"
 _FILE_SUFFIXES = (".yml", ".yaml", ".json")
@@ -36,7 +36,7 @@ class CatalogContents:
 class _TemplateFolder(NamedTuple):
     """A folder that is scanned for templates."""
 
-    source: Source
+    source: TemplateSource
     root: Path
     """Links must not point outside this folder."""
     subfolder: str
@@ -54,10 +54,14 @@ class TemplateCatalog:
     """Templates in the files of a project, of its user, and of deepwork itself; cached until they change."""
 
     def __init__(self, project_root: Path, home: Path) -> None:
-        folders = [_TemplateFolder(Source.PROJECT, project_root, _TEMPLATES_FOLDER, _TEMPLATES_FOLDER)]
+        folders = [
+            _TemplateFolder(TemplateSource.PROJECT, project_root, _TEMPLATES_FOLDER, _TEMPLATES_FOLDER)
+        ]
         if home != project_root:
-            folders.append(_TemplateFolder(Source.USER, home, _TEMPLATES_FOLDER, f"~/{_TEMPLATES_FOLDER}"))
-        folders.append(_TemplateFolder(Source.SHIPPED, Path(__file__).parent, "shipped", "shipped"))
+            folders.append(
+                _TemplateFolder(TemplateSource.USER, home, _TEMPLATES_FOLDER, f"~/{_TEMPLATES_FOLDER}")
+            )
+        folders.append(_TemplateFolder(TemplateSource.SHIPPED, Path(__file__).parent, "shipped", "shipped"))
         self._folders = {folder.root / folder.subfolder: folder for folder in folders}
         self._definitions = DefinitionCatalog(self._read)
 
@@ -75,7 +79,7 @@ class TemplateCatalog:
         parent, name = os.path.split(path)
         folder, printable_name = self._folders[Path(parent)], to_printable_name(name)
         display_path, stem = f"{folder.display_path}/{printable_name}", printable_name.rpartition(".")[0]
-        kind = folder.source if folder.source is Source.SHIPPED else f"file:{folder.source}"
+        kind = folder.source if folder.source is TemplateSource.SHIPPED else f"file:{folder.source}"
         id = f"{kind}:{stem}"
         try:
             if name != printable_name:
@@ -113,7 +117,7 @@ def _build_contents(files: list[_TemplateFile], problems: list[FileProblem]) -> 
     return CatalogContents(usable, tuple(templates.values()), tuple(problems[:MAX_PROBLEMS]), broken)
 
 
-def _parse_template(document: YamlDocument, id: str, stem: str, source: Source) -> Template:
+def _parse_template(document: YamlDocument, id: str, stem: str, source: TemplateSource) -> Template:
     # Imported here, because building the models takes time and a server starts without reading templates.
     from deepwork.kernel.files.definition_models import validate_data  # noqa: PLC0415
     from deepwork.work.templates.template_file import TemplateDefinition  # noqa: PLC0415

@@ -11,7 +11,7 @@ from deepwork.work.plans.models import Complexity, Outline
 from deepwork.work.plans.requirements import read_task_requirements, requirements_to_dict
 
 
-class Source(CaseInsensitiveEnum):
+class TemplateSource(CaseInsensitiveEnum):
     """Where a template file comes from, in order of precedence."""
 
     PROJECT = "project"
@@ -47,7 +47,7 @@ class Template:
     """All variables: the declared ones, then those that only occur in the texts."""
     version: int = 1
     created_at: int | None = None
-    source: Source | None = None
+    source: TemplateSource | None = None
     """None if it is stored in the database."""
 
 

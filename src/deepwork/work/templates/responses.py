@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from deepwork.kernel.answers import Answer
 from deepwork.work.plans.models import Complexity, Outline
-from deepwork.work.templates.models import Source, Template, Variable, task_to_dict
+from deepwork.work.templates.models import Template, TemplateSource, Variable, task_to_dict
 
 MAX_LISTED_TASKS = 50
 MAX_LISTED_TEXT = 500
@@ -60,7 +60,7 @@ class TemplateView(Answer):
     template: DefinitionView
     version: int
     created_at: int | None = None
-    source: Source | None = None
+    source: TemplateSource | None = None
     shipped: bool | None = None
     tasks_total: int | None = None
     truncated: bool | None = None
@@ -79,7 +79,7 @@ class TemplateView(Answer):
             version=template.version,
             created_at=template.created_at,
             source=template.source,
-            shipped=True if template.source is Source.SHIPPED else None,
+            shipped=True if template.source is TemplateSource.SHIPPED else None,
             **more,
         )
 

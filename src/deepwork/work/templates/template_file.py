@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from deepwork.gates.budgets.budget_file import BudgetDefinition
 from deepwork.kernel.files.definition_models import DefinitionModel, OneOf
 from deepwork.work.plans.requirements import ApprovalTime
 
@@ -36,14 +37,6 @@ class VariableDefinition(DefinitionModel):
         default=True, description="Whether a value must be given; if not, and without a default, it is empty."
     )
     default: _Text = ""
-
-
-class BudgetDefinition(DefinitionModel):
-    """Write a mapping with usd, tokens and minutes."""
-
-    usd: float = Field(0, gt=0, description="Write a number above 0.")
-    tokens: int = Field(0, gt=0, description="Write a whole number above 0.")
-    minutes: float = Field(0, gt=0, description="Write a number above 0.")
 
 
 _TIMES = ", ".join(ApprovalTime)

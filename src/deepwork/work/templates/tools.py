@@ -29,7 +29,7 @@ from deepwork.work.plans.task_proofs import (
 )
 from deepwork.work.templates import rules
 from deepwork.work.templates.catalog import CatalogContents, TemplateCatalog
-from deepwork.work.templates.models import Source, Template, TemplateEvent, Variable
+from deepwork.work.templates.models import Template, TemplateEvent, TemplateSource, Variable
 from deepwork.work.templates.responses import (
     FileError,
     TemplateApplied,
@@ -186,7 +186,7 @@ class TemplateTools:
             raise DefinitionError(str(files.broken[wanted]))
         of_files = {each.name: each for each in files.templates}
         found = of_files.get(wanted)
-        if found is None or found.source is Source.SHIPPED:
+        if found is None or found.source is TemplateSource.SHIPPED:
             found = TemplateStore(tx).find(wanted) or found
         if found is None:
             raise _build_not_found(tx, files, wanted)
@@ -253,12 +253,12 @@ def _get_complexity(task: Task) -> Complexity | None:
 
 
 def _list_not_shipped(files: CatalogContents) -> list[Template]:
-    return [each for each in files.templates if each.source is not Source.SHIPPED]
+    return [each for each in files.templates if each.source is not TemplateSource.SHIPPED]
 
 
 def _resolve_names(tx: Transaction, files: CatalogContents) -> dict[str, Template | str]:
     """Return what each name refers to: a template from a file, or the id of a stored one."""
-    shipped = {each.name: each for each in files.templates if each.source is Source.SHIPPED}
+    shipped = {each.name: each for each in files.templates if each.source is TemplateSource.SHIPPED}
     stored = TemplateStore(tx).get_ids_by_name()
     return {**shipped, **stored, **{each.name: each for each in _list_not_shipped(files)}}
 

@@ -27,7 +27,7 @@ from deepwork.kernel.git.snapshot_types import (
 from deepwork.kernel.text_budget.list_cutting import ListCutter
 from deepwork.work.tracking.areas import evaluate_scope
 from deepwork.work.tracking.attribution import CandidateTask, Interval, attribute_changes
-from deepwork.work.tracking.interfaces import CommitRecorder, PreparedLinks, WatchedWork
+from deepwork.work.tracking.interfaces import CommitRecorder, UnstoredLinks, WatchedWork
 from deepwork.work.tracking.models import AttributedChange, Attribution, Watch
 from deepwork.work.tracking.snapshots import NO_START, SnapshotResult, SnapshotService
 from deepwork.work.tracking.watch_store import WatchStore
@@ -46,7 +46,7 @@ class TaskChanges:
     commits: tuple[Commit, ...] = ()
     preexisting: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    links: PreparedLinks | None = None
+    links: UnstoredLinks | None = None
     """The commits that it made, to be stored with its end."""
 
     def to_result(self, areas: Sequence[str]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from deepwork.work.tracking.watch_store import WatchStore
 
 
 @dataclass(frozen=True)
-class Ending:
+class ReportedEnding:
     """How a task ends, as a call reports it."""
 
     status: TrackedTaskStatus

@@ -42,7 +42,7 @@ class WatchedWork:
     """Whether no other task ran in the tree meanwhile."""
 
 
-class PreparedLinks(Protocol):
+class UnstoredLinks(Protocol):
     """Links between commits and a task, found by git and not stored yet."""
 
     def store(self, tx: Transaction) -> None:
@@ -52,5 +52,5 @@ class PreparedLinks(Protocol):
 class CommitRecorder(Protocol):
     """Links commits with the task that made them; implemented by `provenance`."""
 
-    def prepare_watched(self, work: WatchedWork) -> PreparedLinks:
+    def prepare_watched(self, work: WatchedWork) -> UnstoredLinks:
         """Find the commits that were made while a task was watched. Not inside a transaction."""

@@ -18,7 +18,15 @@ from deepwork.kernel.tool_types import Field, Id, Name, Text, check_object
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.interfaces import JobSessionFinder
-from deepwork.work.tracking.models import Category, Decision, Issue, IssueType, Milestone, Subject, TrackEvent
+from deepwork.work.tracking.models import (
+    Category,
+    Decision,
+    Issue,
+    IssueType,
+    Milestone,
+    RecordSubject,
+    TrackEvent,
+)
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.notices import notify_of_answer, notify_of_milestone
 from deepwork.work.tracking.responses import (
@@ -162,21 +170,23 @@ class LogTools:
             return IssueResolved(issue_id=issue_id, resolved_at=format_timestamp(tx.now))
 
 
-def _resolve_subject(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> Subject:
+def _resolve_subject(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> RecordSubject:
     """Resolve the id of a tracked task, a planned task or a job step; counts as activity on the task."""
     if "/" in task_id:
         return _resolve_step(tx, task_id, sessions)
     if task_id.startswith("tk_"):
         planned = TaskStore(tx).get(task_id)
         holder = AgentStore(tx).get(planned.claimed_by) if planned.claimed_by else None
-        return Subject(task_id, planned.name, planned.workflow_id, None, holder.name if holder else None)
+        return RecordSubject(
+            task_id, planned.name, planned.workflow_id, None, holder.name if holder else None
+        )
     store = TrackStore(tx)
     task = store.get_task(task_id)
     store.touch_task(task_id)
-    return Subject(task_id, task.name, task.workflow_id, task.phase_id, task.agent_name)
+    return RecordSubject(task_id, task.name, task.workflow_id, task.phase_id, task.agent_name)
 
 
-def _resolve_step(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> Subject:
+def _resolve_step(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> RecordSubject:
     session_id, _, step_id = task_id.partition("/")
     session = sessions.find_session(tx, session_id)
     if session is None or step_id not in session.steps:
@@ -185,7 +195,7 @@ def _resolve_step(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> 
             task_id,
             suggestion="For a step of a job, pass SESSION_ID/STEP_ID; see {tool:get_session}.",
         )
-    return Subject(task_id, f"{session.name}: {step_id}", session_id)
+    return RecordSubject(task_id, f"{session.name}: {step_id}", session_id)
 
 
 def _find_authors(value: object) -> Iterator[object]:

@@ -12,7 +12,7 @@ from deepwork.kernel.names import CaseInsensitiveEnum
 from deepwork.work.plans.requirements import TaskRequirements
 
 
-class Profile(CaseInsensitiveEnum):
+class TrackSize(CaseInsensitiveEnum):
     """How large a workflow is expected to be."""
 
     SIMPLE = "simple"
@@ -128,7 +128,7 @@ class TrackedWorkflow:
     objective: str
     scope: str | None
     constraints: str | None
-    profile: Profile
+    profile: TrackSize
     status: TrackedWorkflowStatus
     total_phases: int
     """The expected number, or the highest number so far if that is more."""
@@ -207,7 +207,7 @@ class TrackedTask:
 
 
 @dataclass(frozen=True)
-class Subject:
+class RecordSubject:
     """What a decision, an issue or a milestone is about: a task of any kind."""
 
     task_id: str
@@ -234,7 +234,7 @@ class Decision:
     """What was chosen, and why."""
 
     id: str
-    subject: Subject
+    subject: RecordSubject
     category: Category
     question: str
     options_considered: tuple[str, ...]
@@ -249,7 +249,7 @@ class Issue:
     """What went wrong; with `requires_human_review` it is a blocker until somebody resolves it."""
 
     id: str
-    subject: Subject
+    subject: RecordSubject
     type: IssueType
     description: str
     resolution: str
@@ -265,7 +265,7 @@ class Milestone:
     """A progress message of a task."""
 
     id: str
-    subject: Subject
+    subject: RecordSubject
     message: str
     progress: int | None
     metadata: Mapping[str, Any] | None

@@ -10,7 +10,7 @@ from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.work.tracking.models import Category, Decision, Issue, IssueType, Milestone, Subject
+from deepwork.work.tracking.models import Category, Decision, Issue, IssueType, Milestone, RecordSubject
 
 KEPT_MILESTONES = 100
 SAME_MS = 2000
@@ -205,11 +205,11 @@ def _to_row(note: Decision | Issue | Milestone, **as_json: Any) -> Row:
     return row
 
 
-def _split_subject(row: Row) -> tuple[Subject, Row]:
+def _split_subject(row: Row) -> tuple[RecordSubject, Row]:
     """Split a row into the task that the note is about and the other columns."""
-    fields = Subject.__dataclass_fields__
+    fields = RecordSubject.__dataclass_fields__
     rest = {name: value for name, value in row.items() if name not in fields and name != "created_seq"}
-    return Subject(**{name: row[name] for name in fields}), rest
+    return RecordSubject(**{name: row[name] for name in fields}), rest
 
 
 @row_parser

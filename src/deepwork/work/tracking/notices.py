@@ -7,7 +7,7 @@ from deepwork.kernel.notices.models import NoticeType
 from deepwork.kernel.notices.rules import build_abandon_text, build_answer_text, build_review_text
 from deepwork.kernel.notices.service import NoticeService
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.models import Issue, Milestone, Subject, TrackedTask
+from deepwork.work.tracking.models import Issue, Milestone, RecordSubject, TrackedTask
 
 _VERDICTS = {kind.value: kind for kind in (NoticeType.APPROVED, NoticeType.REFUSED, NoticeType.ACKNOWLEDGED)}
 
@@ -36,7 +36,13 @@ def notify_of_abandoned_task(tx: Transaction, task: TrackedTask, reason: str) ->
 
 
 def _notify(
-    tx: Transaction, subject: Subject, type: NoticeType, text: str, *, asked_at: int, about: str | None = None
+    tx: Transaction,
+    subject: RecordSubject,
+    type: NoticeType,
+    text: str,
+    *,
+    asked_at: int,
+    about: str | None = None,
 ) -> None:
     """Notify the holders of a planned task, then and now; of other tasks, the sessions that work on them."""
     notices = NoticeService(tx)

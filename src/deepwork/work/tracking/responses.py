@@ -19,12 +19,12 @@ from deepwork.work.tracking.models import (
     Milestone,
     Phase,
     PhaseStatus,
-    Profile,
     TaskCounts,
     TrackedTask,
     TrackedTaskStatus,
     TrackedWorkflow,
     TrackedWorkflowStatus,
+    TrackSize,
     WorkflowEnding,
 )
 
@@ -39,7 +39,7 @@ def _to_seconds(ms: int) -> int:
 
 class WorkflowStarted(Answer):
     workflow_id: str
-    profile: Profile
+    profile: TrackSize
     total_phases: int
     created_at: str
 
@@ -201,7 +201,7 @@ class TrackedWorkflowView(Answer):
     objective: str
     scope: str | None = None
     constraints: str | None = None
-    profile: Profile
+    profile: TrackSize
     status: TrackedWorkflowStatus
     outcome: WorkflowEnding | None = None
     summary: str | None = None
@@ -412,7 +412,7 @@ class Context(Answer):
     objective: str | None = None
     scope: str | None = None
     constraints: str | None = None
-    profile: Profile | None = None
+    profile: TrackSize | None = None
     outcome: WorkflowEnding | None = None
     summary: str | None = None
     achievements: list[str] | None = None

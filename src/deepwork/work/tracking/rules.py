@@ -9,15 +9,15 @@ from deepwork.work.tracking.models import (
     CallerType,
     Phase,
     PhaseStatus,
-    Profile,
     TaskCounts,
     TrackedTask,
     TrackedWorkflow,
     TrackedWorkflowStatus,
+    TrackSize,
     WorkflowEnding,
 )
 
-PHASES_EXPECTED = {Profile.SIMPLE: 2, Profile.STANDARD: 3, Profile.COMPLEX: 4}
+PHASES_EXPECTED = {TrackSize.SIMPLE: 2, TrackSize.STANDARD: 3, TrackSize.COMPLEX: 4}
 MAX_DEPTH = 8
 _MAX_NAMED_CHILDREN = 5
 

@@ -14,12 +14,12 @@ from deepwork.work.tracking.models import (
     CallerType,
     Phase,
     PhaseStatus,
-    Profile,
     TaskCounts,
     TrackedTask,
     TrackedTaskStatus,
     TrackedWorkflow,
     TrackedWorkflowStatus,
+    TrackSize,
     WorkflowEnding,
     WorkflowTotals,
 )
@@ -272,7 +272,7 @@ _DURATION_SQL = "CASE WHEN completed_at > started_at THEN completed_at - started
 @row_parser
 def _workflow_from_row(row: Row) -> TrackedWorkflow:
     read = {
-        "profile": Profile(row["profile"]),
+        "profile": TrackSize(row["profile"]),
         "status": TrackedWorkflowStatus(row["status"]),
         "outcome": WorkflowEnding(row["outcome"]) if row["outcome"] else None,
         "achievements": tuple(json.loads(row["achievements"])),

@@ -82,12 +82,12 @@ class TrackedTaskProver:
     def record(self, tx: Transaction, task_id: str, proofs: Sequence[Proof]) -> None:
         """Record that the task succeeded with these proofs, in the transaction that ends it."""
         if proofs:
-            from deepwork.gates.checks.models import Subject  # noqa: PLC0415
+            from deepwork.gates.checks.models import ProofSubject  # noqa: PLC0415
 
-            self._get_checks().record_uses(tx, Subject(TRACKED_TASK, task_id), proofs)
+            self._get_checks().record_uses(tx, ProofSubject(TRACKED_TASK, task_id), proofs)
 
     def _build_request(self, task: TrackedTask, workflow: TrackedWorkflow) -> ProofRequest:
-        from deepwork.gates.checks.models import ProofRequest, Subject  # noqa: PLC0415
+        from deepwork.gates.checks.models import ProofRequest, ProofSubject  # noqa: PLC0415
 
         with self._database.reading() as tx:
             watch = WatchStore(tx).find_latest(task.id)
@@ -95,7 +95,7 @@ class TrackedTaskProver:
         tree = Path(watch.tree_path) if watch else self._project
         touched = self._attribution.list_changed_paths(task.id) if watch else None
         return ProofRequest(
-            Subject(TRACKED_TASK, task.id),
+            ProofSubject(TRACKED_TASK, task.id),
             tree,
             self._find_base(workflow, tree),
             workflow.requirements.checks if workflow.requirements else (),

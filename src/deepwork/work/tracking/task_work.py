@@ -20,7 +20,7 @@ GONE = "deleted"
 """The version of a file that does not exist any more."""
 
 
-class TaskWork:
+class ChangeDescriptions:
     """Describes the work of tasks from snapshots of their trees."""
 
     def __init__(self, database: Database, attribution: AttributionService) -> None:

@@ -19,7 +19,7 @@ from deepwork.kernel.tool_types import Field, Id, Name, Text
 from deepwork.work.tracking import rules
 from deepwork.work.tracking.attribution_service import AttributionService, TaskChanges
 from deepwork.work.tracking.completion import (
-    Ending,
+    ReportedEnding,
     build_completion_answer,
     build_phase_completed,
     build_workflow_completed,
@@ -31,7 +31,6 @@ from deepwork.work.tracking.models import (
     Phase,
     PhaseEnding,
     PhaseStatus,
-    Profile,
     TaskCounts,
     TaskEnding,
     TrackedTask,
@@ -39,6 +38,7 @@ from deepwork.work.tracking.models import (
     TrackedWorkflow,
     TrackedWorkflowStatus,
     TrackEvent,
+    TrackSize,
     WorkflowEnding,
 )
 from deepwork.work.tracking.note_store import NoteStore
@@ -92,7 +92,7 @@ class TrackTools:
         self,
         name: Name,
         objective: Annotated[Text, Field(description="Measurable goal")],
-        profile: Profile = Profile.STANDARD,
+        profile: TrackSize = TrackSize.STANDARD,
         total_phases: Annotated[int | None, Field(ge=1, le=1000, description="Expected")] = None,
         scope: Annotated[str | None, Field(description="Included, excluded")] = None,
         constraints: Annotated[str | None, Field(description="Technical limits")] = None,
@@ -275,15 +275,17 @@ class TrackTools:
         self, task_id: Id, status: TaskEnding, outcome: Outcome, metadata: Metadata | None = None
     ) -> InTransaction[TaskCompleted]:
         """End a task with its outcome; returns the files it changed."""
-        return self._complete(task_id, Ending(TrackedTaskStatus(status), outcome, metadata or Metadata()))
+        return self._complete(
+            task_id, ReportedEnding(TrackedTaskStatus(status), outcome, metadata or Metadata())
+        )
 
     @tool("work", long_running=True, for_people=True)
     def abandon_task(self, task_id: Id, reason: Text) -> InTransaction[TaskCompleted]:
         """End a task that nobody works on any more as failed."""
         outcome = Outcome(summary=f"Abandoned: {reason}", limitations=[reason])
-        return self._complete(task_id, Ending(TrackedTaskStatus.FAILED, outcome, Metadata(), reason))
+        return self._complete(task_id, ReportedEnding(TrackedTaskStatus.FAILED, outcome, Metadata(), reason))
 
-    def _complete(self, task_id: str, ending: Ending) -> InTransaction[TaskCompleted]:
+    def _complete(self, task_id: str, ending: ReportedEnding) -> InTransaction[TaskCompleted]:
         """Prove the checks and compare the files, both without a transaction, then end the task."""
         with self._database.reading() as tx:
             store = TrackStore(tx)
@@ -295,7 +297,7 @@ class TrackTools:
         return InTransaction(partial(self._save_completed_task, task, ending, proofs, changes))
 
     def _save_completed_task(
-        self, known: TrackedTask, ending: Ending, proofs: Sequence[Proof], changes: TaskChanges | None
+        self, known: TrackedTask, ending: ReportedEnding, proofs: Sequence[Proof], changes: TaskChanges | None
     ) -> TaskCompleted:
         with self._database.transaction() as tx:
             store = TrackStore(tx)

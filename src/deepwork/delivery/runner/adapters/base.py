@@ -18,7 +18,7 @@ from deepwork.kernel.foreign_numbers import MAX_TOKENS, MAX_USD, read_number, re
 from deepwork.kernel.records import copy_with
 
 if TYPE_CHECKING:
-    from deepwork.delivery.runner.profiles import Profile
+    from deepwork.delivery.runner.profiles import AgentProfile
 
 SERVER_NAME: Final = "deepwork"
 """The name under which an agent has our MCP server."""
@@ -46,7 +46,7 @@ class McpServer:
 class LaunchRequest:
     """What an agent is to be started with. Its standard input is always the prompt file."""
 
-    profile: Profile
+    profile: AgentProfile
     tree: Path
     prompt_file: Path
     folder: Path

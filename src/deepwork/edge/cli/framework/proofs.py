@@ -11,7 +11,7 @@ import click
 from deepwork.edge.cli.framework.who_acts import name_person
 from deepwork.kernel.call import Call, GivenProof
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.kernel.trust.models import Proof
+from deepwork.kernel.trust.models import CredentialKind
 
 if TYPE_CHECKING:
     from deepwork.kernel.database.transaction import Database
@@ -33,7 +33,7 @@ def build_person_call(
     from deepwork.kernel.user_settings import UserSettings, load_user_settings
 
     state = PersonProofs(database, UserSettings if is_enrolling else load_user_settings).read_state()
-    needs_passphrase = state.required is Proof.PASSPHRASE and state.select(Proof.PASSPHRASE)
+    needs_passphrase = state.required is CredentialKind.PASSPHRASE and state.select(CredentialKind.PASSPHRASE)
     passphrase = read_passphrase("Passphrase", from_stdin=passphrase_stdin) if needs_passphrase else ""
     return Call(name_person(), tool, key, proof=GivenProof(passphrase))
 

@@ -17,7 +17,7 @@ from deepwork.edge.server.http.policy import (
     COOKIE_SECONDS,
     AccessPolicy,
     Admitted,
-    Refused,
+    RefusedRequest,
     RequestInfo,
     authorize_request,
     find_token_id,
@@ -88,7 +88,7 @@ class Guard:
             await send_refusal(scope, receive, send, LOOKUP_FAILED)
             return
         decision = self._decide(scope, request, token)
-        if isinstance(decision, Refused):
+        if isinstance(decision, RefusedRequest):
             await send_refusal(scope, receive, send, decision)
         elif decision.logs_in:
             # Not the token of an earlier cookie, if the browser signs in with a code.
@@ -153,19 +153,19 @@ class Guard:
         self._lookups = self._lookups or anyio.CapacityLimiter(LOOKUPS_AT_ONCE)
         return await anyio.to_thread.run_sync(act, given, limiter=self._lookups)
 
-    def _decide(self, scope: Scope, request: RequestInfo, token: Token | None) -> Admitted | Refused:
+    def _decide(self, scope: Scope, request: RequestInfo, token: Token | None) -> Admitted | RefusedRequest:
         address = (scope.get("client") or ("unknown",))[0]
         if refused := _check_format(scope, request):
             return refused
         has_valid_code = is_code_login(request) and self._policy.codes.redeem(request.login_code or "")
         decision = authorize_request(request, self._policy, token, has_valid_code=has_valid_code)
-        if isinstance(decision, Refused):
+        if isinstance(decision, RefusedRequest):
             # Count only wrong tokens, so that valid callers behind the same address are not locked out.
             if decision.is_guess and not self._guesses.try_acquire(address):
-                return Refused(429, "Too many wrong tokens.", "Wait a minute.")
+                return RefusedRequest(429, "Too many wrong tokens.", "Wait a minute.")
             return decision
         if self._rate is not None and not self._rate.try_acquire(decision.principal or address):
-            return Refused(429, "Too many requests.", "Wait a second, then try again.")
+            return RefusedRequest(429, "Too many requests.", "Wait a second, then try again.")
         return decision
 
     async def _log_in(self, send: Send, proof: str) -> None:
@@ -176,7 +176,7 @@ class Guard:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:
+async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: RefusedRequest) -> None:
     """Send a refusal as a JSON error; a WebSocket is refused before the handshake completes."""
     body = json.dumps(
         {
@@ -223,7 +223,7 @@ def _read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _check_format(scope: Scope, request: RequestInfo) -> Refused | None:
+def _check_format(scope: Scope, request: RequestInfo) -> RefusedRequest | None:
     """Refuse requests that are too large, or whose end is ambiguous to the servers that pass them on."""
     target = len(scope["path"]) + len(scope.get("query_string", b""))
     if target + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
@@ -242,17 +242,19 @@ def _get_declared_size(request: RequestInfo) -> int:
     return int(declared) if declared.isdecimal() else 0
 
 
-LOOKUP_FAILED = Refused(503, "Cannot check this token: the store is unavailable.", "Try again in a moment.")
-TOO_LARGE = Refused(413, f"The request is larger than {MAX_BODY} bytes.", "Send less.")
-HEADERS_TOO_LONG = Refused(
+LOOKUP_FAILED = RefusedRequest(
+    503, "Cannot check this token: the store is unavailable.", "Try again in a moment."
+)
+TOO_LARGE = RefusedRequest(413, f"The request is larger than {MAX_BODY} bytes.", "Send less.")
+HEADERS_TOO_LONG = RefusedRequest(
     431, f"The headers are larger than {MAX_HEADERS} bytes.", "Send fewer or shorter headers."
 )
-AMBIGUOUS_LENGTH = Refused(
+AMBIGUOUS_LENGTH = RefusedRequest(
     400, "The request has both Content-Length and Transfer-Encoding.", "Send only one of them."
 )
 
-UNKNOWN_CODING = Refused(400, "Of the transfer codings only `chunked` is supported.", "Send no other.")
-AMBIGUOUS_HOST = Refused(400, "The request has several Host headers.", "Send one.")
+UNKNOWN_CODING = RefusedRequest(400, "Of the transfer codings only `chunked` is supported.", "Send no other.")
+AMBIGUOUS_HOST = RefusedRequest(400, "The request has several Host headers.", "Send one.")
 _CLOSING = frozenset({HEADERS_TOO_LONG, AMBIGUOUS_LENGTH, UNKNOWN_CODING, AMBIGUOUS_HOST})
 """After these it is not certain where the next request begins, or for whom it is."""
 

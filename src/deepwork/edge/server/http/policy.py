@@ -84,7 +84,7 @@ _OWNER_ADMITTED = Admitted(OWNER, is_person=True)
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedRequest:
     """A refused request."""
 
     status: int
@@ -107,7 +107,7 @@ def find_token_id(request: RequestInfo, policy: AccessPolicy) -> str | None:
 
 def authorize_request(
     request: RequestInfo, policy: AccessPolicy, token: Token | None = None, *, has_valid_code: bool = False
-) -> Admitted | Refused:
+) -> Admitted | RefusedRequest:
     """Authorise a request: an allowed host, no foreign origin, and a token where one is needed.
 
     `token` is the valid token with the id that `find_token_id` returned; `has_valid_code` tells whether the
@@ -122,13 +122,13 @@ def authorize_request(
         if is_code_login(request)
         else _authenticate(request, policy, token)
     )
-    if isinstance(holder, Refused):
+    if isinstance(holder, RefusedRequest):
         return holder
     if holder is not None:
         return _check_scope(request, holder) or holder
     if is_mcp_path(request.path) and not policy.mcp_needs_token:
         return Admitted()
-    return Refused(
+    return RefusedRequest(
         401,
         "This needs a token.",
         "Open the link that `deepwork serve` printed, or send `Authorization: Bearer TOKEN`.",
@@ -146,19 +146,19 @@ def is_code_login(request: RequestInfo) -> bool:
     return is_link and request.login_code is not None and "authorization" not in request.headers
 
 
-def _check_host(request: RequestInfo, policy: AccessPolicy) -> Refused | None:
+def _check_host(request: RequestInfo, policy: AccessPolicy) -> RefusedRequest | None:
     """Refuse unknown host names. Prevents DNS rebinding, where a site points its own name at this machine."""
     if request.headers.get("host", "").lower() in policy.hosts:
         return None
-    return Refused(421, "This server does not accept that host name.", "Use the address it printed.")
+    return RefusedRequest(421, "This server does not accept that host name.", "Use the address it printed.")
 
 
-def _check_origin(request: RequestInfo, policy: AccessPolicy) -> Refused | None:
+def _check_origin(request: RequestInfo, policy: AccessPolicy) -> RefusedRequest | None:
     """Refuse requests that a browser marks as coming from another site."""
     origin = request.headers.get("origin")
     is_foreign = origin is not None and _normalize_origin(origin) not in policy.origins
     if is_foreign or request.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
-        return Refused(403, "Requests from other sites are refused.")
+        return RefusedRequest(403, "Requests from other sites are refused.")
     return None
 
 
@@ -170,13 +170,13 @@ def _read_token(request: RequestInfo) -> str | None:
     return request.query_token if request.path == "/" and request.method == "GET" else None
 
 
-def _authenticate_by_code(*, is_valid: bool) -> Admitted | Refused:
+def _authenticate_by_code(*, is_valid: bool) -> Admitted | RefusedRequest:
     return replace(_OWNER_ADMITTED, logs_in=True) if is_valid else _build_wrong_code()
 
 
 def _authenticate(
     request: RequestInfo, policy: AccessPolicy, token: Token | None
-) -> Admitted | Refused | None:
+) -> Admitted | RefusedRequest | None:
     """Authenticate by token or cookie; None if the request has neither."""
     if (text := _read_token(request)) is not None:
         holder = _match_token(text, policy, token)
@@ -190,7 +190,7 @@ def _authenticate(
         return None
     # Browsers send cookies with requests of any site, so a change must come from our own page.
     if _changes_state(request) and "origin" not in request.headers:
-        return Refused(403, "Requests with a cookie must come from this server's own pages.")
+        return RefusedRequest(403, "Requests with a cookie must come from this server's own pages.")
     return replace(_admit_token_holder(token) if token else _OWNER_ADMITTED, expires_at=expires_at)
 
 
@@ -216,7 +216,7 @@ def _admit_token_holder(token: Token) -> Admitted:
     return Admitted(token.name, scope=token.scope, token_id=token.id, is_person=token.is_person)
 
 
-def _check_scope(request: RequestInfo, holder: Admitted) -> Refused | None:
+def _check_scope(request: RequestInfo, holder: Admitted) -> RefusedRequest | None:
     """Refuse changes with a read-only token; over MCP each tool checks its own scope."""
     if (
         is_mcp_path(request.path)
@@ -226,21 +226,21 @@ def _check_scope(request: RequestInfo, holder: Admitted) -> Refused | None:
     ):
         return None
     way_out = "Ask the owner of this server for a token with that scope."
-    return Refused(403, f"This needs the scope {Scope.WORK}.", way_out, needs=Scope.WORK)
+    return RefusedRequest(403, f"This needs the scope {Scope.WORK}.", way_out, needs=Scope.WORK)
 
 
 def _changes_state(request: RequestInfo) -> bool:
     return request.is_websocket or request.method not in {"GET", "HEAD"}
 
 
-def _build_wrong_token() -> Refused:
-    return Refused(
+def _build_wrong_token() -> RefusedRequest:
+    return RefusedRequest(
         401, "This token is not valid here.", "Use the link in the server's output.", is_guess=True
     )
 
 
-def _build_wrong_code() -> Refused:
-    return Refused(
+def _build_wrong_code() -> RefusedRequest:
+    return RefusedRequest(
         401,
         "This link was used before, or is older than a minute.",
         "Open the link that `deepwork serve` or `deepwork dashboard` printed.",

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from deepwork.delivery.landing.models import LandingKind, LandingStatus, Problem
-from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, ParkedFor, Run, RunStatus, Stage
+from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, ParkedFor, Run, RunStatus
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.overview.states.facts import (
@@ -264,7 +264,7 @@ def judge_attempt(facts: AttemptFacts) -> Standing:
     attempt = facts.attempt
     if attempt.stage.is_final:
         return _judge_ended_attempt(attempt)
-    if attempt.stage is Stage.REVIEWING or attempt.parked_for is ParkedFor.PERSON:
+    if attempt.stage is AttemptStage.REVIEWING or attempt.parked_for is ParkedFor.PERSON:
         next = _choose_person_command(facts)
         cause = Cause.APPROVAL if facts.approval_id else Cause.PERSON
         return Standing(State.NEEDS_YOU, cause, _first_line(attempt.reason), next)
@@ -274,18 +274,21 @@ def judge_attempt(facts: AttemptFacts) -> Standing:
         return Standing(State.NEEDS_YOU, Cause.BUDGET, _first_line(attempt.reason), next)
     if not facts.is_driven:
         return Standing(State.UNATTENDED, Cause.RUNNER_GONE, "", Command.ATTACH.about(attempt.run_id))
-    if attempt.stage is Stage.PARKED:
+    if attempt.stage is AttemptStage.PARKED:
         return Standing(State.PARKED, Cause.LIMIT, _until(attempt.not_before))
     return Standing(State.RUNNING, _CAUSES_OF_STAGES.get(attempt.stage))
 
 
-_CAUSES_OF_STAGES: Mapping[Stage, Cause] = {Stage.CHECKING: Cause.CHECK, Stage.LANDING: Cause.LANDING}
+_CAUSES_OF_STAGES: Mapping[AttemptStage, Cause] = {
+    AttemptStage.CHECKING: Cause.CHECK,
+    AttemptStage.LANDING: Cause.LANDING,
+}
 
 
 def _judge_ended_attempt(attempt: Attempt) -> Standing:
     if attempt.stage in FAILED_STAGES:
         return _FAILED
-    return _DONE if attempt.stage is Stage.DONE else _STOPPED
+    return _DONE if attempt.stage is AttemptStage.DONE else _STOPPED
 
 
 def _choose_person_command(facts: AttemptFacts) -> str:

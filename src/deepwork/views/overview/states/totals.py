@@ -6,7 +6,7 @@ from collections import Counter
 
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.store import RunStore as AgentRunStore
-from deepwork.views.overview.run_store import ACTIVE_STATUSES, JOB, PLAN, TRACK, RunStore
+from deepwork.views.overview.run_store import ACTIVE_STATUSES, JOB, PLAN, TRACK, WorkListStore
 from deepwork.views.overview.states.models import State
 from deepwork.views.overview.states.view import StateView
 
@@ -16,7 +16,7 @@ MAX_COUNTED = 500
 
 def count_by_kind(view: StateView) -> dict[str, dict[str, int]]:
     """Count open plans, their tasks, job sessions, tracked work, runs of agents and landings by state."""
-    store = RunStore(view.tx)
+    store = WorkListStore(view.tx)
     plans, sessions, tracks = (
         store.list_ids(kind, ACTIVE_STATUSES[kind], MAX_COUNTED) for kind in (PLAN, JOB, TRACK)
     )

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.runner.models import Attempt, Run, Stage
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.gates.budgets.day_budget import load_day_budget
 from deepwork.gates.budgets.models import SubjectKind
@@ -18,7 +18,7 @@ from deepwork.gates.budgets.service import BudgetService, name_day
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.views.overview.gates import list_gates
-from deepwork.views.overview.run_store import RunStore as SessionStore
+from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.views.overview.states import rules
@@ -225,7 +225,9 @@ class StateView:
         if not opened:
             return [AttemptFacts(each) for each in attempts]
         beats = self._store.find_heartbeats({each.agent_id for each in opened})
-        waiting = [each.task_id for each in opened if each.stage in (Stage.REVIEWING, Stage.PARKED)]
+        waiting = [
+            each.task_id for each in opened if each.stage in (AttemptStage.REVIEWING, AttemptStage.PARKED)
+        ]
         approvals = self._store.find_pending_approvals(waiting) if waiting else {}
         return [
             AttemptFacts(

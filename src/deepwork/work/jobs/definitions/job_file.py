@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from deepwork.gates.budgets.models import Budget
+from deepwork.gates.budgets.budget_file import BudgetDefinition
 from deepwork.gates.reviews.round_keys import RoundsDefinition
 from deepwork.kernel.files.definition_models import DefinitionModel, OneOf, Text, validate_data
 from deepwork.kernel.files.problems import DefinitionProblem, Where
@@ -139,18 +139,6 @@ class StepApprovalDefinition(DefinitionModel):
 
     def to_model(self) -> StepApproval:
         return StepApproval.parse(tuple(dict.fromkeys(self.of)), self.expires)
-
-
-class BudgetDefinition(DefinitionModel):
-    """Write a mapping with at least one of usd, tokens and minutes."""
-
-    usd: float = Field(default=0, gt=0, description="Dollars above 0.")
-    tokens: int = Field(default=0, gt=0, description="A whole number above 0.")
-    minutes: float = Field(default=0, gt=0, description="Minutes above 0.")
-
-    def to_model(self) -> Budget | None:
-        given = Budget(self.usd or None, self.tokens or None, self.minutes or None)
-        return given if given.units else None
 
 
 class StepDefinition(DefinitionModel):

@@ -418,7 +418,7 @@ def test_a_backup_can_be_written_to_a_network_share(
     on_share = str(tmp_path / "share")
     if Path("/dev/shm").is_dir():  # another file system, like a network share
         monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
-    for module in ("store_admin.backup", "database.sqlite"):
+    for module in ("kernel.store_admin.backup", "kernel.database.sqlite"):
         monkeypatch.setattr(
             f"deepwork.{module}.find_network_file_system",
             lambda path: "nfs4" if str(path).startswith(on_share) else None,

@@ -78,7 +78,7 @@ class Settings:
         """The folder of this project's state."""
         return self.project_root / STATE_FOLDER
 
-    @property
+    @cached_property
     def machine(self) -> str:
         """The machine that paths refer to: "local" for a file database, even if the host is renamed."""
         return get_host_name() if "://" in self.database else "local"

@@ -251,6 +251,20 @@ def test_a_damaged_file_does_not_hide_other_sessions_after_a_restart(root: Path,
     restarted.close()
 
 
+def test_a_pipe_or_a_link_in_the_place_of_a_session_hides_no_other_and_stops_nobody(
+    root: Path, app: Application
+):
+    pipe, link, whole = start_job(app), start_job(app), start_job(app)
+    get_session_file(root, pipe).unlink()
+    os.mkfifo(get_session_file(root, pipe))
+    get_session_file(root, link).rename(root / "elsewhere")
+    get_session_file(root, link).symlink_to(root / "elsewhere")
+
+    listed = SessionFiles(root / ".deepwork" / "tmp").list_all()
+
+    assert [session.session_id for session in listed] == [whole]
+
+
 def test_a_step_is_not_overwritten_by_a_call_whose_lock_was_removed(root: Path, app: Application):
     id = start_job(app)
     folder = get_session_file(root, id).parent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from deepwork.gates.reviews.instructions import InstructionFiles
 from deepwork.gates.reviews.models import Review, ReviewRule
-from deepwork.kernel.errors import NotFound
+from deepwork.kernel.errors import NotFound, StorageError
 from reviews.make import FOLDER, make_rule
 
 DAY = 24 * 3600
@@ -287,11 +288,17 @@ def test_files_not_written_by_deepwork_are_not_deleted(root: Path, tmp_path_fact
     (elsewhere / "folder").mkdir()
     os.utime(elsewhere / "folder", (1, 1))
     (root / ".deepwork/tmp").mkdir(parents=True)
-    (root / FOLDER).symlink_to(elsewhere)  # a repository may have brought this link along
+    shutil.copytree(elsewhere, root / FOLDER)
 
     render_text(root, review("a.py"))
 
-    assert {path.name for path in elsewhere.iterdir()} >= {"diary.txt", "rv_short.md", "notes.md", "folder"}
+    assert {path.name for path in (root / FOLDER).iterdir()} >= {path.name for path in elsewhere.iterdir()}
+
+    shutil.rmtree(root / FOLDER)
+    (root / FOLDER).symlink_to(elsewhere)  # a repository may have brought this link along
+    with pytest.raises(StorageError):
+        render_text(root, review("b.py"))
+    assert {path.name for path in elsewhere.iterdir()} == {"diary.txt", "rv_short.md", "notes.md", "folder"}
 
 
 def test_requesting_a_review_again_renews_its_instructions_file(root: Path):

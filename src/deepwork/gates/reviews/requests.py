@@ -15,6 +15,7 @@ from deepwork.gates.reviews.models import Review
 from deepwork.kernel.config import TMP_FOLDER
 from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.state import read_state_file
 
 _MAX_AGE_SECONDS = 30 * 24 * 3600
 _NAME_PATTERN = re.compile(r"rv_[0-9a-z]{12}")
@@ -56,7 +57,7 @@ class RequestFiles:
         if not _NAME_PATTERN.fullmatch(review_id):
             return None
         try:
-            data = json.loads((self._folder / f"{review_id}.json").read_bytes())
+            data = json.loads(read_state_file(self._folder / f"{review_id}.json"))
             lists = {key: tuple(data[key]) for key in ("files", "unchanged")}
             return ReviewRequest(**data | lists)
         except (OSError, ValueError, KeyError, TypeError):

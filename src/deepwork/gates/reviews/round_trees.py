@@ -15,6 +15,7 @@ from deepwork.gates.reviews.deltas import FileVersion, Tree
 from deepwork.kernel.errors import Code, InvalidInput, StorageError
 from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.paths import read_confined
+from deepwork.kernel.files.state import read_state_file
 
 MAX_STORED = 1024 * 1024
 """Larger files are not compared line by line: they always count as changed."""
@@ -88,7 +89,7 @@ class RoundTrees:
         if not _NAME_PATTERN.fullmatch(name):
             return None
         with suppress(OSError):
-            content = (self._folder / name).read_bytes()
+            content = read_state_file(self._folder / name)
             return content if hashlib.sha256(content).hexdigest() == name else None
         return None
 

@@ -64,6 +64,13 @@ def _list_own_paths(folder: Path) -> Iterator[Path]:
                 yield from (Path(entry.path) for entry in entries if entry.is_symlink())
 
 
+def read_state_file(path: Path) -> bytes:
+    """Read a file of ours; follow no link and wait at no named pipe, which an archive can have there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        return file.readall() or b""
+
+
 def find_hidden_checks(folder: Path) -> str | None:
     """Say how to commit the checks if a .gitignore that an earlier version wrote hides them."""
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deepwork.delivery.runner.attempt_locks import is_driven
 from deepwork.kernel.config import STATE_FOLDER, Settings
+from deepwork.kernel.files.state import read_state_file
 from deepwork.work.jobs.sessions.process_identity import has_exited
 from deepwork.work.workspaces.models import LOCAL_HOST
 
@@ -35,8 +36,8 @@ class LocalProcesses:
         if self.state_folder is None:
             return None
         try:
-            text = (self.state_folder / "tmp" / f"session_{session_id}.json").read_text(encoding="utf-8")
-            owner = json.loads(text).get("owner")
+            content = read_state_file(self.state_folder / "tmp" / f"session_{session_id}.json")
+            owner = json.loads(content).get("owner")
         except (OSError, ValueError, AttributeError):  # of another project, or damaged
             return None
         return has_exited(owner) if isinstance(owner, str) else None

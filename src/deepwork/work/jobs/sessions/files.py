@@ -22,7 +22,7 @@ from deepwork.kernel.errors import Code, DeepworkError, NotFound, StateError, St
 from deepwork.kernel.files.atomic import make_folder, write_atomically
 from deepwork.kernel.files.lock import FileLock
 from deepwork.kernel.files.os_errors import format_path, to_storage_error
-from deepwork.kernel.files.state import find_link_problem, make_state_folder
+from deepwork.kernel.files.state import find_link_problem, make_state_folder, read_state_file
 from deepwork.work.jobs.sessions.state import (
     GateDecision,
     LastAnswer,
@@ -85,7 +85,7 @@ class SessionFiles:
         """
         counter = self.folder / "session_counter"
         try:
-            last = int(counter.read_text(encoding="ascii"))
+            last = int(read_state_file(counter))
         except (OSError, ValueError):
             last = max((session.created_seq for session in self.list_all()), default=0)
         make_state_folder(self.folder.parent)
@@ -101,7 +101,7 @@ class SessionFiles:
             raise _build_unknown_error(session_id)
         path = self._build_path(session_id)
         try:
-            content = path.read_bytes()
+            content = read_state_file(path)
         except FileNotFoundError:
             raise self._build_missing_error(session_id) from None
         except OSError as error:
@@ -117,7 +117,7 @@ class SessionFiles:
         """Load the session, or return None if its file is unreadable; `load` handles damaged files."""
         path = self._build_path(session_id)
         try:
-            session = self._parse_cached(session_id, path.read_bytes())
+            session = self._parse_cached(session_id, read_state_file(path))
         except (OSError, *_DAMAGE_ERRORS):
             return None
         return None if self._is_tracked(path) else session
@@ -153,7 +153,7 @@ class SessionFiles:
         encoded_key = _to_json(key).encode()
         for path in self._list_paths():
             with suppress(OSError):
-                session = _load_if_readable(path) if encoded_key in path.read_bytes() else None
+                session = _load_if_readable(path) if encoded_key in read_state_file(path) else None
                 if session and tool in session.last_answers and session.last_answers[tool].has(key):
                     return session.session_id
         return None
@@ -255,7 +255,7 @@ def _get_creation_order(session: Session) -> tuple[str, int, str]:
 
 def _load_if_readable(path: Path) -> Session | None:
     try:
-        return _parse(path.read_bytes())
+        return _parse(read_state_file(path))
     except (OSError, *_DAMAGE_ERRORS):
         return None
 

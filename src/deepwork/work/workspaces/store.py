@@ -168,10 +168,13 @@ class WorkspaceStore:
         return {row.pop("task_id"): _read_finished_task(row) for row in rows}
 
     def map_checkout_work(self, workflow_id: str, host: str) -> dict[str, CheckoutWork]:
-        """Map completed tasks of the workflow to what they did in the checkout of another machine."""
+        """Map completed tasks of the workflow to what they did in the checkout of another machine.
+
+        Not what a store recorded before it was moved from a file to a shared database: it named no machine.
+        """
         sql = """
             SELECT task_id, host, tree_path, began, ended, ended_at FROM watches
-             WHERE host <> :host AND task_id IN (
+             WHERE host NOT IN (:host, 'local') AND task_id IN (
                    SELECT id FROM plan_tasks
                     WHERE workflow_id = :workflow_id AND status = 'completed' AND workspace_id IS NULL)
              ORDER BY attempt
@@ -205,7 +208,7 @@ class WorkspaceStore:
               LEFT JOIN workspaces ON workspaces.id = task.workspace_id
               LEFT JOIN watches ON watches.task_id = task.id AND task.workspace_id IS NULL
              WHERE task.workflow_id = :workflow_id AND task.status = 'completed'
-               AND (workspaces.host <> :host OR watches.host <> :host) LIMIT 1
+               AND (workspaces.host <> :host OR watches.host NOT IN (:host, 'local')) LIMIT 1
         """
         return self._tx.fetch_value(sql, workflow_id=workflow_id, host=host) is not None
 

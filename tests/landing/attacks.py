@@ -580,6 +580,14 @@ KNOWN_ATTACKS: dict[str, tuple[str, ...]] = {
     "what it builds on changed": ("change_ground", "write_right", "commit_all", "report"),
     "what it builds on changed later": ("write_right", "commit_all", "report", "amend_ground"),
     "pretends that nothing changed": ("write_right", "report", "pretend_unchanged", "write_wrong", "report"),
+    "a link, in a base of its own": ("link_right", "commit_all", "move_target", "report"),
+    "a branch and a target of its own": (
+        "make_integration_branch",
+        "change_ground",
+        "commit_all",
+        "report",
+        "move_target",
+    ),
 }
 
 

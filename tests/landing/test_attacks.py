@@ -14,7 +14,7 @@ from landing.make import LandingProject
 from workspaces.make import create_repository
 
 SEQUENCES = 50
-DRAWN = SEQUENCES - len(KNOWN_ATTACKS)
+DRAWN = 17
 
 
 @pytest.fixture
@@ -39,9 +39,7 @@ def test_a_known_attack_gets_nothing(name: str, attacked: LandingProject) -> Non
     assert attack(attacked, KNOWN_ATTACKS[name]) == []
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(5, DRAWN))]
-)
+@pytest.mark.parametrize("seed", range(DRAWN))
 def test_a_drawn_attack_gets_nothing(seed: int, attacked: LandingProject) -> None:
     acts = draw_acts(random.Random(seed))
 

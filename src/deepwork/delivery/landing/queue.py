@@ -55,6 +55,10 @@ Suspects = frozenset[str]
 """Landings that were red together, so that one of them is red by itself, or some of them do not fit."""
 
 
+_MAX_PATHS = 10
+"""How many guarded files a reason names."""
+
+
 class LandingQueue:
     """Lands what is queued for a branch."""
 
@@ -204,8 +208,18 @@ class LandingQueue:
 
     def _settle_contained(self, lease: BranchLease, git: Git, place: LandingPlace, item: LandingItem) -> None:
         """End a landing that brings nothing new if its checks pass: anybody may have moved the branch."""
-        verdict = self._check(lease, [item], place.start, place.target_tip)
         why = f"{place.branch} contains its changes already"
+        guarded = self._list_guarded(git, place, item, place.start)
+        if guarded and not isinstance(guarded, Unchecked):
+            paths = ", ".join(each["path"] for each in guarded[:_MAX_PATHS])
+            text = f"{why}, and changes what {item.landing.target} guards: {paths}. Take that back first."
+            self._stop(lease, [item], Problem.BRANCH, text)
+            return
+        verdict = (
+            guarded
+            if isinstance(guarded, Unchecked)
+            else self._check(lease, [item], place.start, place.target_tip)
+        )
         if isinstance(verdict, Red):
             text = f"{why}, but does not pass: {verdict.failure}"
             self._stop(lease, [item], Problem.TARGET_RED, text)
@@ -254,7 +268,7 @@ class LandingQueue:
     ) -> Suspects:
         landings = [each.item.landing for each in merged]
         ids = frozenset(each.id for each in landings)
-        guarded = self._list_guarded(git, place, merged)
+        guarded = self._list_guarded(git, place, merged[0].item, merged[-1].facts.commit)
         if guarded and len(merged) > 1:  # a person looks at one landing at a time
             self._recorder.move(lease, landings, LandingStatus.QUEUED)
             return ids
@@ -277,15 +291,14 @@ class LandingQueue:
         return suspects - ids
 
     def _list_guarded(
-        self, git: Git, place: LandingPlace, merged: Sequence[MergedItem]
+        self, git: Git, place: LandingPlace, item: LandingItem, commit: str
     ) -> list[dict[str, Any]] | Unchecked:
-        """List how a batch differs from the target in files that the target guards.
+        """List how a commit differs from the target in files that the target guards.
 
-        Not only what the batch itself changes: anybody can commit to an integration branch.
+        Not only what a batch itself changes: anybody can commit to an integration branch.
         """
-        first = merged[0].item
-        changes = list_file_changes(git, place.target_tip, merged[-1].facts.commit)
-        return self._checker.list_guarded(first.project, place.target_tip, first.landing.workflow_id, changes)
+        changes = list_file_changes(git, place.target_tip, commit)
+        return self._checker.list_guarded(item.project, place.target_tip, item.landing.workflow_id, changes)
 
     def _check(
         self, lease: BranchLease, items: Sequence[LandingItem], commit: str, base: str

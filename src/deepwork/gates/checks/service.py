@@ -204,7 +204,7 @@ class CheckService:
             state = self._runner.read_state(place, request.base, file.guarded)
             differences = self._find_guarded(place, request, file, state)
             tasks = self._build_tasks(place, request, checks, pins, state, differences)
-            self._require_links_inside(place, request.base, tasks)
+            self._require_links_inside(place, request, tasks)
             proofs: list[Proof] = []
             has_run = False
             try:
@@ -245,12 +245,17 @@ class CheckService:
             for check in checks
         ]
 
-    def _require_links_inside(self, place: CheckedTree, base: str, tasks: Iterable[CheckTask]) -> None:
-        """Raise NotAllowed for a new link that leads out of the tree: no commit has what is there."""
+    def _require_links_inside(
+        self, place: CheckedTree, request: ProofRequest, tasks: Iterable[CheckTask]
+    ) -> None:
+        """Raise NotAllowed for a new link that leads out of the tree: no commit has what is there.
+
+        What the work touched is new even if the base has it: a target that was moved brings a base along.
+        """
         inputs = {file for task in tasks for file in task.inputs.files if file.version.startswith(LINK_MODE)}
-        versions = self._bases.map_versions(place.store, base) if inputs else {}
+        versions = self._bases.map_versions(place.store, request.base) if inputs else {}
         for file in sorted(inputs, key=lambda each: each.path):
-            is_new = versions.get(file.path) != file.version
+            is_new = versions.get(file.path) != file.version or file.path in request.touched_paths
             if is_new and not (place.top / file.path).resolve().is_relative_to(place.top.resolve()):
                 raise NotAllowed(
                     f"{file.path[:200]!a} is a link out of the tree, so checks would prove nothing.",

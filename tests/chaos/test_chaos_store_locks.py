@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,11 @@ def register_agents(session: McpSession, numbers: range) -> int:
     return sum("agent_id" in json.dumps(answer) or "id" in answer for answer in answers)
 
 
+def find_lost(before: list[str], store: Path) -> list[str]:
+    """List the locks that are gone; once a minute the server compares with a second connection, which has more."""
+    return sorted((Counter(before) - Counter(list_locks(store))).elements())
+
+
 def test_a_server_keeps_its_locks_and_every_acknowledged_call(tmp_path: Path):
     store = tmp_path / ".deepwork" / "deepwork.db"
     with HttpServer(tmp_path) as server:
@@ -81,17 +87,17 @@ def test_a_server_keeps_its_locks_and_every_acknowledged_call(tmp_path: Path):
 
         for path in ["/", "/health", "/metrics", *list_routes(server)]:
             read_beginning(server, path)
-            assert list_locks(store) == locks, path
+            assert find_lost(locks, store) == [], path
         for command in COMMANDS:
             subprocess.run([*quick.build_command(), *command], cwd=tmp_path, check=False, capture_output=True)
-            assert list_locks(store) == locks, command
+            assert find_lost(locks, store) == [], command
         for hook in HOOKS:
             event = json.dumps({"session_id": "s", "cwd": str(tmp_path), "tool_name": "x", "tool_input": {}})
             subprocess.run(
                 [*quick.build_command(), "hook", hook, "--client", "claude-code"],
                 cwd=tmp_path, input=event.encode(), check=True, capture_output=True,
             )  # fmt: skip
-            assert list_locks(store) == locks, hook
+            assert find_lost(locks, store) == [], hook
         reader = [sys.executable, "-c", FOREIGN_READER, str(store)]
         subprocess.run(reader, check=True, capture_output=True)
         acknowledged = before + register_agents(session, range(10, 30))

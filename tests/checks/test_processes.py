@@ -22,7 +22,7 @@ sys.path[:0] = {path!r}
 from pathlib import Path
 from application import make_app
 from deepwork.gates.checks import input_files, runner, service
-from deepwork.gates.checks.models import ProofRequest, Subject
+from deepwork.gates.checks.models import ProofRequest, ProofSubject
 
 def mark(path, text=""):
     Path(path + ".new").write_text(text)
@@ -36,7 +36,7 @@ def prove(folder, location, base, stage, answer):
         setattr(runner.CheckRunner, stage, stop)
     checks = make_app(Path(folder), location).checks
     mark(answer + ".ready")
-    request = ProofRequest(Subject("task", "other"), Path(folder), base, ("tests",), (), wait_seconds=None)
+    request = ProofRequest(ProofSubject("task", "other"), Path(folder), base, ("tests",), (), wait_seconds=None)
     proofs = checks.prove(request)
     mark(answer, proofs[0].id)
 

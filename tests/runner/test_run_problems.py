@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -206,7 +207,7 @@ def test_commits_of_a_tree_that_vanished_are_kept(make_project: MakeProject):
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mounts a small disk where the runner keeps its files."""
+    """Mounts a small disk, of which the runner's files can be a part."""
     if os.geteuid() != 0:
         skip_or_fail("only root can mount a small disk")
     folder = tmp_path / "disk"
@@ -223,11 +224,12 @@ def test_a_full_disk_stops_nothing_for_good(make_project: MakeProject, small_dis
     """While the disk is full nothing can start; once there is space, the same run goes on."""
     project = make_project()
     plan(project, "task", finish("task"))
-    (project.folder / ".deepwork" / "runs").symlink_to(small_disk)
     ballast = fill_disk(small_disk)
 
-    with start_run(project, "--agent", "claude") as runner:
-        wait_until(lambda: list_attempts(project), "the attempt")
+    with (
+        mount_at(project.folder / ".deepwork" / "runs", small_disk),
+        start_run(project, "--agent", "claude") as runner,
+    ):
         wait_until(lambda: "the disk is full" in get_output(project).read_text(), "a word about the disk")
         ballast.unlink()
         runner.wait()
@@ -235,6 +237,17 @@ def test_a_full_disk_stops_nothing_for_good(make_project: MakeProject, small_dis
     assert runner.returncode == 0, get_output(project).read_text()
     [task] = project.list_tasks()
     assert task["status"] == "completed"
+
+
+@contextmanager
+def mount_at(place: Path, disk: Path) -> Iterator[None]:
+    """Let a folder be on another disk; a link in its place would be refused."""
+    place.mkdir()
+    subprocess.run(["mount", "--bind", str(disk), str(place)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def fill_disk(folder: Path) -> Path:

@@ -7,7 +7,7 @@ DeepworkError
 │   │   ├── PassphraseNeeded  a person must prove who decides, with a passphrase
 │   │   ├── AlreadyStarted   this start of an agent was made before
 │   │   ├── DamagedFiles     something else is in the place of a file of an agent's start
-│   │   ├── FilesChanged     a tree is not as it was when its files were to be committed
+│   │   ├── TreeChanged     a tree is not as it was when its files were to be committed
 │   │   ├── PlanDone         every task of the plan is done: there is nothing to run
 │   │   └── StartFailed      the program of an agent, or its folder, is missing
 │   ├── GateClosed       work does not count as done yet: a check or a person has to agree

@@ -143,7 +143,7 @@ def find_checkout(git: Git, branch: str) -> Path | None:
     for tree in list_worktrees(git):
         if tree.branch == branch and tree.path.exists():
             return tree.path
-    common = git.query_path("--git-common-dir")
+    common = git.find_places().common_dir
     ref = _BRANCH_REF_PREFIX + branch
     return next((folder for folder in _list_git_folders(common) if ref in _list_rebased(folder)), None)
 

@@ -67,7 +67,7 @@ class PrivateIndex:
         self._file.unlink(missing_ok=True)
         # Keeps the timestamp: git re-reads every file that is not older than the index.
         with suppress(FileNotFoundError):
-            shutil.copy2(self._git.query_path("--git-path", "index"), self._file)
+            shutil.copy2(self._git.find_path("index"), self._file)
             self._clear_assume_unchanged_flags()
 
     def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
@@ -162,7 +162,7 @@ class PrivateIndex:
 @contextmanager
 def open_private_index(git: Git) -> Iterator[PrivateIndex]:
     """Yield a temporary copy of the index of the working tree that contains `git.root`."""
-    top = git.at(git.query_path("--show-toplevel"), max_output=MAX_LISTING_BYTES)
+    top = git.at(git.find_places().top, max_output=MAX_LISTING_BYTES)
     with TemporaryDirectory(prefix="deepwork-index-") as folder:
         index = PrivateIndex(top, Path(folder) / "index")
         index.seed()

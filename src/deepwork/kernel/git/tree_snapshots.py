@@ -81,8 +81,8 @@ class TreeSnapshotStore:
         self.top = top
         self._folder = folder
         self._git = git.at(top, max_output=MAX_LISTING_BYTES)
-        self._user_index = os.fspath(self._git.query_path("--git-path", "index"))
-        self._excludes = os.fspath(self._git.query_path("--git-path", "info/exclude"))
+        self._user_index = os.fspath(self._git.find_path("index"))
+        self._excludes = os.fspath(self._git.find_path("info/exclude"))
         key = hashlib.sha256(os.fsencode(top)).hexdigest()[:16]  # each working tree has its own index
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"

@@ -82,7 +82,7 @@ def get_main_root(git: Git) -> Path:
         return main.path
     # In a submodule, or with a separate git directory, git lists that directory instead.
     common, top = _get_common_dir(git), find_tree_root(git.root)
-    if top is not None and git.query_path("--absolute-git-dir").resolve() == common:
+    if top is not None and git.find_places().git_dir == common:
         return top
     settings = ("config", "--file", str(common / "config"), "--get", "core.worktree")
     elsewhere = os.fsdecode(git.run(*settings, ok_codes=(0, 1)).removesuffix(b"\n"))
@@ -202,7 +202,7 @@ def _lock_worktrees(git: Git) -> Iterator[None]:
 
 
 def _get_common_dir(git: Git) -> Path:
-    return git.query_path("--git-common-dir").resolve()
+    return git.find_places().common_dir.resolve()
 
 
 # --- adding

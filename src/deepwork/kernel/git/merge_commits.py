@@ -14,7 +14,7 @@ from pathlib import Path
 from deepwork.kernel.errors import GitError, NotAllowed
 from deepwork.kernel.git.command import Git, check_hash
 from deepwork.kernel.git.raw_diff import parse_raw_diff
-from deepwork.kernel.git.refs import IDENTITY, find_common_ancestor, resolve_commit
+from deepwork.kernel.git.refs import IDENTITY, find_common_ancestor, find_symbolic_target, resolve_commit
 from deepwork.kernel.git.snapshot_types import FileChange
 from deepwork.kernel.git.uncommitted import find_identity
 from deepwork.kernel.git.versions import require_version
@@ -114,7 +114,7 @@ def get_commit_facts(git: Git, commit: str) -> CommitFacts:
 def find_own_branch_tip(git: Git, branch: str) -> str | None:
     """Return the tip of a local branch; raises NotAllowed if it only stands for another one."""
     ref = _BRANCH_REF_PREFIX + branch
-    if other := os.fsdecode(git.run("symbolic-ref", "--quiet", ref, ok_codes=(0, 1, 128))).strip():
+    if other := find_symbolic_target(git, ref):
         raise NotAllowed(
             f"The branch {branch!r} is a symbolic ref to {other}, so moving it would move another branch.",
             suggestion=f"Name {other.removeprefix(_BRANCH_REF_PREFIX)!r} instead.",

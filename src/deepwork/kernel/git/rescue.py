@@ -35,7 +35,7 @@ def rescue(git: Git, branch: str) -> str | None:
     the files gets a separate commit first. Commits of a detached HEAD that are on no branch are saved in
     the same way. Not saved: ignored files, and the content of nested repositories.
     """
-    check_branch_name(git, branch)
+    check_branch_name(branch)
     if git.find_places().top != git.root:
         return None  # not (or no longer) a working tree root: the tree around it is not ours
     head = resolve_commit(git, "HEAD")

@@ -105,7 +105,7 @@ def add_worktree(
     repository can name arbitrary programs for both: Git LFS files are pointers until someone runs
     `git lfs pull`.
     """
-    check_branch_name(git, branch)
+    check_branch_name(branch)
     start = get_commit(git, base)
     path = _resolve_outside_git(git, path)
     with _lock_worktrees(git), ExitStack() as undo:

@@ -108,6 +108,10 @@ class Git:
         """Return where a file of the repository is, such as `index` or `info/exclude`."""
         return self.find_places().find(name)
 
+    def is_bare(self, places: Places) -> bool:
+        """Return whether the settings of a repository say that it has no working tree of its own."""
+        return self._drivers.read_settings(places).is_bare
+
     def is_repository(self) -> bool:
         """Return whether the directory is in a repository; raises if its settings cannot be read."""
         top = self._find_top()

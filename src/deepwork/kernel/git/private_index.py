@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 
 from deepwork.kernel.call import current_call, ignore_progress
 from deepwork.kernel.errors import GitError
+from deepwork.kernel.files.git_index import may_hide_changes
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
+from deepwork.kernel.git.refs import resolve_commit
 
 _SETTINGS = {
     "core.splitIndex": "false",  # would write a shared part next to the user's index
@@ -68,7 +70,9 @@ class PrivateIndex:
         # Keeps the timestamp: git re-reads every file that is not older than the index.
         with suppress(FileNotFoundError):
             shutil.copy2(self._git.find_path("index"), self._file)
-            self._clear_assume_unchanged_flags()
+            head = resolve_commit(self._git, "HEAD")  # its length tells that of the hashes
+            if head is None or may_hide_changes(self._file.read_bytes(), len(head) // 2):
+                self._clear_assume_unchanged_flags()
 
     def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
         """Run git with this index instead of the user's."""

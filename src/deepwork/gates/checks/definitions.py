@@ -18,7 +18,7 @@ from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, File
 from deepwork.kernel.files.state import find_hidden_checks
 from deepwork.kernel.files.yaml import YamlDocument, load_yaml
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.refs import resolve_commit
+from deepwork.kernel.git.commit_records import read_commits
 
 EXACT_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_LITERAL_PATHSPECS": "1"}
 """For git: `git replace` could make a commit look like another one."""
@@ -70,17 +70,16 @@ class CheckDefinitions:
 
 def read_committed_file(git: Git, commit: str, path: str) -> bytes | None:
     """Return the content of a regular file in a commit; None if there is none."""
-    listed = git.run("ls-tree", "-z", "--full-tree", commit, "--", path, env=EXACT_OBJECTS)
+    listed = git.run("ls-tree", "-z", "--long", "--full-tree", commit, "--", path, env=EXACT_OBJECTS)
     if not listed:
         return None
     about, _, _ = os.fsdecode(listed).partition("\t")
-    mode, kind, blob = about.split(" ")
+    mode, kind, blob, size = about.split()
     if kind != "blob" or not mode.startswith("100"):
         raise InvalidInput(
             f"{path} at {commit[:12]} is not a regular file.", suggestion="Commit it as a file."
         )
-    size = int(git.run("cat-file", "-s", blob, env=EXACT_OBJECTS))
-    if size > _MAX_BYTES:
+    if int(size) > _MAX_BYTES:
         raise InvalidInput(f"{path} at {commit[:12]} is larger than {_MAX_BYTES:,} bytes.")
     return git.run("cat-file", "blob", blob, env=EXACT_OBJECTS)
 
@@ -152,10 +151,10 @@ def _load_document(content: bytes, source: str) -> YamlDocument:
 
 
 def _resolve(git: Git, base: str) -> str:
-    commit = resolve_commit(git, base)
+    commit = read_commits(git, [base]).get(base)
     if commit is None:
         raise InvalidInput(
             f"The base commit {base[:200]!r} is not in this repository.",
             suggestion="Fetch it, or start the work again from a commit that exists.",
         )
-    return commit
+    return commit.commit

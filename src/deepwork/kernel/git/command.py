@@ -242,9 +242,14 @@ def _name_tree(top: Path | None) -> tuple[str, ...]:
 
 def check_hash(value: str) -> str:
     """Return the value if it is a full object hash; raises InvalidInput otherwise."""
-    if not _HASH_PATTERN.fullmatch(value):
+    if not is_hash(value):
         raise InvalidInput(f"{value[:100]!a} is not the full hash of a commit or tree.")
     return value
+
+
+def is_hash(name: str) -> bool:
+    """Return whether this is the full hash of an object."""
+    return _HASH_PATTERN.fullmatch(name) is not None
 
 
 def _format_output(output: bytes) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from deepwork.kernel.errors import GitError, NotAllowed
 from deepwork.kernel.git.command import Git, check_hash
+from deepwork.kernel.git.commit_records import get_tree, read_commits
 from deepwork.kernel.git.raw_diff import parse_raw_diff
 from deepwork.kernel.git.refs import IDENTITY, find_common_ancestor, find_symbolic_target, resolve_commit
 from deepwork.kernel.git.snapshot_types import FileChange
@@ -51,10 +52,13 @@ class CommitFacts:
 
 def merge_trees(git: Git, ours: str, theirs: str) -> TreeMerge:
     """Merge two commits; merge drivers of the repository do not run, the default one of git does."""
-    if find_common_ancestor(git, ours, theirs) is None:
+    try:
+        with require_version(git, "2.38", "Landing"):
+            answer = git.run(*_MERGE_COMMAND, check_hash(ours), check_hash(theirs), ok_codes=(0, 1))
+    except GitError:
+        if find_common_ancestor(git, ours, theirs) is not None:
+            raise
         return TreeMerge(None, messages=("The two histories have no commit in common.",))
-    with require_version(git, "2.38", "Landing"):
-        answer = git.run(*_MERGE_COMMAND, check_hash(ours), check_hash(theirs), ok_codes=(0, 1))
     tree, *rest = os.fsdecode(answer).split("\0")
     files = tuple(sorted(set(_take_names(rest))))
     said = tuple(text.strip() for kind, text in _take_messages(rest[_count_names(rest) + 1 :]) if kind)
@@ -99,16 +103,11 @@ def find_author(git: Git) -> Mapping[str, str]:
     return find_identity(git) or IDENTITY
 
 
-def get_tree(git: Git, commit: str) -> str:
-    """Return the tree of a commit."""
-    return check_hash(git.run("rev-parse", "--verify", f"{check_hash(commit)}^{{tree}}").decode().strip())
-
-
 def get_commit_facts(git: Git, commit: str) -> CommitFacts:
     """Return the tree and the parents of a commit."""
-    said = git.run("rev-list", "--max-count=1", "--parents", check_hash(commit), "--").decode().split()
-    before = get_tree(git, said[1]) if said[1:] else ""
-    return CommitFacts(commit, get_tree(git, commit), tuple(said[1:]), before)
+    tree = get_tree(git, commit)
+    parents = read_commits(git, [commit])[commit].parents
+    return CommitFacts(commit, tree, parents, get_tree(git, parents[0]) if parents else "")
 
 
 def find_own_branch_tip(git: Git, branch: str) -> str | None:

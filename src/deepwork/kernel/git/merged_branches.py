@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.git.command import Git, check_hash
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.commit_records import get_tree
 from deepwork.kernel.git.merge_conflicts import MERGE_TREE_COMMAND
 from deepwork.kernel.git.refs import find_branch_tip, find_current_branch, is_ancestor, resolve_commit
 
@@ -44,16 +45,12 @@ def _would_change_nothing(git: Git, base: str, tip: str) -> bool:
     try:
         answer = git.run(*MERGE_TREE_COMMAND, base, tip, ok_codes=(0, 1))
     except GitError:  # git is older than 2.38, or the histories are unrelated
-        return _get_tree(git, base) == _get_tree(git, tip)
+        return get_tree(git, base) == get_tree(git, tip)
     tree, *conflicts = os.fsdecode(answer).split("\0")[:-1]
-    return not conflicts and tree == _get_tree(git, base)
+    return not conflicts and tree == get_tree(git, base)
 
 
 def _count_missing(git: Git, base: str, tip: str) -> int:
     """Count the commits of the tip without an equivalent in the base."""
     listed = git.run("cherry", base, tip).decode().splitlines()
     return sum(line.startswith("+") for line in listed)
-
-
-def _get_tree(git: Git, commit: str) -> str:
-    return check_hash(git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip())

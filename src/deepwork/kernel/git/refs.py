@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from deepwork.kernel.errors import MAX_ECHOED, InvalidInput, NotAllowed
 from deepwork.kernel.files.heads import Head, RefsElsewhere, is_ref_name, read_head, resolve_ref
-from deepwork.kernel.git.command import Git, check_hash
+from deepwork.kernel.git.command import Git, check_hash, is_hash
+from deepwork.kernel.git.commit_records import read_commits, resolve_branch
 
 IDENTITY = {
     f"GIT_{who}_{what}": value
@@ -22,7 +23,6 @@ _MAX_NAME_LENGTH = 200
 _BRANCH_REF_PREFIX = "refs/heads/"
 # Excludes NUL, line breaks, and surrogates that cannot be passed to a program.
 _REF_NAME_PATTERN = re.compile(r"[^\0\n\ud800-\udc7f\udd00-\udfff]+")
-_HASH_LIKE_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def find_current_branch(git: Git) -> str | None:
@@ -44,14 +44,10 @@ def resolve_commit(git: Git, name: str) -> str | None:
     """Return the full commit hash for a branch, a tag or any other revision; None if there is none."""
     if not _REF_NAME_PATTERN.fullmatch(name):
         return None
-    if name == "HEAD" or name.startswith(_BRANCH_REF_PREFIX):
-        with suppress(RefsElsewhere):
-            return resolve_ref(git.find_places().git_dir, name)[1]
-    # Passed on stdin: as an argument, `-x` would be an option and `a..b` a range.
-    question = os.fsencode(f"{name}^{{commit}}\n")
-    answer = git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", input=question)
-    kind, _, hash = answer.strip().partition(b" ")
-    return check_hash(hash.decode()) if kind == b"commit" else None
+    with suppress(RefsElsewhere):
+        return resolve_branch(git, name)
+    found = read_commits(git, [name]).get(name)
+    return found and found.commit
 
 
 def find_branch_tip(git: Git, branch: str) -> str | None:
@@ -106,7 +102,7 @@ def check_branch_name(branch: str) -> None:
     is_argument = _REF_NAME_PATTERN.fullmatch(branch) and not branch.startswith("-")
     if not is_argument or branch == "@" or not is_ref_name(_BRANCH_REF_PREFIX + branch):
         raise _build_branch_name_error(branch, "is not accepted by git")
-    if _HASH_LIKE_PATTERN.fullmatch(branch):
+    if is_hash(branch):
         raise _build_branch_name_error(branch, "would be mistaken for a commit")
     # Each part becomes a file name, extended by ".lock" on update and by a number on rescue branches.
     if any(len(os.fsencode(part)) > _MAX_NAME_LENGTH for part in branch.split("/")):
@@ -160,7 +156,7 @@ def is_reachable(git: Git, commit: str) -> bool:
 
 def is_ancestor(git: Git, commit: str, tip: str) -> bool:
     """Return whether the commit is the tip or one of its ancestors."""
-    return git.run("rev-list", "--max-count=1", commit, f"^{tip}", "--") == b""
+    return commit == tip or git.run("rev-list", "--max-count=1", commit, f"^{tip}", "--") == b""
 
 
 def find_first_commit(git: Git, branch: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.commit_records import get_tree, read_commits
 from deepwork.kernel.git.exact_files import commit_tree
-from deepwork.kernel.git.merge_commits import create_commit, get_commit_facts, get_tree, merge_trees
+from deepwork.kernel.git.merge_commits import create_commit, merge_trees
 from deepwork.kernel.git.refs import is_ancestor
 
 
@@ -26,7 +27,7 @@ def build_revert(git: Git, tip: str, commit: str, message: str) -> BuiltRevert:
     """
     if not is_ancestor(git, commit, tip):
         return BuiltRevert(tip)
-    parents = get_commit_facts(git, commit).parents
+    parents = read_commits(git, [commit])[commit].parents
     if not parents:
         return BuiltRevert(None, ("the first commit of the history",))
     base = commit_tree(git, get_tree(git, commit), [], "base")

@@ -288,13 +288,16 @@ def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) 
 
 
 def _create_branch(git: Git, branch: str, commit: str) -> None:
-    other = find_conflicting_branch(git, branch)
-    if other is not None:
+    try:
+        create_branch(git, branch, commit)
+    except GitError as error:
+        other = find_conflicting_branch(git, branch)
+        if other is None:
+            raise
         raise InvalidInput(
             f"The branch {branch!r} cannot exist beside the branch {other!r}.",
             suggestion="Choose another name.",
-        )
-    create_branch(git, branch, commit)
+        ) from error
 
 
 def _forget_if_gone(git: Git, path: Path) -> None:

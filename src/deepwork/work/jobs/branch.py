@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.refs import find_current_branch, resolve_commit
 from deepwork.work.jobs.sessions.state import Session
 
 PREFIX = "deepwork/"
@@ -94,7 +95,7 @@ def _is_on_branch(git: Git, name: str | None) -> bool:
 
 def _read_current(git: Git) -> str:
     """Read the name of the current branch; empty if HEAD is detached."""
-    return git.run("branch", "--show-current").decode().strip()
+    return find_current_branch(git) or ""
 
 
 def _build_way_to_commit(git: Git) -> str:
@@ -111,8 +112,4 @@ def _find_free_name(git: Git, name: str) -> str:
 
 
 def _has_commit(git: Git) -> bool:
-    try:
-        git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    except GitError:
-        return False
-    return True
+    return resolve_commit(git, "HEAD") is not None

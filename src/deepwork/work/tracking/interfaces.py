@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.git.history import HistoryCommit
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.work.tracking.models import JobSessionState
@@ -34,6 +35,8 @@ class WatchedWork:
     began_at: int
     """Nanoseconds on the clock of this host."""
     ended: Snapshot
+    commits: tuple[HistoryCommit, ...]
+    """Those that HEAD got meanwhile, the oldest first; they may have been fetched."""
     starts: tuple[str, ...]
     """The commits at which all watches of the task in this tree began."""
     changed: Mapping[str, bool]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -257,3 +259,23 @@ def _format_output(output: bytes) -> str:
     lines = output[:1000].decode(errors="replace").strip().splitlines()
     hidden = (_QUOTED_ATTRIBUTE.sub(r"…\1", _QUOTED_CONTENT.sub(r"\1…", line)) for line in lines)
     return "".join(character if character.isprintable() else " " for character in " ".join(hidden))
+
+
+@contextmanager
+def require_version(git: Git, version: str, purpose: str) -> Iterator[None]:
+    """Replace an error of the block by a clear one if git is too old; checks the version only on error."""
+    try:
+        yield
+    except GitError as error:
+        found = git.get_version()
+        if _parse_version(found) >= _parse_version(version):
+            raise
+        raise GitError(
+            f"{purpose} needs git {version} or newer; this is git {found}.",
+            suggestion=f"Install git {version} or newer and make sure it is on the PATH.",
+        ) from error
+
+
+def _parse_version(version: str) -> tuple[int, ...]:
+    """Return the first two numbers; the rest of the format differs between vendors."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

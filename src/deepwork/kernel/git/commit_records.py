@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.files.heads import RefsElsewhere, resolve_ref
+from deepwork.kernel.files.heads import BRANCH_PREFIX, RefsElsewhere, resolve_ref
 from deepwork.kernel.files.stamps import FileStamp, find_stamp
 from deepwork.kernel.git.command import Git, check_hash
 from deepwork.kernel.git.tree_hashes import compute_commit_hash, find_algorithm
 
-_BRANCH_REF_PREFIX = "refs/heads/"
 _MAX_REMEMBERED = 4096
 
 
@@ -85,7 +84,7 @@ def resolve_branch(git: Git, name: str) -> str | None:
 
     Raises RefsElsewhere if git has to be asked: about other names, and where its refs are not in files.
     """
-    if name != "HEAD" and not name.startswith(_BRANCH_REF_PREFIX):
+    if name != "HEAD" and not name.startswith(BRANCH_PREFIX):
         raise RefsElsewhere
     return resolve_ref(git.find_places().git_dir, name)[1]
 
@@ -135,8 +134,8 @@ def list_newer_commits(git: Git, start: str, end: str) -> list[CommitRecord]:
 
 def read_branch_tips(git: Git, branches: Iterable[str]) -> dict[str, CommitRecord]:
     """Map the local branches that exist to their tips."""
-    found = read_commits(git, [_BRANCH_REF_PREFIX + branch for branch in branches])
-    return {name.removeprefix(_BRANCH_REF_PREFIX): record for name, record in found.items()}
+    found = read_commits(git, [BRANCH_PREFIX + branch for branch in branches])
+    return {name.removeprefix(BRANCH_PREFIX): record for name, record in found.items()}
 
 
 def _parse_commit(commit: str, content: bytes) -> CommitRecord:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.git.branch_merges import UnmergedBranch
+from deepwork.kernel.git.branch_merges import UnmergedBranch, find_merge_conflicts
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.merge_conflicts import find_merge_conflicts
 from deepwork.kernel.git.refs import find_branch_tip, is_ancestor
 from deepwork.work.workspaces.models import Workspace
 

@@ -15,7 +15,7 @@ from deepwork.kernel.errors import GitError, InvalidInput, NotARepository
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.drivers import DriverFinder
 from deepwork.kernel.git.places import Places, read_places
-from deepwork.kernel.git.safety import build_safe_environment, build_safe_options, get_safe_flags
+from deepwork.kernel.git.safety import build_safe_environment, get_safe_flags
 from deepwork.kernel.programs import OutputTooLarge, ProgramLimits, ProgramResult, run_bounded
 
 if TYPE_CHECKING:
@@ -201,9 +201,8 @@ class Git:
         bounds: ProgramLimits | None = None,
     ) -> ProgramResult:
         bounds, env = bounds or self._bounds, env or {}
-        options = build_safe_options(self.root, command, drivers)
-        argv = [self._executable, *options, *tree, command, *args]
-        safe_env = build_safe_environment(self._environment, env)
+        argv = [self._executable, *tree, command, *args]
+        safe_env = build_safe_environment(self._environment, env, self.root, command, drivers)
         try:
             return run_bounded(argv, cwd=self.root, env=safe_env, input=input, bounds=bounds)
         except TimeoutError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The commands of git that ran."""
     ran: list[str] = []
     run = Git.run

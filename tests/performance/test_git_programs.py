@@ -14,7 +14,7 @@ from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.errors import GateClosed
-from deepwork.kernel.git import command
+from deepwork.kernel.programs import run_bounded
 from landing.make import LandingProject
 from workspaces.make import Plan, commit, create_repository
 
@@ -33,14 +33,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> It
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The git programs that were started, by their commands."""
     started: list[str] = []
-    run = command.run_bounded
 
     def count(argv: list[str], **given: Any) -> Any:
         named = [word for word in argv[1:] if not word.startswith(("-", "/")) and "=" not in word]
         started.append(named[0])
-        return run(argv, **given)
+        return run_bounded(argv, **given)
 
-    monkeypatch.setattr(command, "run_bounded", count)
+    monkeypatch.setattr("deepwork.kernel.git.command.run_bounded", count)
     return started
 
 

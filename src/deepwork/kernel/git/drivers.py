@@ -25,7 +25,8 @@ _TRUE = ("", "true", "yes", "on", "1")
 _GITLINK_IN_INDEX = bytes.fromhex("0000e000")
 _SHARED_INDEX = b"link"
 _MAX_REMEMBERED = 256
-_Key, _Value = TypeVar("_Key"), TypeVar("_Value")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class GitQuery(Protocol):

@@ -53,7 +53,7 @@ def resolve_commit(git: Git, name: str) -> str | None:
     with suppress(RefsElsewhere):
         return resolve_branch(git, name)
     found = read_commits(git, [name]).get(name)
-    return found and found.commit
+    return found.commit if found else None
 
 
 def find_branch_tip(git: Git, branch: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checks.make import Project, run_git, shell
+from checks.make import Project, replace_object, run_git, shell
 from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from gated_project import GatedProject, any_gated, gated, own_trust
@@ -231,6 +231,22 @@ def test_a_job_keeps_its_checks_wherever_its_folder_is_now(
     start(gated)
 
     assert finish(gated)["waiting_for"] == "checks"
+
+
+@pytest.mark.parametrize("place", ["/report/job.yml", "/report", ""])
+def test_a_repository_that_stores_an_easier_job_under_the_hash_of_the_committed_one_is_not_believed(
+    gated: GatedProject, place: str
+):
+    commit_job(gated, make_step("write"))
+    easy = run_git(gated.folder, "rev-parse", f"HEAD:.deepwork/jobs{place}")
+    commit_job(gated)
+    strict = run_git(gated.folder, "rev-parse", f"HEAD:.deepwork/jobs{place}")
+    write_job(gated.folder, "report", [make_step("write")])
+    replace_object(gated.folder, strict, easy)
+
+    error = gated.refuse("start_workflow", goal="g", job_name="report", workflow_name="main")
+
+    assert error["code"] == "GIT_ERROR"
 
 
 def test_a_name_that_is_not_defined_is_refused_at_the_start(gated: GatedProject):

@@ -11,6 +11,7 @@ from deepwork.kernel.errors import DefinitionError, InvalidInput
 from deepwork.kernel.files.heads import Head
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.committed_files import list_committed_folders, read_committed_file
 from deepwork.kernel.git.refs import find_head
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job
 
@@ -85,8 +86,6 @@ class CommittedJob:
 
     def _list_namesakes(self, own: str) -> Iterator[str]:
         """List the jobs of the project that have this name in a folder of another one."""
-        from deepwork.gates.checks.definitions import list_committed_folders  # noqa: PLC0415 - imports much
-
         for folder in list_committed_folders(self._git, self.head.commit, own) if self.head else ():
             path = f"{folder}/{JOB_FILE}"
             content = self._read(path)
@@ -94,8 +93,6 @@ class CommittedJob:
                 yield path
 
     def _read(self, path: str) -> bytes | None:
-        from deepwork.gates.checks.definitions import read_committed_file  # noqa: PLC0415 - imports much
-
         return read_committed_file(self._git, self.head.commit, path) if self.head else None
 
     @cached_property

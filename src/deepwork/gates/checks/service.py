@@ -19,7 +19,6 @@ from deepwork.gates.checks.guarded_changes import (
     build_guarded_error,
     describe_changes,
     find_approval,
-    list_ever_approved,
     list_ever_asked,
     read_diffs,
     remove_approved,
@@ -374,7 +373,7 @@ class CheckService:
         earlier = same.keys() - set(touched)
         if not earlier:
             return found
-        approved = list_ever_approved(self._database)
+        approved = self._starts.list_approved(place.top)
         unseen = sorted(path for path in earlier if (path, same[path].after) not in approved)
         if not unseen:
             return [each for each in found if each.path not in earlier]

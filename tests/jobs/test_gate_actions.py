@@ -49,7 +49,7 @@ def id(app: Application) -> str:
 
 def decide(app: Application, action: str, session_id: str, key: str | None = None, **given: Any) -> Any:
     call = Call(PERSON, action, key)
-    return invoke(app.database, app.person_actions[action], {"session_id": session_id, **given}, call)
+    return invoke(app.database, app.operations[action], {"session_id": session_id, **given}, call)
 
 
 def list_decisions(answer: Any) -> list[tuple[str, str, str | None]]:

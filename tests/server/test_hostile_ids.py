@@ -14,7 +14,7 @@ from cli.run import run_deepwork
 from dashboard.make import create_client
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.tool_types import is_id_parameter
@@ -49,7 +49,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
 
 @pytest.mark.parametrize("id", HOSTILE_IDS.values(), ids=HOSTILE_IDS.keys())
 def test_no_tool_fails_inside_for_any_id(project: Application, id: str):
-    specs = [*project.registry.values(), *project.person_actions.values()]
+    specs = project.operations.values()
     calls = [(spec, name) for spec in specs for name in list_id_parameters(spec)]
 
     failures = [error for spec, name in calls if (error := find_failure(project, spec, name, id))]
@@ -90,11 +90,11 @@ def list_addresses(endpoint: Any, id: str) -> list[str]:
     return [path, *in_query] if "{id}" in endpoint.path else in_query
 
 
-def list_id_parameters(spec: ToolSpec) -> list[str]:
+def list_id_parameters(spec: OperationSpec) -> list[str]:
     return [name for name in spec.parameter_names if is_id_parameter(name)]
 
 
-def find_failure(app: Application, spec: ToolSpec, name: str, id: str) -> str | None:
+def find_failure(app: Application, spec: OperationSpec, name: str, id: str) -> str | None:
     """Call the tool with this id and return the error that is not meant for callers, if there is one."""
     given = {**fill_required(spec.input_schema), name: [id] if name.endswith("_ids") else id}
     call = Call("human:ada", spec.name, account="human:ada")

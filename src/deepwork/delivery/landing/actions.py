@@ -13,7 +13,7 @@ from deepwork.delivery.landing.responses import LandingView, LandResult, describ
 from deepwork.delivery.landing.service import LandingService, LandRequest
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import InvalidInput
-from deepwork.kernel.tool_declarations import InTransaction, Traits, tool
+from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.tool_types import Field, Id, Name
 from deepwork.work.plans.stores.task_store import TaskStore
 
@@ -21,13 +21,13 @@ from deepwork.work.plans.stores.task_store import TaskStore
 class LandingActions:
     """Decisions of people about landings."""
 
-    traits: ClassVar = Traits(toolset="landing")
+    traits: ClassVar = Traits(toolset="landing", people_only=True)
 
     def __init__(self, database: Database, get_service: Callable[[], LandingService]) -> None:
         """`get_service` is called by the first landing: most decisions of people are about other things."""
         self._database, self._get_service = database, get_service
 
-    @tool("work", long_running=True, for_people=True)
+    @operation("work", long_running=True, for_people=True)
     def land_work(
         self,
         task_id: Id | None = None,
@@ -42,7 +42,7 @@ class LandingActions:
         result = self._get_service().land(LandRequest(plan, task_id, onto, commits=commit))
         return InTransaction(lambda: result)
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def cancel_landing(self, landing_id: Id) -> LandingView:
         """Give up a landing that waits for somebody; its branch stays."""
         return describe_landing(self._get_service().cancel(landing_id))

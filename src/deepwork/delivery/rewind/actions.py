@@ -21,7 +21,7 @@ from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.names import new_id
-from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Id
 
 To = Annotated[str, Field(description="start, attempt:N or checkpoint:N")]
@@ -32,21 +32,21 @@ _MAX_SHOWN = 20
 class RewindActions:
     """Decisions of people to undo tasks."""
 
-    traits: ClassVar = Traits(toolset="rewind")
+    traits: ClassVar = Traits(toolset="rewind", people_only=True)
 
     def __init__(
         self, database: Database, planner: RewindPlanner, undoing: UndoPlanner, service: RewindService
     ) -> None:
         self._database, self._planner, self._undoing, self._service = database, planner, undoing, service
 
-    @tool("work", long_running=True, idempotent=True, for_people=True)
+    @operation("work", long_running=True, idempotent=True, for_people=True)
     def preview_rewind(
         self, task_id: Id, to: To = "start", dependents: Dependents = Dependents.ASK
     ) -> RewindPreview:
         """Show what rewinding a task would do."""
         return self._planner.plan(task_id, parse_target(to), dependents, "rw").preview
 
-    @tool("work", long_running=True, for_people=True, destructive=True)
+    @operation("work", long_running=True, for_people=True, destructive=True)
     def rewind_task(
         self, task_id: Id, to: To = "start", dependents: Dependents = Dependents.ASK, digest: Digest = None
     ) -> RewindView:
@@ -55,7 +55,7 @@ class RewindActions:
             rewind = self._find_unfinished(task_id, digest) or self._begin(task_id, to, dependents, digest)
             return self._carry_out(rewind)
 
-    @tool("work", long_running=True, for_people=True)
+    @operation("work", long_running=True, for_people=True)
     def undo_rewind(self, rewind_id: Id) -> RewindView:
         """Undo a rewind: files, branches and tasks are as before, unless something has changed since."""
         with self._service.lock():

@@ -138,7 +138,7 @@ def _call(app: Application, action: str, arguments: Mapping[str, Any]) -> dict[s
         carries_notices=False,
         report_progress=ProgressLines(_WAIT_SECONDS),
     )
-    answer: dict[str, Any] = invoke(app.database, app.person_actions[action], arguments, call)
+    answer: dict[str, Any] = invoke(app.database, app.operations[action], arguments, call)
     return answer
 
 

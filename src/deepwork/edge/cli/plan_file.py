@@ -11,7 +11,7 @@ from deepwork.work.plans.inputs import Plan
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
-    from deepwork.edge.server.registry import ToolSpec
+    from deepwork.edge.server.registry import OperationSpec
     from deepwork.kernel.answers import Answer
     from deepwork.work.plans.task_proofs import NamedChecks
 
@@ -40,7 +40,7 @@ def split_file(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     return workflow, plan
 
 
-def add_plan(app: Application, create: ToolSpec, plan: dict[str, Any]) -> ToolSpec:
+def add_plan(app: Application, create: OperationSpec, plan: dict[str, Any]) -> OperationSpec:
     """Return a tool that creates a workflow and, in the same transaction, sets its plan."""
     made = _PlannedCreation(app, create, plan)
     declaration = create.declaration._replace(prepared_by="check_names")
@@ -48,7 +48,7 @@ def add_plan(app: Application, create: ToolSpec, plan: dict[str, Any]) -> ToolSp
 
 
 class _PlannedCreation:
-    def __init__(self, app: Application, create: ToolSpec, plan: dict[str, Any]) -> None:
+    def __init__(self, app: Application, create: OperationSpec, plan: dict[str, Any]) -> None:
         self._app, self._create, self._plan = app, create, plan
         self._set_plan = app.build_toolset("plans")["workflow_set_plan"]
 

@@ -26,7 +26,7 @@ from deepwork.kernel.errors import NotAllowed
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
-    from deepwork.edge.server.registry import ToolSpec
+    from deepwork.edge.server.registry import OperationSpec
     from deepwork.work.plans.inputs import Plan
 
 SOURCE_TYPES = ("prompt", "github_issue", "linear", "jira", "custom", "template")
@@ -125,7 +125,7 @@ def _merge_plan_file(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
     return merged
 
 
-def _extend_with_plan(app: Application, spec: ToolSpec, arguments: dict[str, Any]) -> ToolSpec:
+def _extend_with_plan(app: Application, spec: OperationSpec, arguments: dict[str, Any]) -> OperationSpec:
     plan = arguments.pop(_FILE_KEY, None)
     if plan is None:
         return spec
@@ -147,7 +147,7 @@ def _name_next_command(answer: dict[str, Any], claim: Mapping[str, Any]) -> dict
     return answer | {"next_step": command}
 
 
-def _add_holder(app: Application, spec: ToolSpec, arguments: dict[str, Any]) -> ToolSpec:
+def _add_holder(app: Application, spec: OperationSpec, arguments: dict[str, Any]) -> OperationSpec:
     """Release the claim of the agent that has it, if the command names none."""
     if "agent_id" not in arguments:
         from deepwork.work.plans.stores.task_store import TaskStore

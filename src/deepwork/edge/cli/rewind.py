@@ -154,7 +154,7 @@ def _invoke(
     from deepwork.edge.server.invocation import invoke
 
     call = build_act_call(action, passphrase_stdin=passphrase_stdin)
-    answer: dict[str, Any] = invoke(app.database, app.person_actions[action], arguments, call)
+    answer: dict[str, Any] = invoke(app.database, app.operations[action], arguments, call)
     return answer
 
 

@@ -181,7 +181,7 @@ def _decide(action: str, how: dict[str, Any], *, session_id: str, **given: str |
     with open_with_session(how, session_id) as (app, known):
         arguments = {name: value for name, value in given.items() if value is not None}
         arguments |= {"session_id": known}
-        answer = invoke(app.database, app.person_actions[action], arguments, call)
+        answer = invoke(app.database, app.operations[action], arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:

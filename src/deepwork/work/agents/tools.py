@@ -9,8 +9,8 @@ from deepwork.kernel.answers import Done
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.names import new_id
 from deepwork.kernel.notices.service import carry_notices
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
-from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
 from deepwork.work.agents import rules
 from deepwork.work.agents.interfaces import TaskDirectory
@@ -39,7 +39,7 @@ class AgentTools:
         self._presence = presence
         self._task_directory = task_directory
 
-    @tool("work")
+    @operation("work")
     def agent_register(
         self,
         name: Name,
@@ -76,7 +76,7 @@ class AgentTools:
             self._presence.emit_newly_silent(tx)
             return AgentRegistered(id=agent.id, name=agent.name, status=agent.said)
 
-    @tool("work", acts_as="agent_id", idempotent=True)
+    @operation("work", acts_as="agent_id", idempotent=True)
     def agent_heartbeat(
         self, agent_id: Id, current_task_id: Id | None = None, status: LivingStatus | None = None
     ) -> Heartbeat:
@@ -93,7 +93,7 @@ class AgentTools:
                 notices=carry_notices(tx, agent_id),
             )
 
-    @tool("work", acts_as="id", idempotent=True)
+    @operation("work", acts_as="id", idempotent=True)
     def agent_update(
         self,
         id: Id,
@@ -117,13 +117,13 @@ class AgentTools:
             )
             return Done()
 
-    @tool("read")
+    @operation("read")
     def agent_get(self, id: Id) -> AgentView:
         """Get an agent: status, current task, last heartbeat."""
         with self._database.reading() as tx:
             return self._presence.build_view(tx, AgentStore(tx).get(id))
 
-    @tool("read")
+    @operation("read")
     def agent_list(
         self,
         status: list[AgentStatus] | None = None,
@@ -142,7 +142,7 @@ class AgentTools:
             )
             return AgentList(agents=[self._presence.build_view(tx, agent) for agent in agents], total=total)
 
-    @tool("work", acts_as="id", idempotent=True, destructive=True)
+    @operation("work", acts_as="id", idempotent=True, destructive=True)
     def agent_unregister(self, id: Id) -> Unregistered:
         """Unregister an agent: it goes offline for good and its claims are released."""
         with self._database.transaction() as tx:

@@ -14,7 +14,7 @@ from deepwork.kernel.notices.models import NoticeType
 from deepwork.kernel.notices.rules import build_message_text
 from deepwork.kernel.notices.service import MAX_NOTICES, NoticeService, build_views, carry_after_reading
 from deepwork.kernel.notices.store import NoticeStore
-from deepwork.kernel.tool_declarations import Traits, WhenFalse, tool
+from deepwork.kernel.operations import Traits, WhenFalse, operation
 from deepwork.kernel.tool_types import MAX_LIST, Field, Id, Limit200, Name, Text, check_object
 from deepwork.work.agents import rules as agent_rules
 from deepwork.work.agents.interfaces import TaskDirectory
@@ -67,7 +67,7 @@ class MessageTools:
         self._task_directory = task_directory
         self._is_read_only = is_read_only
 
-    @tool("work", acts_as="sender_id", for_people=True)
+    @operation("work", acts_as="sender_id", for_people=True)
     def message_send(
         self,
         sender_id: Id,
@@ -104,7 +104,7 @@ class MessageTools:
             )
             return Sent(id=message.id, thread_id=thread_id)
 
-    @tool("work", acts_as="sender_id")
+    @operation("work", acts_as="sender_id")
     def message_broadcast(
         self,
         sender_id: Id,
@@ -139,7 +139,7 @@ class MessageTools:
             )
             return Broadcast(sent_count=len(messages), message_ids=[message.id for message in messages])
 
-    @tool("read")
+    @operation("read")
     def message_list(
         self,
         agent_id: Id,
@@ -183,7 +183,7 @@ class MessageTools:
             notices=build_views([notice for notice in notices if notice.about not in listed]),
         )
 
-    @tool(
+    @operation(
         "work",
         idempotent=True,
         when_false=WhenFalse("mark_read", default=True, scope="read"),
@@ -202,7 +202,7 @@ class MessageTools:
                 message = store.get(id)
         return MessageView.from_message(message, names)
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def message_mark_read(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
@@ -213,7 +213,7 @@ class MessageTools:
             self._record_reading(tx, MessageEvent.READ, store.mark_read(message_ids))
             return Marked(unknown=store.list_unknown(message_ids) or None)
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def message_archive(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
@@ -224,7 +224,7 @@ class MessageTools:
             self._record_reading(tx, MessageEvent.ARCHIVED, store.archive(message_ids))
             return Marked(unknown=store.list_unknown(message_ids) or None)
 
-    @tool("read")
+    @operation("read")
     def message_count_unread(self, agent_id: Id, priority: list[Priority] | None = None) -> UnreadCount:
         """Count an agent's unread messages by priority."""
         with self._database.reading() as tx:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed
-from deepwork.kernel.tool_declarations import NotPrepared
+from deepwork.kernel.operations import NotPrepared
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.claims import ClaimService, LockedTask
 from deepwork.work.plans.interfaces import TaskTrees

@@ -11,8 +11,8 @@ from deepwork.gates.approvals.rules import build_closed_error, may_pass
 from deepwork.gates.approvals.service import find_or_ask, use
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.operations import NotPrepared
 from deepwork.kernel.records import copy_with
-from deepwork.kernel.tool_declarations import NotPrepared
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.approval_gate import (
     APPROVAL,

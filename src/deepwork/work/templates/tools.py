@@ -10,7 +10,7 @@ from deepwork.kernel.database.transaction import Database, Transaction, join_tra
 from deepwork.kernel.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
 from deepwork.kernel.files.problems import find_nearest
 from deepwork.kernel.names import new_id
-from deepwork.kernel.tool_declarations import Preset, Traits, tool
+from deepwork.kernel.operations import Preset, Traits, operation
 from deepwork.kernel.tool_types import Field, Id, Limit1000, Name
 from deepwork.work.plans.interfaces import RepositoryRegistry
 from deepwork.work.plans.models import DEFAULT_MAX_ATTEMPTS, Complexity, Outline, SourceType, Task, Workflow
@@ -65,7 +65,7 @@ class TemplateTools:
         self._plans = plans
         self._catalog = catalog
 
-    @tool("work", unlisted=("estimated_complexity", "checks", "approval", "budget", "changes"))
+    @operation("work", unlisted=("estimated_complexity", "checks", "approval", "budget", "changes"))
     def template_create(
         self,
         name: Name,
@@ -96,7 +96,7 @@ class TemplateTools:
             self._save(tx, made, files)
             return TemplateCreated(id=made.id)
 
-    @tool("read")
+    @operation("read")
     def template_list(
         self,
         template_id: Annotated[Id | None, Field(description="Only this one, in full; id or name")] = None,
@@ -117,7 +117,7 @@ class TemplateTools:
         views = [TemplateView.excerpt_from_template(template) for template in listed]
         return Templates(templates=views, total=len(chosen), errors=errors or None)
 
-    @tool("work", prepared_by="_check_names")
+    @operation("work", prepared_by="_check_names")
     def template_apply(
         self,
         template_id: Annotated[Id, Field(description="Id or name")],

@@ -16,7 +16,7 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.files.repositories import find_repository
 from deepwork.kernel.names import new_id
-from deepwork.kernel.tool_declarations import NotPrepared
+from deepwork.kernel.operations import NotPrepared
 from deepwork.work.plans.interfaces import TaskWorkspace
 from deepwork.work.plans.models import Task, Workflow
 from deepwork.work.plans.rules.graph import Graph

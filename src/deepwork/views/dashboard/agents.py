@@ -27,8 +27,7 @@ from deepwork.views.overview.agent_activity_store import AgentActivityStore
 from deepwork.work.agents.models import Agent, AgentStatus, Role, normalize_runtime
 from deepwork.work.agents.responses import AgentView
 from deepwork.work.agents.store import AgentStore
-from deepwork.work.messages import rules as message_rules
-from deepwork.work.messages.models import MessageStatusFilter
+from deepwork.work.messages.models import MessageStatusFilter, resolve_statuses
 from deepwork.work.messages.responses import MessageView
 from deepwork.work.messages.store import MessageStore
 
@@ -207,7 +206,7 @@ def read_messages(context: ReadContext, query: MessageQuery) -> Messages:
     found = store.list_matching(
         query.agent_id,
         {
-            "statuses": message_rules.resolve_statuses(query.status, in_thread=False),
+            "statuses": resolve_statuses(query.status, in_thread=False),
             "thread_id": query.thread_id,
             **(
                 store.build_cursor_filter(query.agent_id, query.cursor, query.thread_id)

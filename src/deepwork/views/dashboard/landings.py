@@ -28,7 +28,7 @@ from deepwork.views.dashboard.evidence import CheckLine, build_check
 from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.views.overview.states.view import StateView
-from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.models import list_required_checks
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 

@@ -29,9 +29,9 @@ from deepwork.views.overview.run_store import JOB, WorkListStore, parse_session_
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.tracking.models import STALE_MS
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import MilestoneView, TrackedTaskView
-from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 
 MAX_RECORDS = 200

@@ -8,8 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from deepwork.gates.budgets.models import Budget
 from deepwork.kernel.tool_types import MAX_NAME, Name
-from deepwork.work.plans.models import Complexity, Outline
-from deepwork.work.plans.requirements import ApprovalTime, PlanRequirements, TaskRequirements
+from deepwork.work.plans.models import ApprovalTime, Complexity, Outline, PlanRequirements, TaskRequirements
 
 Sequence = Annotated[int, Field(ge=0, le=1_000_000)]
 Attempts = Annotated[int, Field(ge=1, le=1000)]

@@ -16,16 +16,16 @@ from deepwork.work.plans.models import (
     Node,
     Outline,
     PlanEvent,
+    PlanRequirements,
     PlanStatus,
     Task,
     Workflow,
+    requirements_to_dict,
 )
 from deepwork.work.plans.recorder import PlanRecorder
-from deepwork.work.plans.requirements import PlanRequirements, requirements_to_dict
 from deepwork.work.plans.rules import graph
-from deepwork.work.plans.rules.attempts import get_max_attempts
 from deepwork.work.plans.rules.graph import Graph
-from deepwork.work.plans.rules.transitions import require_open
+from deepwork.work.plans.rules.transitions import get_max_attempts, require_open
 from deepwork.work.plans.rules.weakening import (
     list_own_gates,
     require_removable,

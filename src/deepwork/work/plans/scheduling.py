@@ -20,15 +20,15 @@ from deepwork.work.plans.queue_responses import (
     BlockedTask,
     GroupProgress,
     NextTask,
+    NextTaskName,
     NextTasks,
     ProgressView,
 )
+from deepwork.work.plans.rules.claim_texts import explain_no_tasks
 from deepwork.work.plans.rules.file_overlaps import OverlapIndex
 from deepwork.work.plans.rules.graph import recommend_count, warn_of_waiting_tasks
 from deepwork.work.plans.rules.levels import Levels
 from deepwork.work.plans.rules.transitions import derive_released_status, describe_pause
-from deepwork.work.plans.rules.waiting_reasons import explain_no_tasks
-from deepwork.work.plans.status_answers import NextTaskName
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.queue_store import QueueOrder, QueueStore
 from deepwork.work.plans.stores.task_store import TaskStore

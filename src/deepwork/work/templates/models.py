@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.names import CaseInsensitiveEnum
-from deepwork.work.plans.models import Complexity, Outline
-from deepwork.work.plans.requirements import read_task_requirements, requirements_to_dict
+from deepwork.work.plans.models import Complexity, Outline, read_task_requirements, requirements_to_dict
 
 
 class TemplateSource(CaseInsensitiveEnum):

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from deepwork.gates.budgets.budget_file import BudgetDefinition
 from deepwork.kernel.files.definition_models import DefinitionModel, OneOf
-from deepwork.work.plans.requirements import ApprovalTime
+from deepwork.work.plans.models import ApprovalTime
 
 _Text = Annotated[str, Field(description="Write a string.")]
 _Name = Annotated[

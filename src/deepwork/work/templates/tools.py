@@ -13,10 +13,19 @@ from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import Preset, Traits, operation
 from deepwork.kernel.tool_types import Field, Id, Limit1000, Name
 from deepwork.work.plans.interfaces import RepositoryRegistry
-from deepwork.work.plans.models import DEFAULT_MAX_ATTEMPTS, Complexity, Outline, SourceType, Task, Workflow
+from deepwork.work.plans.models import (
+    DEFAULT_MAX_ATTEMPTS,
+    Complexity,
+    Outline,
+    SourceType,
+    Task,
+    TaskRequirements,
+    Workflow,
+    list_required_approvals,
+    list_required_checks,
+)
 from deepwork.work.plans.plan_tools import Parallelism, PlanTools
 from deepwork.work.plans.planning import Planner
-from deepwork.work.plans.requirements import TaskRequirements, list_required_approvals, list_required_checks
 from deepwork.work.plans.rules.graph import MAX_TASKS
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore

@@ -9,7 +9,7 @@ from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.work.plans.requirements import parse_task_requirements, serialize_requirements
+from deepwork.work.plans.models import parse_task_requirements, serialize_requirements
 from deepwork.work.tracking.models import (
     CallerType,
     Phase,

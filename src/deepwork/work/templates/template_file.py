@@ -1,6 +1,6 @@
 """The format of template files, as pydantic models.
 
-A default here only says that a key may be left out: `parse_task` and `parse_variable` have the values.
+A default here only says that a key may be left out: `Outline.read` and `parse_variable` have the values.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def load_claimed_context(tx: Transaction, task_id: str, agent_id: str) -> dict[s
     """Build the context of a task that the agent has just claimed; the claim says who and where."""
     task = TaskStore(tx).get(task_id)
     source = replace(load_context_source(tx, task, ContextOptions()), claim=None)
-    if earlier := TaskStore(tx).list_other_claims(agent_id, task, _MAX_RELATED_TASKS):
+    if earlier := ClaimStore(tx).list_other_claims(agent_id, task, _MAX_RELATED_TASKS):
         own, last = {id for id, _ in earlier}, earlier[0][1]
         context = build_next_context(source, own, last, DEFAULT_TOKENS)
     else:
@@ -130,7 +130,7 @@ def load_task_relations(tx: Transaction, tasks: Sequence[Task]) -> TaskRelations
         blocked=blocked,
         names=names,
         counts=store.count_dependencies([id for id in explicit if len(names.get(id, ())) == most]),
-        holders=store.find_holders([task.id for task in tasks if task.claimed_by]),
+        holders=ClaimStore(tx).find_holders([task.id for task in tasks if task.claimed_by]),
         previous=previous,
     )
 

@@ -46,6 +46,7 @@ from deepwork.work.plans.rules.transitions import check_workflow_transition
 from deepwork.work.plans.rules.weakening import require_no_open_gates
 from deepwork.work.plans.scheduling import Scheduler, choose_limit
 from deepwork.work.plans.search_results import SearchResults, Summary, load_results
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.planning_store import PlanningStore
 from deepwork.work.plans.stores.search_store import SearchStore
@@ -443,7 +444,7 @@ def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOve
         workflow=workflow,
         by_status=counts,
         running=running,
-        holders=store.find_holders([task.id for task in running[:most] if task.claimed_by]),
+        holders=ClaimStore(tx).find_holders([task.id for task in running[:most] if task.claimed_by]),
         ready=ready[:most],
         ready_total=ready_total,
         blocked=store.list_blocked(workflow.id, levels.free, most) if counts[TaskStatus.BLOCKED] else [],

@@ -24,6 +24,7 @@ from deepwork.work.plans.rules.transitions import (
 from deepwork.work.plans.rules.weakening import require_skippable
 from deepwork.work.plans.scheduling import Scheduler
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
@@ -85,7 +86,7 @@ def _compute_start_time(tx: Transaction, work: LockedTask, status: TaskStatus) -
     was_held = work.holder is not None or work.was_last_holder
     if status.is_running or not was_held:
         return tx.now
-    return TaskStore(tx).find_claim_time(work.task.id) or tx.now
+    return ClaimStore(tx).find_claim_time(work.task.id) or tx.now
 
 
 def build_status_answer(

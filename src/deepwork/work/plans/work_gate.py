@@ -29,6 +29,7 @@ from deepwork.work.plans.interfaces import WorkDescriber
 from deepwork.work.plans.models import ApprovalTime, Checkpoint, Task, TaskStatus, Workflow
 from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.rules.transitions import require_open
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
@@ -126,7 +127,7 @@ def _hold(tx: Transaction, claims: ClaimService, work: LockedTask, report: Repor
         outcome_detail=report.detail,
         error=None,
         attempts=task.attempts + task.status.can_start,
-        started_at=task.started_at or TaskStore(tx).find_claim_time(task.id) or tx.now,
+        started_at=task.started_at or ClaimStore(tx).find_claim_time(task.id) or tx.now,
     )
     if waiting == task:
         return

@@ -10,6 +10,7 @@ from deepwork.kernel.names import new_id
 from deepwork.kernel.notices.models import NoticeType
 from deepwork.kernel.notices.rules import build_abandon_text, build_answer_text, build_review_text
 from deepwork.kernel.notices.service import NoticeService
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.models import Issue, Milestone, RecordSubject, TrackedTask
 
@@ -58,7 +59,10 @@ def _notify(
         notices.notify_work(subject.workflow_id, type, text, task_id=subject.task_id, about=about)
         return
     tasks = TaskStore(tx)
-    concerned = (tasks.find_claimer_at(subject.task_id, asked_at), tasks.get(subject.task_id).claimed_by)
+    concerned = (
+        ClaimStore(tx).find_claimer_at(subject.task_id, asked_at),
+        tasks.get(subject.task_id).claimed_by,
+    )
     notices.notify_agents(
         [agent for agent in concerned if agent],
         type,

@@ -49,12 +49,11 @@ if TYPE_CHECKING:
     from deepwork.work.plans.task_tools import TaskTools
     from deepwork.work.plans.work_gate import WorkGate
     from deepwork.work.templates.tools import TemplateTools
-    from deepwork.work.tracking.attribution_service import AttributionService
+    from deepwork.work.tracking.attribution_service import AttributionService, ChangeDescriptions
     from deepwork.work.tracking.context_tools import ContextTools
     from deepwork.work.tracking.log_tools import LogTools
     from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.work.tracking.task_proofs import TrackedTaskProver
-    from deepwork.work.tracking.task_work import ChangeDescriptions
     from deepwork.work.tracking.tools import TrackTools
     from deepwork.work.workspaces.repositories import RepositoryLocator
     from deepwork.work.workspaces.service import WorkspaceService
@@ -312,7 +311,7 @@ class Application:
         return WorkGate(self.database, self.presence, self._build_task_work)
 
     def _build_task_work(self) -> ChangeDescriptions:
-        from deepwork.work.tracking.task_work import ChangeDescriptions
+        from deepwork.work.tracking.attribution_service import ChangeDescriptions
 
         return ChangeDescriptions(self.database, self._attribution)
 

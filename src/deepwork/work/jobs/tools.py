@@ -15,12 +15,19 @@ from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Name, Text
 from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
-from deepwork.work.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
+from deepwork.work.jobs.decisions import (
+    drop_read_send_backs,
+    find_send_back,
+    format_send_back,
+    has_passed_meanwhile,
+    notify_of_abort,
+    settle_decisions,
+    to_infos,
+)
 from deepwork.work.jobs.definitions.catalog import JobCatalog
 from deepwork.work.jobs.definitions.committed import CommittedJob, require_commit, require_same_gates
 from deepwork.work.jobs.definitions.models import Job, JobWorkflow
 from deepwork.work.jobs.failed_reviews import cut_feedback
-from deepwork.work.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
 from deepwork.work.jobs.quality_gate import Outcome, Passed, SentBack
 from deepwork.work.jobs.responses import (
     Aborted,

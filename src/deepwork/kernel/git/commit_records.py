@@ -16,7 +16,7 @@ from deepwork.kernel.errors import GitError
 from deepwork.kernel.files.heads import BRANCH_PREFIX, RefsElsewhere, resolve_ref
 from deepwork.kernel.files.stamps import FileStamp, find_stamp
 from deepwork.kernel.git.command import Git, check_hash
-from deepwork.kernel.git.tree_hashes import compute_commit_hash, find_algorithm
+from deepwork.kernel.git.tree_hashes import compute_hash, find_algorithm
 
 _MAX_REMEMBERED = 4096
 
@@ -139,7 +139,7 @@ def read_branch_tips(git: Git, branches: Iterable[str]) -> dict[str, CommitRecor
 
 
 def _parse_commit(commit: str, content: bytes) -> CommitRecord:
-    if compute_commit_hash(content, find_algorithm(commit)) != commit:  # git does not look
+    if compute_hash("commit", content, find_algorithm(commit)) != commit:  # git does not look
         raise GitError(
             f"The repository is damaged: the commit {commit[:12]} has another content than its hash says.",
             suggestion="Look at it with `git fsck`.",

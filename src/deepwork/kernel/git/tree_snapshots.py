@@ -42,7 +42,7 @@ from deepwork.kernel.git.snapshot_types import (
     TreeFile,
     add_listed_changes,
 )
-from deepwork.kernel.git.tree_hashes import compute_blob_hash, compute_tree_hash, find_algorithm
+from deepwork.kernel.git.tree_hashes import compute_hash, compute_tree_hash, find_algorithm
 from deepwork.kernel.git.untracked_folders import walk_untracked
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
@@ -167,7 +167,7 @@ class TreeSnapshotStore:
         if int(self._index.run("cat-file", "-s", check_hash(blob))) > max_bytes:
             return None
         content = self._index.run("cat-file", "blob", blob)
-        return content if compute_blob_hash(content, find_algorithm(blob)) == blob else None
+        return content if compute_hash("blob", content, find_algorithm(blob)) == blob else None
 
     def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
         like = resolve_commit(self._git, "HEAD") if raw else None

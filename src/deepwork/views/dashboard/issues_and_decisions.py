@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.offered_actions import Act
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import (
     Endpoint,
@@ -17,7 +18,6 @@ from deepwork.views.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.run_details import get_run_row
 from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.work.tracking.models import Category, Decision, Issue, IssueType

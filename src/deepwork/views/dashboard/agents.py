@@ -1,11 +1,9 @@
-"""REST endpoints for agents and their messages."""
+"""REST endpoints for agents."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
-
-from pydantic import Field
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.offered_actions import Act
@@ -18,18 +16,14 @@ from deepwork.views.dashboard.endpoints import (
     PageQuery,
     ReadContext,
     RestAnswer,
-    decode_cursor,
-    encode_cursor,
 )
-from deepwork.views.dashboard.runs import RunRef
 from deepwork.work.agents.models import Agent, AgentStatus, Role, normalize_runtime
 from deepwork.work.agents.responses import AgentView
 from deepwork.work.agents.store import AgentStore
-from deepwork.work.messages.models import MessageStatusFilter, resolve_statuses
-from deepwork.work.messages.responses import MessageView
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.models import parse_likely_files
 from deepwork.work.plans.stores.claim_store import ClaimStore
+from deepwork.work.tracking.list_responses import RunRef
 from deepwork.work.tracking.store import TrackStore
 
 MAX_TRACKED_AGENTS = 100
@@ -77,21 +71,6 @@ class AgentQuery(PageQuery):
     status: AgentStatus | None = None
     role: Role | None = None
     runtime: str | None = None
-
-
-class MessageQuery(PageQuery):
-    agent_id: str = Field(description="The recipient")
-    status: MessageStatusFilter = MessageStatusFilter.ALL
-    thread_id: str | None = None
-
-
-class Messages(RestAnswer):
-    messages: list[MessageView]
-    cursor: str | None = None
-
-
-class Inbox(PagedAnswer):
-    messages: list[MessageView]
 
 
 def read_agents(context: ReadContext, query: AgentQuery) -> Agents:
@@ -178,67 +157,7 @@ def read_agent(context: ReadContext, _: NoParameters) -> AgentLine:
     return line
 
 
-def read_inbox(context: ReadContext, query: PageQuery) -> Inbox:
-    """Read the messages to an agent, newest first."""
-    AgentStore(context.tx).get(context.id)
-    received = MessageStore(context.tx).count_received(context.id)
-    [upto] = decode_cursor(query.cursor, int) if query.cursor else [received]
-    # Positions in an inbox have no gaps, so two positions delimit a page; expired messages make it shorter.
-    start = max(0, upto - query.limit)
-    found = MessageStore(context.tx).list_matching(context.id, {"since_position": start}, query.limit)
-    return Inbox(
-        messages=[
-            MessageView.excerpt_from_message(each) for each in reversed(found) if each.position <= upto
-        ],
-        total=received,
-        cursor=encode_cursor([start]) if start else None,
-    )
-
-
-def read_messages(context: ReadContext, query: MessageQuery) -> Messages:
-    """Read the messages to an agent, or of one thread, oldest first."""
-    AgentStore(context.tx).get(query.agent_id)
-    store = MessageStore(context.tx)
-    found = store.list_matching(
-        query.agent_id,
-        {
-            "statuses": resolve_statuses(query.status, in_thread=False),
-            "thread_id": query.thread_id,
-            **(
-                store.build_cursor_filter(query.agent_id, query.cursor, query.thread_id)
-                if query.cursor
-                else {"since_at": 0, "since_id": ""}
-                if query.thread_id
-                else {"since_position": 0}
-            ),
-        },
-        query.limit,
-    )
-    return Messages(
-        messages=[MessageView.excerpt_from_message(message) for message in found],
-        cursor=found[-1].id if len(found) == query.limit else None,
-    )
-
-
-def read_message(context: ReadContext, _: NoParameters) -> MessageView:
-    """Read one message in full without marking it as read."""
-    return MessageView.from_message(MessageStore(context.tx).get(context.id))
-
-
 ENDPOINTS = (
     Endpoint("/api/v1/agents", "Agents, oldest first.", AgentQuery, Agents, read_agents),
     Endpoint("/api/v1/agents/{id}", "One agent.", NoParameters, AgentLine, read_agent),
-    Endpoint(
-        "/api/v1/agents/{id}/messages", "Messages to an agent, newest first.", PageQuery, Inbox, read_inbox
-    ),
-    Endpoint(
-        "/api/v1/messages", "Messages to an agent, oldest first.", MessageQuery, Messages, read_messages
-    ),
-    Endpoint(
-        "/api/v1/messages/{id}",
-        "One message in full, without marking it as read.",
-        NoParameters,
-        MessageView,
-        read_message,
-    ),
 )

@@ -10,7 +10,7 @@ from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.offered_actions import Act
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.runs import RunLine, RunRef, build_run_lines
+from deepwork.views.dashboard.runs import RunLine, build_run_lines
 from deepwork.views.overview.needs import count_runs, list_needs
 from deepwork.views.overview.run_lines import list_latest_runs
 from deepwork.views.overview.run_store import (
@@ -20,6 +20,8 @@ from deepwork.views.overview.run_store import (
     WorkListStore,
     get_run_kind,
 )
+from deepwork.work.tracking.list_responses import RunRef
+from deepwork.work.tracking.operations import offer_resolve
 
 MAX_RUNS = 20
 
@@ -132,7 +134,7 @@ _OFFERED_LISTS = {
     "manual_review": offered_actions.list_review_actions,
 }
 _OFFERS = {
-    "blocker": offered_actions.offer_resolve,
+    "blocker": offer_resolve,
     "failed_task": offered_actions.offer_acknowledge,
     "stale_task": offered_actions.offer_abandon,
 }

@@ -13,10 +13,6 @@ from deepwork.work.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRA
 from deepwork.work.tracking.models import TrackedTask, TrackedTaskStatus
 
 
-def offer_resolve(issue_id: str) -> Act:
-    return offer("Resolve", "resolve_issue", {"note": "How was it resolved?"}, issue_id=issue_id)
-
-
 def offer_abandon(task_id: str) -> Act:
     return offer("Abandon", "abandon_task", {"reason": "Why are you abandoning it?"}, task_id=task_id)
 

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from deepwork.kernel.events.log import EventStore
 from deepwork.views.dashboard.endpoints import Endpoint, PageQuery, ReadContext, RestAnswer
-from deepwork.views.dashboard.run_details import get_run_row
 from deepwork.views.overview.run_event_store import RunEventStore
+from deepwork.views.overview.run_refs import get_run_row
 
 
 class EventsQuery(PageQuery):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
 from deepwork.kernel.database.engine import Row
-from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.timestamps import format_optional_timestamp, parse_timestamp
 from deepwork.views.dashboard.endpoints import (
@@ -39,12 +38,6 @@ from deepwork.work.tracking.models import TrackSize
 Kind = Literal["track", "plan", "job"]
 
 
-class RunRef(RestAnswer):
-    id: str
-    kind: Kind
-    name: str
-
-
 class PhasePlace(RestAnswer):
     """The current phase; and the status of each phase, unless there are more than a dozen."""
 
@@ -60,9 +53,12 @@ class RunTasks(RestAnswer):
     running: int = 0
 
 
-class RunLine(RunRef, StateFields):
+class RunLine(StateFields):
     """A run in a list."""
 
+    id: str
+    kind: Kind
+    name: str
     objective: str
     status: str
     profile: str | None = None
@@ -187,14 +183,6 @@ def _parse_positions(cursor: str | None, order: RunOrder) -> dict[str, list[Any]
 def build_run_lines(view: StateView, rows: Sequence[Row]) -> list[RunLine]:
     """Build the list items of these runs."""
     return [RunLine(**line) for line in run_lines.build_run_lines(view, rows)]
-
-
-def find_run_refs(tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:
-    """Find kind and name of these runs; missing runs are left out."""
-    return {
-        id: RunRef(id=id, kind=kind, name=name)  # type: ignore[arg-type]
-        for id, (kind, name) in WorkListStore(tx).find_names(list(ids)).items()
-    }
 
 
 ENDPOINTS = (Endpoint("/api/v1/runs", "Runs of all kinds.", RunsQuery, Runs, read_runs),)

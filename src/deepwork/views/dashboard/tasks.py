@@ -20,7 +20,7 @@ from deepwork.views.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.views.dashboard.run_details import get_run_row
+from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_store import PLAN, TRACK, parse_session_row
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.views.overview.states.facts import SessionFacts

@@ -1,8 +1,4 @@
-"""What only people can do about budgets: raise them. Lowering is free, but nobody else needs to do it.
-
-Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
-agents: the command line and the dashboard call them in a person's name.
-"""
+"""What only people can do about budgets: raise them. Lowering is free, but nobody else needs to do it."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ class BudgetSet(Answer):
     raised: bool
 
 
-class BudgetActions:
+class PlanOperations:
     """Decisions of people about what work may cost."""
 
     traits: ClassVar = Traits(toolset="plans", people_only=True)

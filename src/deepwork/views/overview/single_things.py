@@ -99,7 +99,7 @@ def _read_workspace(tx: Transaction, id: str) -> Answer:
 
 def _read_repository(tx: Transaction, id: str) -> Answer | None:
     found = RepositoryStore(tx).find_by_id(id)
-    return RepositoryView.from_repository(found) if found else None
+    return RepositoryView.of(found) if found else None
 
 
 def _read_notice(tx: Transaction, id: str) -> Answer | None:

@@ -10,7 +10,6 @@ from deepwork.kernel.call import ANONYMOUS, LOCAL, current_call, is_own_agent, i
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.records import copy_with
-from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import (
     Agent,
     AgentEvent,
@@ -23,7 +22,7 @@ from deepwork.work.agents.models import (
     require_registered,
 )
 from deepwork.work.agents.responses import AgentView, build_agent_payload
-from deepwork.work.agents.store import AgentStore
+from deepwork.work.agents.store import AgentStore, LeaseStore
 
 log = logging.getLogger("deepwork")
 

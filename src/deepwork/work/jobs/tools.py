@@ -25,7 +25,7 @@ from deepwork.work.jobs.decisions import (
     to_infos,
 )
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.definitions.committed import CommittedJob, require_same_gates
+from deepwork.work.jobs.definitions.committed import CommittedJob, require_commit, require_same_gates
 from deepwork.work.jobs.definitions.models import Job, JobWorkflow
 from deepwork.work.jobs.failed_reviews import cut_feedback
 from deepwork.work.jobs.quality_gate import Outcome, Passed, SentBack
@@ -54,6 +54,7 @@ from deepwork.work.jobs.rules import (
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import PersonDecision, PinnedEntry, Session, SessionEvent, format_now
 from deepwork.work.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
+from deepwork.work.jobs.sessions.store import SessionStore
 from deepwork.work.jobs.step_answers import StepAnswers, add_verdicts
 from deepwork.work.jobs.step_approvals import StepApprovals
 from deepwork.work.jobs.step_budgets import (
@@ -304,9 +305,14 @@ class WorkflowTools:
     def _pin_gates(self, session: Session, job: Job) -> Session:
         """Pin what the steps must pass: their checks, approvals and minutes."""
         at_head = CommittedJob(self._git, job)
+        require_commit(at_head, lambda: self._had_committed_gates(job.name))
         require_same_gates(at_head, session.workflow_name, [entry.steps for entry in session.entries])
         pinned = self._approvals.pin(self._checks.pin(session, job, at_head), job, at_head)
         return pin_budgets(pinned, job, at_head) if self._settings.limits_minutes else pinned
+
+    def _had_committed_gates(self, job_name: str) -> bool:
+        with self._database.reading() as tx:
+            return SessionStore(tx).had_committed_gates(job_name)
 
     def _prepare_branch(self, session: Session) -> Branch | None:
         """Create the branch of the session, or return that of the session it is nested in."""

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from deepwork.gates.reviews.tools import ReviewTools
     from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.kernel.events.feed import EventFeed
+    from deepwork.views.overview.agent_operations import AgentOperations
     from deepwork.views.overview.states.local_processes import LocalProcesses
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
+    from deepwork.views.overview.work_operations import WorkOperations
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
     from deepwork.work.jobs.quality_gate import QualityGate
@@ -354,6 +356,16 @@ class Application:
 
         return LogTools(self.database, JobSessions())
 
+    def _build_work_operations(self) -> WorkOperations:
+        from deepwork.views.overview.work_operations import WorkOperations
+
+        return WorkOperations(self.database, self._view_states)
+
+    def _build_agent_operations(self) -> AgentOperations:
+        from deepwork.views.overview.agent_operations import AgentOperations
+
+        return AgentOperations(self.database, self.presence)
+
     def _build_track_operations(self) -> TrackOperations:
         from deepwork.views.overview.run_refs import StoredRuns
         from deepwork.work.tracking.operations import TrackOperations
@@ -531,6 +543,8 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.gates.reviews.actions:ReviewActions": Application._build_review_actions,
     "deepwork.work.jobs.operations:JobOperations": lambda app: app.jobs.operations,
     "deepwork.work.tracking.operations:TrackOperations": Application._build_track_operations,
+    "deepwork.views.overview.work_operations:WorkOperations": Application._build_work_operations,
+    "deepwork.views.overview.agent_operations:AgentOperations": Application._build_agent_operations,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
     **{

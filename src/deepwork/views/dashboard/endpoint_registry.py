@@ -6,7 +6,6 @@ from typing import Any
 
 from deepwork.views.dashboard import (
     agent_runs,
-    agents,
     approvals,
     attempt_output,
     evidence,
@@ -14,8 +13,6 @@ from deepwork.views.dashboard import (
     person_proof,
     proofs,
     run_details,
-    run_events,
-    runs,
     search,
     task_details,
     tasks,
@@ -41,9 +38,13 @@ class Me(RestAnswer):
 
 
 ROUTES: tuple[OperationRoute, ...] = (
+    OperationRoute("/api/v1/runs", "list_work"),
+    OperationRoute("/api/v1/runs/{id}/events", "list_work_events", follows_events=True),
+    OperationRoute("/api/v1/agents", "list_agents"),
+    OperationRoute("/api/v1/agents/{id}", "get_agent"),
     OperationRoute("/api/v1/runs/{id}/files", "list_changed_files"),
-    OperationRoute("/api/v1/runs/{id}/decisions", "list_run_decisions", follows_events=True),
-    OperationRoute("/api/v1/runs/{id}/issues", "list_run_issues", follows_events=True),
+    OperationRoute("/api/v1/runs/{id}/decisions", "list_work_decisions", follows_events=True),
+    OperationRoute("/api/v1/runs/{id}/issues", "list_work_issues", follows_events=True),
     OperationRoute("/api/v1/blockers", "list_blockers", follows_events=True),
     OperationRoute("/api/v1/decisions", "list_decisions", follows_events=True),
     OperationRoute("/api/v1/agents/{id}/messages", "list_inbox"),
@@ -57,14 +58,11 @@ ROUTES: tuple[OperationRoute, ...] = (
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
     *approvals.ENDPOINTS,
-    *runs.ENDPOINTS,
     *run_details.ENDPOINTS,
     *tasks.ENDPOINTS,
     *evidence.ENDPOINTS,
     *proofs.ENDPOINTS,
-    *run_events.ENDPOINTS,
     *task_details.ENDPOINTS,
-    *agents.ENDPOINTS,
     *agent_runs.ENDPOINTS,
     *attempt_output.ENDPOINTS,
     *search.ENDPOINTS,

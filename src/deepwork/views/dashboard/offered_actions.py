@@ -80,16 +80,6 @@ def offer_abort(session_id: str) -> Act:
     )
 
 
-def offer_message(agent_id: str, agent_name: str) -> Act:
-    return Act(
-        label="Send message",
-        tool="message_send",
-        arguments={"recipient_id": agent_id, "message_type": "notification"},
-        asks=[Asked(name="body", label="Message")],
-        title=f"Message to {agent_name} ({agent_id})",
-    )
-
-
 _PLAN_LABELS = {PlanStatus.IN_PROGRESS: "Resume", PlanStatus.PAUSED: "Pause", PlanStatus.ABANDONED: "Abandon"}
 
 

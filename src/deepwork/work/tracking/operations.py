@@ -46,7 +46,7 @@ class TrackOperations:
         self._database, self._runs = database, runs
 
     @operation("read")
-    def list_run_issues(self, id: Id, limit: PageLimit = 50, cursor: Cursor = None) -> Issues:
+    def list_work_issues(self, id: Id, limit: PageLimit = 50, cursor: Cursor = None) -> Issues:
         """Issues of a run, newest first."""
         with self._database.reading() as tx:
             self._runs.require(tx, id)
@@ -80,7 +80,7 @@ class TrackOperations:
             return Blockers(blockers=found, total=total, cursor=following)
 
     @operation("read")
-    def list_run_decisions(self, id: Id, limit: PageLimit = 50, cursor: Cursor = None) -> Decisions:
+    def list_work_decisions(self, id: Id, limit: PageLimit = 50, cursor: Cursor = None) -> Decisions:
         """Decisions of a run, newest first."""
         with self._database.reading() as tx:
             self._runs.require(tx, id)

@@ -1,23 +1,21 @@
-"""REST endpoints for agents."""
+"""What people read about agents: the tasks that they hold, their results and unread messages."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.engine import Row
-from deepwork.kernel.offered_actions import Act
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.offered_actions import Act, Asked
+from deepwork.kernel.operations import Traits, operation
+from deepwork.kernel.paging import Cursor, Page, PageLimit
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
-from deepwork.views.dashboard import offered_actions
-from deepwork.views.dashboard.endpoints import (
-    Endpoint,
-    NoParameters,
-    PagedAnswer,
-    PageQuery,
-    ReadContext,
-    RestAnswer,
-)
+from deepwork.kernel.tool_types import Id
 from deepwork.work.agents.models import Agent, AgentStatus, Role, normalize_runtime
+from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.responses import AgentView
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.messages.store import MessageStore
@@ -31,7 +29,7 @@ MAX_TASKS = 500
 _MAX_FILES = 20
 
 
-class Held(RestAnswer):
+class Held(Answer):
     """A task that an agent is working on."""
 
     id: str
@@ -51,7 +49,7 @@ class AgentLine(AgentView):
     actions: list[Act]
 
 
-class TrackedAgent(RestAnswer):
+class TrackedAgent(Answer):
     """An agent known only from the tracked tasks that name it."""
 
     name: str
@@ -62,38 +60,56 @@ class TrackedAgent(RestAnswer):
     last_sign_at: str
 
 
-class Agents(PagedAnswer):
+class Agents(Page):
     agents: list[AgentLine]
     tracked: list[TrackedAgent]
 
 
-class AgentQuery(PageQuery):
-    status: AgentStatus | None = None
-    role: Role | None = None
-    runtime: str | None = None
+class AgentOperations:
+    """Reads agents with what they do in plans and tracks."""
+
+    traits: ClassVar = Traits(toolset="overview", people_only=True)
+
+    def __init__(self, database: Database, presence: Presence) -> None:
+        self._database, self._presence = database, presence
+
+    @operation("read")
+    def list_agents(
+        self,
+        status: AgentStatus | None = None,
+        role: Role | None = None,
+        runtime: str | None = None,
+        limit: PageLimit = 50,
+        cursor: Cursor = None,
+    ) -> Agents:
+        """Agents, oldest first."""
+        with self._database.reading() as tx:
+            found, total = AgentStore(tx).list_matching(
+                statuses=[status] if status else None,
+                role=role,
+                runtime=runtime and normalize_runtime(runtime),
+                alive_since=self._presence.get_alive_since(tx),
+                limit=limit + 1,
+                after=cursor,
+            )
+            page = found[:limit]
+            return Agents(
+                agents=_build_agent_lines(tx, self._presence, page),
+                total=total,
+                tracked=_list_tracked_agents(tx),
+                cursor=page[-1].id if len(found) > limit else None,
+            )
+
+    @operation("read")
+    def get_agent(self, id: Id) -> AgentLine:
+        """One agent."""
+        with self._database.reading() as tx:
+            [line] = _build_agent_lines(tx, self._presence, [AgentStore(tx).get(id)])
+            return line
 
 
-def read_agents(context: ReadContext, query: AgentQuery) -> Agents:
-    """Read agents, oldest first, and the agents that tracked tasks name."""
-    found, total = AgentStore(context.tx).list_matching(
-        statuses=[query.status] if query.status else None,
-        role=query.role,
-        runtime=query.runtime and normalize_runtime(query.runtime),
-        alive_since=context.presence.get_alive_since(context.tx),
-        limit=query.limit + 1,
-        after=query.cursor,
-    )
-    page = found[: query.limit]
-    return Agents(
-        agents=_build_agent_lines(context, page),
-        total=total,
-        tracked=_list_tracked_agents(context),
-        cursor=page[-1].id if len(found) > query.limit else None,
-    )
-
-
-def _build_agent_lines(context: ReadContext, found: list[Agent]) -> list[AgentLine]:
-    claims, ids = ClaimStore(context.tx), [agent.id for agent in found]
+def _build_agent_lines(tx: Transaction, presence: Presence, found: Sequence[Agent]) -> list[AgentLine]:
+    claims, ids = ClaimStore(tx), [agent.id for agent in found]
     held: dict[str, list[Held]] = {}
     for row in claims.list_held_tasks(ids) if ids else ():
         held.setdefault(row["who"], []).append(
@@ -104,26 +120,26 @@ def _build_agent_lines(context: ReadContext, found: list[Agent]) -> list[AgentLi
                 list(parse_likely_files(json.loads(row["context"]))[:_MAX_FILES]),
             )
         )
-    unread = MessageStore(context.tx).count_unread_by_agent(ids) if ids else {}
+    unread = MessageStore(tx).count_unread_by_agent(ids) if ids else {}
     ended = {
         (row["agent_id"], row["status"]): row["tasks"]
         for row in (claims.count_finished_tasks(ids) if ids else ())
     }
     return [
         AgentLine(
-            **vars(context.presence.build_view(context.tx, agent)),
+            **vars(presence.build_view(tx, agent)),
             holds=held.get(agent.id, []),
             unread=unread.get(agent.id, 0),
             tasks_done=ended.get((agent.id, "completed"), 0),
             tasks_failed=ended.get((agent.id, "failed"), 0),
-            actions=[] if agent.unregistered_at else [offered_actions.offer_message(agent.id, agent.name)],
+            actions=[] if agent.unregistered_at else [_offer_message(agent.id, agent.name)],
         )
         for agent in found
     ]
 
 
-def _list_tracked_agents(context: ReadContext) -> list[TrackedAgent]:
-    store = TrackStore(context.tx)
+def _list_tracked_agents(tx: Transaction) -> list[TrackedAgent]:
+    store = TrackStore(tx)
     rows = store.list_tracked_agents(MAX_TRACKED_AGENTS)
     held: dict[str, list[Held]] = {}
     for row in store.list_running_tasks_of([row["agent_name"] for row in rows], MAX_TASKS) if rows else ():
@@ -151,13 +167,11 @@ def _build_held_task(row: Row, kind: Any, since: int | None, files: list[str]) -
     )
 
 
-def read_agent(context: ReadContext, _: NoParameters) -> AgentLine:
-    """Read one agent."""
-    [line] = _build_agent_lines(context, [AgentStore(context.tx).get(context.id)])
-    return line
-
-
-ENDPOINTS = (
-    Endpoint("/api/v1/agents", "Agents, oldest first.", AgentQuery, Agents, read_agents),
-    Endpoint("/api/v1/agents/{id}", "One agent.", NoParameters, AgentLine, read_agent),
-)
+def _offer_message(agent_id: str, agent_name: str) -> Act:
+    return Act(
+        label="Send message",
+        tool="message_send",
+        arguments={"recipient_id": agent_id, "message_type": "notification"},
+        asks=[Asked(name="body", label="Message")],
+        title=f"Message to {agent_name} ({agent_id})",
+    )

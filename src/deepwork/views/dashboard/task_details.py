@@ -23,10 +23,10 @@ from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.list_responses import DecisionLine, IssueLine, RunRef
-from deepwork.work.tracking.models import STALE_MS
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.operations import build_decision_lines, build_issue_lines
 from deepwork.work.tracking.responses import MilestoneView, TrackedTaskView
+from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.tracking.watch_store import WatchStore
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from deepwork.kernel.call import ANONYMOUS, LOCAL, current_call, is_own_agent, is_person
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -25,6 +25,19 @@ from deepwork.work.agents.responses import AgentView, build_agent_payload
 from deepwork.work.agents.store import AgentStore, LeaseStore
 
 log = logging.getLogger("deepwork")
+
+
+class TaskDirectory(Protocol):
+    """Checks references to tasks and workflows; implemented by `plans`."""
+
+    def require_task(self, tx: Transaction, id: str) -> None:
+        """Raise NotFound if there is no such task."""
+
+    def require_workflow(self, tx: Transaction, id: str) -> None:
+        """Raise NotFound if there is no such workflow."""
+
+    def release_tasks(self, tx: Transaction, agent_id: str, held: Sequence[str]) -> None:
+        """Return the tasks that an unregistering agent held to the queue."""
 
 
 class Presence:

@@ -12,7 +12,6 @@ from deepwork.kernel.notices.service import carry_notices
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
 from deepwork.kernel.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
-from deepwork.work.agents.interfaces import TaskDirectory
 from deepwork.work.agents.models import (
     Agent,
     AgentEvent,
@@ -23,7 +22,7 @@ from deepwork.work.agents.models import (
     get_heartbeat_interval,
     normalize_runtime,
 )
-from deepwork.work.agents.presence import Presence
+from deepwork.work.agents.presence import Presence, TaskDirectory
 from deepwork.work.agents.responses import AgentList, AgentRegistered, AgentView, Heartbeat, Unregistered
 from deepwork.work.agents.store import AgentStore, LeaseStore
 

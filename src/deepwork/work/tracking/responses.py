@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.kernel.timestamps import measure_duration
-from deepwork.work.tracking.answered_issues import AnswerView
+from deepwork.kernel.text_budget.lines import truncate_to_line
+from deepwork.kernel.timestamps import format_optional_timestamp, measure_duration
 from deepwork.work.tracking.models import (
     CallerType,
     Category,
@@ -26,6 +26,32 @@ from deepwork.work.tracking.models import (
     TrackSize,
     WorkflowEnding,
 )
+
+MAX_ANSWERS = 20
+"""Answers in one context; an answer stays as long as the workflow, but only the newest are shown."""
+_MAX_QUESTION = 300
+
+
+class AnswerView(Answer):
+    """An issue that waited for a person, and how it was resolved."""
+
+    issue_id: str
+    task_id: str
+    question: str
+    answer: str
+    by: str
+    at: str
+
+    @classmethod
+    def from_issue(cls, issue: Issue) -> Self:
+        return cls(
+            issue_id=issue.id,
+            task_id=issue.subject.task_id,
+            question=truncate_to_line(issue.description, _MAX_QUESTION) or "",
+            answer=issue.resolution_note or "",
+            by=issue.resolved_by or "",
+            at=format_optional_timestamp(issue.resolved_at) or "",
+        )
 
 
 def _to_seconds(ms: int) -> int:

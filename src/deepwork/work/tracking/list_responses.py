@@ -60,5 +60,5 @@ class FileLine(Answer):
     tasks_total: int
 
 
-class ChangedFiles(Page):
+class ChangedFilePage(Page):
     files: list[FileLine]

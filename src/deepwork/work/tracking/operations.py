@@ -14,7 +14,7 @@ from deepwork.kernel.tool_types import Field, Id
 from deepwork.work.tracking.interfaces import RunDirectory
 from deepwork.work.tracking.list_responses import (
     Blockers,
-    ChangedFiles,
+    ChangedFilePage,
     DecisionLine,
     Decisions,
     FileLine,
@@ -102,7 +102,7 @@ class TrackOperations:
             return self._list_decisions(tx, filters, limit, cursor)
 
     @operation("read")
-    def list_changed_files(self, id: Id, limit: PageLimit = 50, cursor: Cursor = None) -> ChangedFiles:
+    def list_changed_files(self, id: Id, limit: PageLimit = 50, cursor: Cursor = None) -> ChangedFilePage:
         """Files that a run changed."""
         with self._database.reading() as tx:
             self._runs.require(tx, id)
@@ -113,7 +113,7 @@ class TrackOperations:
             changes: dict[str, list[Mapping[str, Any]]] = {path: [] for path in page}
             for row in store.list_changes(id, page) if page else ():
                 changes[row["path"]].append(row)
-            return ChangedFiles(
+            return ChangedFilePage(
                 files=[build_file_line(path, rows) for path, rows in changes.items()],
                 total=store.count_changed_paths(id),
                 cursor=encode_cursor([page[-1]]) if len(paths) > limit else None,

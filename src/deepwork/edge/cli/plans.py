@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.documents import DocumentParam, ProblemPath, TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, place_options
@@ -277,19 +277,11 @@ def show_plan(
 
 
 def _print_drawing(app: Application, id: str, *, as_text: bool, as_json: bool) -> None:
-    from deepwork.work.plans.diagrams import render_mermaid, render_text
-    from deepwork.work.plans.stores.plan_store import PlanStore
-    from deepwork.work.plans.stores.task_store import TaskStore
-
-    with app.database.reading() as tx:
-        workflow, nodes = PlanStore(tx).get(id), TaskStore(tx).list_nodes(id)
-    drawing = render_text(nodes) if as_text else render_mermaid(nodes)
+    drawn = call_operation(app, "draw_plan", {"id": id, "as_text": as_text})
     if as_json:
-        print_answer(
-            {"id": id, "name": workflow.name, "status": workflow.status, "drawing": drawing}, as_json=True
-        )
+        print_answer(drawn, as_json=True)
         return
-    for line in drawing.splitlines():
+    for line in drawn["drawing"].splitlines():
         print(to_printable(line))
 
 
@@ -303,11 +295,7 @@ def _print_graph(app: Application, id: str, *, whole: bool, watch: bool) -> None
 
 
 def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
-    from deepwork.edge.server.invocation import invoke
-    from deepwork.kernel.call import Call
-
-    spec = app.build_toolset("plans")["workflow_get"]
-    answer = invoke(app.database, spec, {"id": id, "include_tasks": True, **wanted}, Call("local", spec.name))
+    answer = call_operation(app, "workflow_get", {"id": id, "include_tasks": True, **wanted})
     answer = add_plan_state(app, answer)
     if as_json:
         print_answer(answer, as_json=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +11,18 @@ from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.git.history import HistoryCommit
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot
+from deepwork.work.tracking.list_responses import RunRef
 from deepwork.work.tracking.models import JobSessionState
+
+
+class RunDirectory(Protocol):
+    """Knows the runs of all kinds; implemented by the overview."""
+
+    def require(self, tx: Transaction, id: str) -> object:
+        """Raise NotFound if there is no such run."""
+
+    def find_refs(self, tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:
+        """Find kind and name of these runs; missing runs are left out."""
 
 
 class JobSessionFinder(Protocol):

@@ -8,18 +8,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from shutil import which
-from typing import Final
 
 from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.vendors import AgentKind
 
-_PACKAGES: Final = {
-    "claude": "@anthropic-ai/claude-code",
-    "codex": "@openai/codex",
-    "gemini": "@google/gemini-cli",
-    "opencode": "opencode-ai",
-}
-"""The npm packages of the vendors' programs, whose names are those of the kinds."""
 _MAX_PACKAGE_BYTES = 2**20
 _VERSION_PATTERN = re.compile(r"v?(\d+\.\d+\.\d+[\w.+-]*)")
 
@@ -43,11 +36,11 @@ def require_program(profile: AgentProfile, environment: Mapping[str, str] = os.e
         )
 
 
-def read_version(kind: str, program: Path) -> str | None:
+def read_version(kind: AgentKind, program: Path) -> str | None:
     """Return the version of a vendor's program as its installation says; None if it does not."""
     real = program.resolve()
     for folder in real.parents[:6]:
-        if version := _read_package(folder / "package.json", _PACKAGES.get(kind, "")):
+        if version := _read_package(folder / "package.json", kind.package):
             return version
     # Native installers and Homebrew keep each version under its number.
     numbers = [match[1] for part in real.parts if (match := _VERSION_PATTERN.fullmatch(part))]

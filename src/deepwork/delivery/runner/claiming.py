@@ -10,7 +10,7 @@ from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, Run, RunEvent, RunStatus
-from deepwork.delivery.runner.profiles import AgentProfile
+from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile
 from deepwork.delivery.runner.prompts import build_correction_prompt
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.rules import choose_profile
@@ -20,6 +20,7 @@ from deepwork.delivery.runner.work_kinds import WorkItem, WorkPlace
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.names import new_id
 from deepwork.kernel.records import copy_with
+from deepwork.kernel.vendors import RUNTIMES
 from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -30,7 +31,6 @@ from deepwork.work.workspaces.service import WorkspaceService
 STOPPED = "The run was stopped."
 _FOR_PERSON = ("approval", "budget", "review_backlog")
 """Reasons for which a claim is refused until a person decides."""
-_RUNTIMES = {"claude": "claude_code", "codex": "codex", "gemini": "gemini", "opencode": "opencode"}
 
 
 @dataclass(frozen=True)
@@ -211,9 +211,9 @@ def find_next_profile(tx: Transaction, run: Run, task: WorkItem) -> str | None:
 
 
 def _describe_agent(attempt_id: str, profile: AgentProfile) -> dict[str, object]:
-    name = profile.name if profile.kind != "command" else "command"
+    name = profile.name if profile.kind != COMMAND_KIND else COMMAND_KIND
     return {
         "name": f"{name[:60]} {attempt_id}",
-        "runtime": _RUNTIMES.get(profile.kind, "custom"),
+        "runtime": RUNTIMES.get(profile.kind, "custom"),
         "metadata": {"attempt": attempt_id},
     }

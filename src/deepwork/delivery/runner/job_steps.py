@@ -14,6 +14,7 @@ from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.job_outputs import OUTPUTS_VARIABLE, locate_report
 from deepwork.delivery.runner.job_prompts import StepPrompt, build_step_prompt
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
+from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore
@@ -203,7 +204,7 @@ class JobSteps:
             step=self.describe_step(attempt, session),
             tree=attempt.tree or "",
             branch=attempt.branch or "",
-            has_mcp=attempt.vendor != "command",
+            has_mcp=attempt.vendor != COMMAND_KIND,
             agent_id=attempt.agent_id,
             ports=None if attempt.port is None else range(attempt.port, attempt.port + count),
             earlier=attempt.reason if attempt.starts > 1 else earlier,

@@ -8,6 +8,7 @@ from typing import Any
 
 from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.models import Attempt, Run
+from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.prompts import PromptContent, build_prompt
 from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.store import AttemptStore
@@ -84,7 +85,7 @@ class PlannedTasks:
             branch=attempt.branch or "",
             checks=list_required_checks(workflow.requirements, task.requirements),
             needs_changes=not (task.requirements and task.requirements.changes == "none"),
-            has_mcp=attempt.vendor != "command",
+            has_mcp=attempt.vendor != COMMAND_KIND,
             agent_id=attempt.agent_id,
             claim_epoch=attempt.claim_epoch,
             port=attempt.port,

@@ -23,7 +23,7 @@ from deepwork.delivery.runner.processes import (
     read_identity,
     start_process,
 )
-from deepwork.delivery.runner.profiles import AgentProfile, build_agent_environment
+from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_agent_environment
 from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore
@@ -133,7 +133,7 @@ class AttemptPreparer:
         # The first start of an attempt continues a session if its prompt is about faults of earlier work.
         continues = attempt.starts > 1 or attempt.next_prompt is not None
         is_resume = continues and attempt.vendor_session is not None
-        session = attempt.vendor_session or (str(uuid.uuid4()) if profile.kind == "claude" else None)
+        session = attempt.vendor_session or (str(uuid.uuid4()) if adapter.takes_session_id else None)
         request = LaunchRequest(
             profile=profile,
             tree=tree,
@@ -222,7 +222,7 @@ class AttemptPreparer:
 
 def _build_mcp_server(attempt: Attempt, files: AttemptFiles) -> McpServer | None:
     """Return the server that an agent starts: a bridge to ours, which gets nothing but the name of a file."""
-    if attempt.vendor == "command":
+    if attempt.vendor == COMMAND_KIND:
         return None
     return McpServer((sys.executable, "-I", "-S", str(_BRIDGE), str(files.bridge)))
 

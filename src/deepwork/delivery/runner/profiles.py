@@ -17,6 +17,7 @@ from deepwork.kernel.environment import build_child_environment, get_user_folder
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.files.private import read_private_file
 from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, FileProblem, InvalidDefinition
+from deepwork.kernel.vendors import AGENT_KINDS
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.profile_file import AgentDefinition, ProfileFileDefinition
@@ -44,65 +45,9 @@ class AgentProfile:
     """The words of the command, for the kind `command`."""
 
 
-@dataclass(frozen=True)
-class KindRules:
-    """What profiles of a kind may say: which values a key has, () if any; absent keys have no meaning."""
-
-    keys: Mapping[str, tuple[str, ...]]
-    env: tuple[str, ...] = ()
-    """The variables of its vendor, which a profile without `env` gets."""
-
-
-KINDS: Final[Mapping[str, KindRules]] = {
-    "claude": KindRules(
-        {
-            "model": (),
-            "permission": ("default", "acceptEdits", "auto", "dontAsk", "plan", "bypassPermissions"),
-            "allow": (),
-        },
-        (
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_AUTH_TOKEN",
-            "ANTHROPIC_BASE_URL",
-            "CLAUDE_CODE_OAUTH_TOKEN",
-            "CLAUDE_CONFIG_DIR",
-        ),
-    ),
-    "codex": KindRules(
-        {"model": (), "sandbox": ("read-only", "workspace-write", "danger-full-access")},
-        ("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
-    ),
-    "gemini": KindRules(
-        {
-            "model": (),
-            "permission": ("default", "auto_edit", "yolo", "plan"),
-            "allow": (),
-            "sandbox": ("true", "false", "docker", "podman", "sandbox-exec"),
-        },
-        (
-            "GEMINI_API_KEY",
-            "GOOGLE_API_KEY",
-            "GOOGLE_CLOUD_LOCATION",
-            "GOOGLE_CLOUD_PROJECT",
-            "GOOGLE_GEMINI_BASE_URL",
-            "GOOGLE_GENAI_USE_VERTEXAI",
-        ),
-    ),
-    "opencode": KindRules(
-        {"model": (), "permission": ("allow", "ask", "deny")},
-        (
-            "ANTHROPIC_API_KEY",
-            "GEMINI_API_KEY",
-            "OPENAI_API_KEY",
-            "OPENCODE_API_KEY",
-            "OPENCODE_CONFIG",
-            "OPENCODE_CONFIG_DIR",
-            "OPENROUTER_API_KEY",
-        ),
-    ),
-    "command": KindRules({"run": ()}),
-}
-"""The kinds of agents, in the order in which the built-in chain prefers them."""
+COMMAND_KIND: Final = "command"
+"""The kind of agents that are any command."""
+_KEYS = {kind.name: kind.keys for kind in AGENT_KINDS.values()} | {COMMAND_KIND: {"run": ()}}
 _SETTING_KEYS = ("model", "permission", "allow", "sandbox", "run")
 
 
@@ -159,7 +104,9 @@ def load_catalog(environment: Mapping[str, str] = os.environ) -> ProfileCatalog:
     path = get_profile_path(environment)
     content = read_private_file(path)
     written, chains = _parse_file(content, str(path)) if content is not None else ({}, {})
-    agents = {kind: _build_built_in(kind) for kind in KINDS if kind != "command"} | written
+    agents = {
+        kind.name: AgentProfile(kind.name, kind.name, env=kind.env) for kind in AGENT_KINDS.values()
+    } | written
     named = frozenset(written).union(*chains.values())
     return ProfileCatalog(path, agents, {DEFAULT_CHAIN: (_choose_default(environment),)} | chains, named)
 
@@ -179,7 +126,7 @@ def build_command_profile(line: str) -> AgentProfile:
         ) from None
     if not words or not words[0] or "\0" in line:
         raise InvalidInput("The command line names no program.", suggestion="Write one, or an agent's name.")
-    return AgentProfile(line, "command", run=words)
+    return AgentProfile(line, COMMAND_KIND, run=words)
 
 
 def build_agent_environment(
@@ -194,15 +141,10 @@ def build_agent_environment(
     return build_child_environment(environment) | more
 
 
-def _build_built_in(kind: str) -> AgentProfile:
-    return AgentProfile(kind, kind, env=KINDS[kind].env)
-
-
 def _choose_default(environment: Mapping[str, str]) -> str:
     """Choose the first built-in agent that is installed; work is never handed to a second vendor unasked."""
-    names = [kind for kind in KINDS if kind != "command"]
     path = environment.get("PATH", os.defpath)
-    return next((name for name in names if which(name, path=path)), names[0])
+    return next((name for name in AGENT_KINDS if which(name, path=path)), next(iter(AGENT_KINDS)))
 
 
 # The file
@@ -245,7 +187,7 @@ def _find_problems(file: ProfileFileDefinition) -> Iterator[DefinitionProblem]:
     """Find the problems that concern several keys."""
     for name, agent in file.agents.items():
         yield from _find_agent_problems(name, agent)
-    known = [*(kind for kind in KINDS if kind != "command"), *file.agents]
+    known = [*AGENT_KINDS, *file.agents]
     for chain, names in file.chains.items():
         yield from _find_chain_problems(chain, names, known)
 
@@ -253,13 +195,13 @@ def _find_problems(file: ProfileFileDefinition) -> Iterator[DefinitionProblem]:
 def _find_agent_problems(name: str, agent: AgentDefinition) -> Iterator[DefinitionProblem]:
     where = ("agents", name)
     kind = _get_kind(name, agent)
-    if kind not in KINDS:
-        yield DefinitionProblem(where, "the key 'kind' is missing", f"allowed: {', '.join(KINDS)}")
+    if kind not in _KEYS:
+        yield DefinitionProblem(where, "the key 'kind' is missing", f"allowed: {', '.join(_KEYS)}")
         return
     for key in _SETTING_KEYS:
         if key in agent.model_fields_set:
             yield from _find_key_problems((*where, key), kind, key, getattr(agent, key))
-    if kind == "command" and not agent.run:
+    if kind == COMMAND_KIND and not agent.run:
         yield DefinitionProblem(where, "the key 'run' is missing", "write the command as a list of words")
     if agent.run and not agent.run[0].strip():
         yield DefinitionProblem((*where, "run", 0), "the program has no name", "name it first")
@@ -273,9 +215,9 @@ def _get_kind(name: str, agent: AgentDefinition) -> str:
 def _find_key_problems(
     where: tuple[str, ...], kind: str, key: str, value: str | list[str]
 ) -> Iterator[DefinitionProblem]:
-    keys = KINDS[kind].keys
+    keys = _KEYS[kind]
     if key not in keys:
-        others = ", ".join(other for other, rules in KINDS.items() if key in rules.keys)
+        others = ", ".join(other for other, allowed in _KEYS.items() if key in allowed)
         yield DefinitionProblem(where, f"agents of kind {kind} have no {key}", f"it is for {others}")
     elif keys[key] and value not in keys[key]:
         yield DefinitionProblem(where, f"{value[:80]!r} is not known", f"allowed: {', '.join(keys[key])}")
@@ -295,7 +237,7 @@ def _find_chain_problems(chain: str, names: list[str], known: list[str]) -> Iter
 
 def _build_profile(name: str, defined: AgentDefinition) -> AgentProfile:
     kind = _get_kind(name, defined)
-    has_env = "env" in defined.model_fields_set
+    has_env = "env" in defined.model_fields_set or kind == COMMAND_KIND
     return AgentProfile(
         name=name,
         kind=kind,
@@ -303,6 +245,10 @@ def _build_profile(name: str, defined: AgentDefinition) -> AgentProfile:
         permission=defined.permission or None,
         allow=tuple(defined.allow),
         sandbox=defined.sandbox or None,
-        env=tuple(dict.fromkeys(defined.env)) if has_env else KINDS[kind].env,
+        env=tuple(dict.fromkeys(defined.env))
+        if has_env
+        else AGENT_KINDS[kind].env
+        if kind in AGENT_KINDS
+        else (),
         run=tuple(defined.run),
     )

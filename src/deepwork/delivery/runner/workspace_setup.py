@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from deepwork.delivery.runner.ports import PortBlocks
-from deepwork.delivery.runner.profiles import AgentProfile, build_agent_environment
+from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_agent_environment
 from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.tree_copies import copy_ignored
 from deepwork.gates.checks.command import CommandRun, run_command
@@ -37,7 +37,7 @@ _LOCK_NAME = "deepwork-prepare.lock"
 _STAGING_NAME = "deepwork-copies"
 _LOG_NAME = "deepwork-setup.log"
 _SHOWN_OUTPUT = 2000
-_NO_PROFILE = AgentProfile("setup", "command")
+_NO_PROFILE = AgentProfile("setup", COMMAND_KIND)
 
 
 @dataclass(frozen=True)

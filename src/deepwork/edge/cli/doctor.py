@@ -100,16 +100,15 @@ def _describe_origin(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _list_agent_programs() -> Iterator[str]:
     """List the vendors' programs on this machine; none of them is started."""
-    from deepwork.delivery.runner.adapters import ADAPTERS
     from deepwork.delivery.runner.agent_programs import find_program, read_version
     from deepwork.delivery.runner.profiles import AgentProfile
+    from deepwork.kernel.vendors import AGENT_KINDS
 
-    for kind, adapter in ADAPTERS.items():
-        program = find_program(AgentProfile(kind, kind)) if adapter.binary else None
-        if program is not None:
+    for name, kind in AGENT_KINDS.items():
+        if (program := find_program(AgentProfile(name, name))) is not None:
             version = read_version(kind, program) or "of an unknown version"
-            tested = ", ".join(adapter.tested_versions)
-            yield f"{kind} {version}" + ("" if version in adapter.tested_versions else f" (tested: {tested})")
+            tested = ", ".join(kind.tested_versions)
+            yield f"{name} {version}" + ("" if version in kind.tested_versions else f" (tested: {tested})")
 
 
 def _name_database(settings: Settings) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.vendors import VENDORS
 
 
 class AgentStatus(CaseInsensitiveEnum):
@@ -30,15 +31,9 @@ class Role(CaseInsensitiveEnum):
 class Runtime(CaseInsensitiveEnum):
     """The client that an agent runs in: those that `deepwork setup` configures, and any other."""
 
-    CLAUDE_CODE = "claude_code"
-    CODEX = "codex"
-    OPENCODE = "opencode"
-    CURSOR = "cursor"
-    VSCODE = "vscode"
-    GEMINI = "gemini"
-    WINDSURF = "windsurf"
-    ZED = "zed"
-    CLAUDE_DESKTOP = "claude_desktop"
+    _ignore_: ClassVar = ["each"]
+    for each in VENDORS:
+        vars()[each.runtime.upper()] = each.runtime
     CUSTOM = "custom"
 
     @classmethod

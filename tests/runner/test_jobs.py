@@ -13,6 +13,7 @@ import pytest
 
 from deepwork.delivery.runner import watching
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunRequest, RunStatus
+from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.spending_limits import find_step_overrun
 from deepwork.delivery.runner.work_kinds import StepBudget
 from deepwork.gates.budgets.models import Budget, SubjectKind
@@ -240,7 +241,9 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_command(make_job: MakeProje
     project = make_job()
     project.set_agent("*/a) echo one > a.md; [ $START != 1 ] || sleep 60 ;;", WRITE_B)
     started = project.start()
-    timer = threading.Timer(1.5, lambda: project.app.runner.stop(started.id, now=True))
+    timer = threading.Timer(
+        1.5, lambda: RunService(project.app.database).set_status(started.id, RunStatus.ENDING)
+    )
     timer.start()
     stopped = project.drive(started.id)
 

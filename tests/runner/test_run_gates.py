@@ -60,10 +60,13 @@ def define_checks(project: RunProject) -> None:
     pin_checks(project.folder, parse_checks(CHECKS.encode()), proof="token", trusted_at="now")
 
 
-def run(project: RunProject, **request: Any) -> Run:
+def run(
+    project: RunProject, agents: tuple[str, ...] = ("claude",), parallel: int | None = None, **options: Any
+) -> Run:
     """Run the plan until it is done or needs a person, as `deepwork run` does."""
     runner = project.app.runner
-    started = runner.start_plan(project.plan, RunRequest(**{"agents": ("claude",), **request}))
+    request = RunRequest(agents, parallel=parallel, options=options)
+    started = runner.start_plan(project.plan, request)
     return runner.drive(started.id, threading.Event())
 
 

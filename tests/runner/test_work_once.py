@@ -20,6 +20,7 @@ from deepwork.delivery.runner.models import (
     WorkResult,
     WorkStatus,
 )
+from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import RunStore
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import NotAllowed
@@ -297,7 +298,7 @@ def test_a_paused_run_starts_no_tasks(project: RunProject):
     plan_tasks(project, "one", "two")
     worked = work(project)
     assert worked.attempt
-    project.app.runner.pause(worked.attempt.run_id)
+    RunService(project.app.database).set_status(worked.attempt.run_id, RunStatus.PAUSED)
 
     nothing = work(project)
 

@@ -332,13 +332,6 @@ OPTIONS: Final = (
         ("run", "stall_minutes"),
     ),
     Option(
-        "run_orphan",
-        _build_choice_parser("end", "keep"),
-        "end or keep",
-        "What happens to an agent whose task was taken away; its tree is kept either way.",
-        ("run", "orphan"),
-    ),
-    Option(
         "run_wait_at_limit",
         _build_number_parser(0, 100_000),
         "minutes, from 0 to 100000",

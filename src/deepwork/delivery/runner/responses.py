@@ -20,6 +20,7 @@ class AttemptView(Answer):
     task_id: str
     number: int
     profile: str
+    model: str | None = None
     agent_id: str
     stage: str
     parked_for: str | None = None
@@ -106,7 +107,19 @@ def build_payload(view: Answer) -> dict[str, Any]:
 
 
 _SAME_NAMES = (
-    *("id", "run_id", "workflow_id", "task_id", "number", "profile", "agent_id", "reason", "host", "tree"),
+    *(
+        "id",
+        "run_id",
+        "workflow_id",
+        "task_id",
+        "number",
+        "profile",
+        "model",
+        "agent_id",
+        "reason",
+        "host",
+        "tree",
+    ),
     *("branch", "vendor_session", "starts", "resumes", "input_tokens", "cached_tokens", "output_tokens"),
     *("usd_source", "now_doing", "outcome"),
 )

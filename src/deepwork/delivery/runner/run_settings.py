@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
+from deepwork.delivery.runner.models import RunOptions
 from deepwork.kernel.config import Settings
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.trust.rules import render_untrusted_line
 
-Orphan = Literal["end", "keep"]
 _SETUP_KEY = "workspace.setup"
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """The choices and numbers of a run; no repository can name a program here."""
-
-    chain: str = "default"
-    agents: int = 1
-    minutes: float = 240.0
-    """How long one attempt may take."""
-    stall_minutes: float = 15.0
-    orphan: Orphan = "end"
-    """What happens to an agent whose task was taken away: it is ended, or may go on in its tree."""
-    wait_at_limit: float = 720.0
-    """How many minutes an attempt waits for one limit at most."""
-    resumes: int = 10
-    """How often one attempt is resumed."""
-    land: bool = False
-    max_unreviewed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,19 +23,17 @@ class WorkspaceSettings:
     ports: int = 0
 
 
-def build_run_settings(settings: Settings) -> RunSettings:
-    """Select the settings of runs from those of the project."""
-    return RunSettings(
-        chain=settings.run_chain,
-        agents=settings.run_agents,
+def build_run_options(settings: Settings, given: Mapping[str, Any]) -> RunOptions:
+    """Build the options of a run: what a person gave, else what the project says."""
+    options = RunOptions(
         minutes=settings.run_minutes,
         stall_minutes=settings.run_stall_minutes,
-        orphan=cast("Orphan", settings.run_orphan),
         wait_at_limit=settings.run_wait_at_limit,
         resumes=settings.run_resumes,
         land=settings.run_land,
         max_unreviewed=settings.run_max_unreviewed or None,
     )
+    return replace(options, **given)
 
 
 def build_workspace_settings(settings: Settings) -> WorkspaceSettings:

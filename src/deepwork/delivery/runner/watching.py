@@ -292,7 +292,7 @@ class AgentWatcher:
     def _intervene(self, looked: Looked, followed: Followed) -> bool:
         """End or interrupt an agent that must not go on; return whether that happened."""
         run, task, now = looked.run, looked.task, looked.now
-        is_orphan = has_lost_claim(looked.attempt, task) and run.options.orphan == "end"
+        is_orphan = has_lost_claim(looked.attempt, task)
         is_lingering = task.status.is_done and now - (task.finished_at or now) > _LINGER_MS
         if is_orphan or is_lingering or run.status is RunStatus.ENDING:
             self._later(followed.attempt, lambda: self.end_agent(followed.attempt))

@@ -54,7 +54,8 @@ def _to_milliseconds(moment: datetime) -> int:
 
 def is_over(request: RunRequest) -> bool:
     """Return whether the time of a run has passed before it began."""
-    return request.until is not None and request.until <= _to_milliseconds(datetime.now())  # noqa: DTZ005
+    until = request.options.get("until")
+    return until is not None and until <= _to_milliseconds(datetime.now())  # noqa: DTZ005
 
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
@@ -129,14 +130,10 @@ def request_options(command: Function) -> Function:
 
 def build_request(given: dict[str, Any]) -> RunRequest:
     """Build the request from the values of these options, which it takes out of `given`."""
-    from deepwork.delivery.runner.models import RunRequest
+    from deepwork.delivery.runner.models import RunOptions, RunRequest
 
     if given["agents"] and given["chain"]:
         raise click.UsageError("--agent and --chain both say who works; give one of them.")
-    return RunRequest(**{name: given.pop(name) for name in _REQUEST_NAMES})
-
-
-_REQUEST_NAMES = (
-    *("agents", "chain", "parallel", "max_usd", "until", "stall_minutes", "minutes", "resumes"),
-    *("wait_at_limit", "land", "without_dependencies"),
-)
+    who = {name: given.pop(name) for name in ("agents", "chain", "parallel")}
+    known = {name: given.pop(name) for name in RunOptions.__dataclass_fields__ if name in given}
+    return RunRequest(**who, options={name: value for name, value in known.items() if value is not None})

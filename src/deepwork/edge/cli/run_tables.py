@@ -41,17 +41,20 @@ def build_run_rows(app: Application, limit: int, *, is_open: bool) -> list[tuple
 
 def _build_run_row(tx: Transaction, run: Run, standing: Standing) -> tuple[Row, Row]:
     store = AttemptStore(tx)
-    usd_micros = store.sum_usd_micros(run.id)
+    usd_micros, attempts = store.sum_usd_micros(run.id), store.list_of_run(run.id)
+    models = sorted({each.model for each in attempts if each.model})
     row = {
         "id": run.id,
         "state": name_state(standing.state),
         "because": (standing.cause or "").replace("_", " "),
-        "agents": len(store.list_of_run(run.id, is_open=True)),
+        "agents": sum(not each.stage.is_final for each in attempts),
+        "models": ", ".join(models),
         "cost": format_usd(usd_micros),
         "started": format_timestamp(run.created_at),
         "name": find_run_name(tx, run),
     }
-    return build_payload(describe_run(run, usd_micros=usd_micros)) | standing.to_answer(), row
+    answer = build_payload(describe_run(run, usd_micros=usd_micros)) | {"models": models}
+    return answer | standing.to_answer(), row
 
 
 def build_run_answer(state: RunState) -> Row:
@@ -79,6 +82,7 @@ def _build_attempt_row(state: RunState, attempt: Attempt) -> Row:
         "task": state.name_task(attempt.task_id),
         "number": attempt.number,
         "agent": name_agent(attempt.profile),
+        "model": attempt.model or "",
         "time": format_duration(measure_attempt(attempt, state.now)),
         "tokens": format_tokens(attempt.tokens),
         "cost": format_cost(attempt),

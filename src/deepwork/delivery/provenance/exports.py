@@ -107,6 +107,5 @@ def _build_contributor(commit: ExportedCommit) -> dict[str, str]:
 
 
 def _name_model(vendor: str, model: str) -> str:
-    kind = AGENT_KINDS.get(vendor)
-    is_named = "/" in model or kind is None or kind.model_provider is None
-    return model if is_named else f"{kind.model_provider}/{model}"
+    provider = AGENT_KINDS[vendor].model_provider if vendor in AGENT_KINDS else None
+    return model if "/" in model or provider is None else f"{provider}/{model}"

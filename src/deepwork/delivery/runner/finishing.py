@@ -9,8 +9,8 @@ from pathlib import Path
 from deepwork.delivery.provenance.recorder import LinkRecorder
 from deepwork.delivery.runner.attempt_links import prepare_links
 from deepwork.delivery.runner.claiming import find_next_profile
-from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor
+from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.reopening import NotClaimed, reopen_for_attempt
 from deepwork.delivery.runner.service import AttemptService, move_attempt
 from deepwork.delivery.runner.store import RunStore
@@ -41,12 +41,12 @@ class AttemptFinisher:
     def __init__(
         self,
         database: Database,
-        call: ToolCaller,
+        plans: PlanWork,
         prover: TaskProver,
         open_git: Callable[[Path], Git],
         recorder: LinkRecorder,
     ) -> None:
-        self._database, self._call, self._prover, self._open_git = database, call, prover, open_git
+        self._database, self._plans, self._prover, self._open_git = database, plans, prover, open_git
         self._recorder = recorder
         self._attempts = AttemptService(database)
 
@@ -65,7 +65,7 @@ class AttemptFinisher:
                     return self.fail(attempt, problem)
                 self._prover.prove(task.id, attempt.agent_id, attempt.claim_epoch)
                 self._commit(attempt, task)
-                self._complete(attempt)
+                self._plans.complete(attempt, attempt.outcome or _NO_OUTCOME)
             except GateClosed as closed:
                 return self._handle_closed_gate(attempt, closed)
         elif task.status is TaskStatus.SKIPPED:
@@ -84,11 +84,11 @@ class AttemptFinisher:
             task = TaskStore(tx).get(attempt.task_id)
             if task.claimed_by == attempt.agent_id and not task.status.is_done:
                 if find_next_profile(tx, run, task):
-                    self._release(attempt, reason)
+                    self._plans.release(attempt, reason)
                 else:
                     self._give_up(attempt, task, reason)
                     ended = move_attempt(tx, ended, stage, exhausted=1)
-            self._call("agent_unregister", {"id": attempt.agent_id})
+            self._plans.unregister_agent(attempt.agent_id)
             return ended
 
     def stop(self, attempt: Attempt, reason: str) -> Attempt | None:
@@ -97,8 +97,8 @@ class AttemptFinisher:
             ended = move_attempt(tx, attempt, AttemptStage.STOPPED, reason=reason)
             task = TaskStore(tx).get(attempt.task_id)
             if ended and task.claimed_by == attempt.agent_id and not task.status.is_done:
-                self._release(attempt, reason)
-            self._call("agent_unregister", {"id": attempt.agent_id})
+                self._plans.release(attempt, reason)
+            self._plans.unregister_agent(attempt.agent_id)
             return ended
 
     def end_reviewed(self, attempt: Attempt) -> Attempt | None:
@@ -144,24 +144,11 @@ class AttemptFinisher:
         """Open a task again whose tree changed after it was completed: it has to be completed as it is."""
         with self._database.transaction() as tx, join_transaction(tx):
             try:
-                return reopen_for_attempt(tx, self._call, attempt, _CHANGED, reason="its files changed")
+                return reopen_for_attempt(tx, self._plans, attempt, _CHANGED, reason="its files changed")
             except NotClaimed as problem:
                 ended = move_attempt(tx, attempt, AttemptStage.FAILED, reason=str(problem))
-                self._call("agent_unregister", {"id": attempt.agent_id})
+                self._plans.unregister_agent(attempt.agent_id)
                 return ended
-
-    def _complete(self, attempt: Attempt) -> None:
-        outcome = (attempt.outcome or _NO_OUTCOME)[:_MAX_OUTCOME]
-        self._call(
-            "task_update_status",
-            {
-                "id": attempt.task_id,
-                "status": "completed",
-                "outcome": outcome,
-                "agent_id": attempt.agent_id,
-                "claim_epoch": attempt.claim_epoch,
-            },
-        )
 
     def _handle_closed_gate(self, attempt: Attempt, closed: GateClosed) -> Attempt | None:
         if closed.code is Code.CHECKS_RUNNING:
@@ -189,25 +176,14 @@ class AttemptFinisher:
                 return move_attempt(tx, attempt, AttemptStage.LANDING, reason=None)
             ended = move_attempt(tx, attempt, AttemptStage.DONE, reason=None)
             if ended:
-                self._call("agent_unregister", {"id": attempt.agent_id})
+                self._plans.unregister_agent(attempt.agent_id)
             return ended
-
-    def _release(self, attempt: Attempt, reason: str) -> None:
-        given = {"task_id": attempt.task_id, "agent_id": attempt.agent_id, "reason": reason[:500]}
-        self._call("task_release", given)
 
     def _give_up(self, attempt: Attempt, task: Task, reason: str) -> None:
         """Let the task fail for good: every agent of the chain has tried as often as it may."""
         with self._database.transaction() as tx:
             TaskStore(tx).use_up_attempts(task)
-        given = {
-            "id": task.id,
-            "status": "failed",
-            "error": reason[:_MAX_OUTCOME],
-            "agent_id": attempt.agent_id,
-            "claim_epoch": attempt.claim_epoch,
-        }
-        self._call("task_update_status", given)
+        self._plans.fail(attempt, reason)
 
 
 def build_commit_message(attempt: Attempt, task: Task) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.job_outputs import OUTPUTS_VARIABLE, locate_report
 from deepwork.delivery.runner.job_prompts import StepPrompt, build_step_prompt
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
@@ -45,13 +45,19 @@ _LOOK_AGAIN_MS = 10_000
 """How long a step that waits for a person waits at least before it is reported again."""
 
 
+class JobToolCaller(Protocol):
+    """Calls a job tool as every interface does: under its key, a repeated call gets the first answer."""
+
+    def __call__(self, tool: str, arguments: Mapping[str, Any], *, key: str) -> Mapping[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class JobServices:
     """The jobs of one working tree."""
 
     catalog: JobCatalog
     sessions: StateManager
-    call: ToolCaller
+    call: JobToolCaller
     """Calls the job tools of that tree."""
 
 

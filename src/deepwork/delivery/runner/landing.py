@@ -7,8 +7,8 @@ from collections.abc import Callable
 from deepwork.delivery.landing.models import Landing, LandingStatus, WorkOrigin
 from deepwork.delivery.landing.service import LandingService, LandRequest
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.models import NOT_LANDED, Attempt, AttemptStage
+from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.prompts import build_correction_prompt
 from deepwork.delivery.runner.reopening import NotClaimed, reopen_for_attempt
 from deepwork.delivery.runner.service import AttemptService, move_attempt
@@ -39,9 +39,9 @@ class AttemptLander:
     """Lands the work of attempts whose tasks are completed. Every step can be repeated after a crash."""
 
     def __init__(
-        self, database: Database, call: ToolCaller, get_landings: Callable[[], LandingService]
+        self, database: Database, plans: PlanWork, get_landings: Callable[[], LandingService]
     ) -> None:
-        self._database, self._call, self._get_landings = database, call, get_landings
+        self._database, self._plans, self._get_landings = database, plans, get_landings
         self._attempts = AttemptService(database)
 
     def land(self, attempt: Attempt) -> Attempt | None:
@@ -81,7 +81,7 @@ class AttemptLander:
             detail = {"landing": landing.id, "target": landing.target, "branch": landing.branch}
             try:
                 current = reopen_for_attempt(
-                    tx, self._call, attempt, text, reason="it could not land", detail=detail
+                    tx, self._plans, attempt, text, reason="it could not land", detail=detail
                 )
             except NotClaimed as problem:
                 return move_attempt(tx, attempt, AttemptStage.DONE, reason=str(problem))
@@ -94,5 +94,5 @@ class AttemptLander:
         with self._database.transaction() as tx, join_transaction(tx):
             ended = move_attempt(tx, attempt, AttemptStage.DONE, reason=reason)
             if ended:
-                self._call("agent_unregister", {"id": attempt.agent_id})
+                self._plans.unregister_agent(attempt.agent_id)
             return ended

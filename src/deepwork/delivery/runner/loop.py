@@ -11,12 +11,13 @@ from typing import Any
 
 from deepwork.delivery.runner.agent_programs import require_program
 from deepwork.delivery.runner.engine import AttemptEngine
-from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.job_starting import JobStarter
 from deepwork.delivery.runner.models import Run, RunRequest, WorkResult, WorkStatus
+from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.profiles import AgentProfile, ProfileCatalog, load_catalog
 from deepwork.delivery.runner.repeating import repeat_until_over
 from deepwork.delivery.runner.run_settings import build_run_options, require_trusted_setup
+from deepwork.delivery.runner.scheduling import list_next_tasks
 from deepwork.delivery.runner.service import RunService, create_run
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work import PlanDone, Worker
@@ -36,14 +37,14 @@ class Runner:
         self,
         database: Database,
         settings: Settings,
-        call: ToolCaller,
+        plans: PlanWork,
         host: str,
         build_engine: Callable[[Callable[[str], AgentProfile]], AttemptEngine],
         require_trusted_checks: Callable[[Workflow], None],
         localize: Callable[[Transaction, Workflow], Workflow],
         build_job_starter: Callable[[], JobStarter],
     ) -> None:
-        self._database, self._settings, self._call, self._host = database, settings, call, host
+        self._database, self._settings, self._plans, self._host = database, settings, plans, host
         self._build_engine, self._require_trusted_checks = build_engine, require_trusted_checks
         self._localize, self._build_job_starter = localize, build_job_starter
         self._runs = RunService(database)
@@ -67,8 +68,7 @@ class Runner:
         require_trusted_setup(self._settings)
         self._require_trusted_checks(workflow)
         if request.parallel and request.parallel > workflow.max_parallel_tasks:
-            wanted = {"id": workflow.id, "max_parallel_tasks": request.parallel}
-            self._call("workflow_set_parallelism", wanted)
+            self._plans.set_parallelism(workflow.id, request.parallel)
         agents = (request.parallel or self._settings.run_agents) if is_local else None
         return self._runs.start(new, self._host, agents, changed=tuple(request.options))
 
@@ -147,11 +147,12 @@ class Runner:
         self._load_runnable(workflow_id)
         profile = self._choose_chain(request)[0]
         run = self._build_run(workflow_id, request, [profile])
-        offered = self._call("workflow_next_tasks", {"workflow_id": workflow_id, "limit": 200})
+        with self._database.reading() as tx:
+            offered = list_next_tasks(tx, workflow_id)
         engine = self._build_engine(self._find_profile)
         try:
-            first = offered["tasks"][: request.parallel or self._settings.run_agents]
-            return [engine.preview(run, str(task["id"]), profile) for task in first]
+            first = offered.tasks[: request.parallel or self._settings.run_agents]
+            return [engine.preview(run, task.id, profile) for task in first]
         finally:
             engine.close()
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.models import Attempt, Run
+from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.prompts import PromptContent, build_prompt
 from deepwork.delivery.runner.run_settings import WorkspaceSettings
@@ -33,11 +33,11 @@ class PlannedTasks:
     def __init__(
         self,
         database: Database,
-        call: ToolCaller,
+        plans: PlanWork,
         workspaces: WorkspaceService,
         load_workspace_settings: Callable[[], WorkspaceSettings],
     ) -> None:
-        self._database, self._call, self._workspaces = database, call, workspaces
+        self._database, self._plans, self._workspaces = database, plans, workspaces
         self._load_workspace_settings = load_workspace_settings
 
     def load(self, tx: Transaction, attempts: Sequence[Attempt]) -> Mapping[str, Task]:
@@ -80,7 +80,7 @@ class PlannedTasks:
         content = PromptContent(
             workflow=workflow,
             task=task,
-            context=self._call("task_load_context", {"task_id": task.id}),
+            context=self._plans.load_context(task.id),
             tree=attempt.tree or "",
             branch=attempt.branch or "",
             checks=list_required_checks(workflow.requirements, task.requirements),

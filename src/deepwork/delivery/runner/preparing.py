@@ -9,12 +9,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from deepwork.delivery.runner.adapters import LaunchRequest, McpServer, get_adapter
 from deepwork.delivery.runner.agent_access import build_bridge_file, update_bridge_file
 from deepwork.delivery.runner.attempt_files import AttemptFiles
-from deepwork.delivery.runner.interfaces import AgentDoor
 from deepwork.delivery.runner.models import Attempt, AttemptStage, ProcessState, Run
 from deepwork.delivery.runner.processes import (
     AlreadyStarted,
@@ -51,6 +50,16 @@ class Places:
     project: Path
     """The folder of the project, whose tree is never changed."""
     state_folder: Path
+
+
+class AgentDoor(Protocol):
+    """Answers the agents that the runner starts; the server, which the runner must not import, has one."""
+
+    def open(self) -> Path:
+        """Answer agents from now on, if that was not begun before; return the path of the socket."""
+
+    def close(self) -> None:
+        """Answer what was asked, and nothing more: another runner may take over."""
 
 
 class AttemptPreparer:

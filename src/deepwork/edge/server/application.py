@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from deepwork.delivery.landing.actions import LandingActions
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.actions import RewindActions
-    from deepwork.delivery.runner.interfaces import AgentDoor
     from deepwork.delivery.runner.loop import Runner
+    from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.edge.server.jobs_assembly import JobsAssembly
     from deepwork.edge.server.landing_assembly import Landings
     from deepwork.edge.server.start_workflow import StartWorkflow
@@ -430,13 +430,13 @@ class Application:
     @cached_property
     def runner(self) -> Runner:
         """Starts agents and looks after them."""
-        from deepwork.edge.server.runner_assembly import RunnerParts, build_runner, call_tool
+        from deepwork.edge.server.runner_assembly import RunnerParts, build_runner
 
         return build_runner(
             RunnerParts(
                 database=self.database,
                 settings=self.settings,
-                call=partial(call_tool, self.database, lambda name: self.registry[name]),
+                find_operation=lambda name: self.registry[name],
                 prover=self.task_prover,
                 workspaces=self._workspace_service,
                 get_checks=self.get_checks,

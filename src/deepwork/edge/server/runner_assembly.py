@@ -19,13 +19,14 @@ from deepwork.delivery.runner.job_starting import JobStarter
 from deepwork.delivery.runner.job_steps import JobServices, JobSteps
 from deepwork.delivery.runner.landing import AttemptLander
 from deepwork.delivery.runner.loop import Runner
+from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.planned_tasks import PlannedTasks
 from deepwork.delivery.runner.preparing import AttemptPreparer, Places
 from deepwork.delivery.runner.run_settings import build_workspace_settings
 from deepwork.delivery.runner.scheduling import RunScheduler
 from deepwork.delivery.runner.work_kinds import Finishers, WorkSources
 from deepwork.edge.server.git_access import open_git
-from deepwork.edge.server.invocation import invoke
+from deepwork.edge.server.invocation import invoke, perform
 from deepwork.edge.server.registry import index_by_name
 from deepwork.kernel.call import Call
 from deepwork.work.plans.requirements import list_required_checks
@@ -33,7 +34,7 @@ from deepwork.work.plans.stores.task_store import TaskStore
 
 if TYPE_CHECKING:
     from deepwork.delivery.landing.service import LandingService
-    from deepwork.delivery.runner.interfaces import AgentDoor, ToolCaller
+    from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.delivery.runner.profiles import AgentProfile
     from deepwork.edge.server.jobs_assembly import JobsAssembly
     from deepwork.edge.server.registry import OperationSpec
@@ -53,7 +54,7 @@ class RunnerParts:
 
     database: Database
     settings: Settings
-    call: ToolCaller
+    find_operation: Callable[[str], OperationSpec]
     prover: TaskProver
     workspaces: WorkspaceService
     get_checks: Callable[[Path], CheckService]
@@ -72,7 +73,7 @@ def build_runner(parts: RunnerParts) -> Runner:
     return Runner(
         parts.database,
         parts.settings,
-        parts.call,
+        _build_plan_work(parts),
         parts.host,
         lambda get_profile: build_engine(parts, get_profile),
         lambda workflow: _require_trusted_checks(parts, workflow),
@@ -90,26 +91,26 @@ def _build_job_starter(parts: RunnerParts) -> JobStarter:
 
 def build_engine(parts: RunnerParts, get_profile: Callable[[str], AgentProfile]) -> AttemptEngine:
     """Build the engine that looks after the attempts of this host."""
-    database, call, settings, host = parts.database, parts.call, parts.settings, parts.host
+    database, settings, host, plans = parts.database, parts.settings, parts.host, _build_plan_work(parts)
     places = Places(settings.repository_root, settings.state_folder)
     locks, steps = AttemptLocks(settings.state_folder), build_job_steps(parts)
-    claimer = TaskClaimer(database, call, parts.workspaces, host, locks.take)
-    tasks = PlannedTasks(database, call, parts.workspaces, partial(build_workspace_settings, settings))
+    claimer = TaskClaimer(database, plans, parts.workspaces, host, locks.take)
+    tasks = PlannedTasks(database, plans, parts.workspaces, partial(build_workspace_settings, settings))
     sources = WorkSources(tasks, steps)
     finishers = Finishers(
-        AttemptFinisher(database, call, parts.prover, open_git, LinkRecorder(open_git)),
-        JobStepFinisher(database, call, steps, open_git, LinkRecorder(open_git)),
+        AttemptFinisher(database, plans, parts.prover, open_git, LinkRecorder(open_git)),
+        JobStepFinisher(database, plans, steps, open_git, LinkRecorder(open_git)),
     )
     jobs = JobScheduler(database, claimer, steps, get_profile, host)
     return AttemptEngine(
         database,
-        call,
-        RunScheduler(database, call, claimer, jobs, get_profile, host, parts.lease_ms),
+        plans,
+        RunScheduler(database, claimer, jobs, get_profile, host, parts.lease_ms),
         AttemptPreparer(
             database, sources, places, partial(build_workspace_settings, settings), parts.open_door()
         ),
         finishers,
-        AttemptLander(database, call, parts.get_landings),
+        AttemptLander(database, plans, parts.get_landings),
         sources,
         locks,
         get_profile,
@@ -135,7 +136,7 @@ def _open_jobs(parts: RunnerParts, tree: Path) -> JobServices:
     """Return the jobs of a tree, as a server that serves it as its project would, on the same store."""
     jobs = parts.build_jobs(replace(parts.settings, project_root=tree))
     specs = index_by_name([jobs.tools])
-    return JobServices(jobs.catalog, jobs.sessions, partial(call_tool, parts.database, specs.__getitem__))
+    return JobServices(jobs.catalog, jobs.sessions, partial(_call_job_tool, parts.database, specs))
 
 
 def _require_trusted_checks(parts: RunnerParts, workflow: Workflow) -> None:
@@ -149,15 +150,25 @@ def _require_trusted_checks(parts: RunnerParts, workflow: Workflow) -> None:
         parts.get_checks(root).require_trusted(root, workflow.base_commit, names)
 
 
-def call_tool(
+def _build_plan_work(parts: RunnerParts) -> PlanWork:
+    def perform_operation(name: str, arguments: Mapping[str, Any]) -> Any:
+        return perform(parts.database, parts.find_operation(name), arguments, _build_call(name))
+
+    return PlanWork(perform_operation)
+
+
+def _call_job_tool(
     database: Database,
-    find_spec: Callable[[str], OperationSpec],
+    specs: Mapping[str, OperationSpec],
     tool: str,
     arguments: Mapping[str, Any],
     *,
-    key: str | None = None,
+    key: str,
 ) -> Mapping[str, Any]:
-    """Call a tool as the commands of this machine do."""
-    call = Call(tool=tool, key=key, patience=None, carries_notices=False)
-    answer: Mapping[str, Any] = invoke(database, find_spec(tool), arguments, call)
+    answer: Mapping[str, Any] = invoke(database, specs[tool], arguments, _build_call(tool, key))
     return answer
+
+
+def _build_call(tool: str, key: str | None = None) -> Call:
+    """Build a call as the commands of this machine make it."""
+    return Call(tool=tool, key=key, patience=None, carries_notices=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from deepwork.kernel.names import CaseInsensitiveEnum
 from deepwork.kernel.vendors import VENDORS
@@ -31,7 +31,7 @@ class Role(CaseInsensitiveEnum):
 class Runtime(CaseInsensitiveEnum):
     """The client that an agent runs in: those that `deepwork setup` configures, and any other."""
 
-    _ignore_: ClassVar = ["each"]
+    _ignore_ = "each"
     for each in VENDORS:
         vars()[each.runtime.upper()] = each.runtime
     CUSTOM = "custom"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, Run
+from deepwork.delivery.runner.models import Attempt, Run, RunStatus
+from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.answers import Answer
+from deepwork.kernel.offered_actions import Act, offer
+from deepwork.kernel.paging import Page
 from deepwork.kernel.timestamps import format_timestamp
 
 
@@ -65,6 +68,61 @@ class RunView(Answer):
     attempts: list[AttemptView] | None = None
 
 
+class WorkRef(Answer):
+    """The plan or the job session that agents work on."""
+
+    id: str
+    kind: str
+    name: str
+
+
+class AttemptLine(AttemptView):
+    """An attempt, with its state and the names of its task and workflow."""
+
+    state: str
+    because: str | None = None
+    next: str | None = None
+    task_name: str
+    workflow: WorkRef | None = None
+    tokens: int
+
+
+class Attempts(Page):
+    attempts: list[AttemptLine]
+
+
+class AgentRun(RunView):
+    """A run of agents. In a list, `attempts` are those that have not ended."""
+
+    state: str
+    because: str | None = None
+    next: str | None = None
+    workflow: WorkRef | None = None
+    tokens: int
+    models: list[str]
+    attempts_total: int | None = None
+    attempts: list[AttemptLine]  # type: ignore[assignment]
+    hosts: dict[str, int] | None = None
+    actions: list[Act]
+
+
+class AgentRuns(Page):
+    runs: list[AgentRun]
+
+
+class AttemptOutput(Answer):
+    """The end of what one start of an agent wrote, from the beginning of a line; controls are escaped."""
+
+    attempt_id: str
+    start: int
+    stream: str
+    text: str
+    size: int | None = None
+    """Bytes in the file; None if it is not on this machine."""
+    reason: str | None = None
+    """Why there is no text."""
+
+
 def describe_attempt(attempt: Attempt) -> AttemptView:
     """Describe an attempt."""
     return AttemptView(
@@ -98,6 +156,17 @@ def describe_run(
         ended_at=_format(run.ended_at),
         attempts=shown,
     )
+
+
+def offer_run_actions(run: Run) -> list[Act]:
+    """List what a person can do about a run of agents."""
+    acts = {
+        RunStatus.PAUSED: offer("Pause", "pause_run", run_id=run.id),
+        RunStatus.ACTIVE: offer("Resume", "resume_run", run_id=run.id),
+        RunStatus.STOPPING: offer("Stop", "stop_run", run_id=run.id),
+        RunStatus.ENDING: offer("Stop now", "stop_run", run_id=run.id, now=True),
+    }
+    return [acts[move] for move in PERSON_MOVES.get(run.status, ())]
 
 
 def build_payload(view: Answer) -> dict[str, Any]:

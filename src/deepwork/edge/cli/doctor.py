@@ -185,7 +185,7 @@ def _find_stopped_work(settings: Settings) -> Iterator[str]:
                 return
             with store.reading() as tx:
                 stopped = list_stopped_work(tx)
-                open_runs = RunStore(tx).list_newest(MAX_COUNTED, is_open=True)
+                open_runs, _ = RunStore(tx).list_page(is_open=True, limit=MAX_COUNTED)
                 runs = StateView(tx, build_local_processes(settings)).judge_runs(open_runs)
     except DeepworkError:  # as above
         return

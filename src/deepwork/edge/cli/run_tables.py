@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepwork.delivery.runner.models import Attempt, Run
+from deepwork.delivery.runner.models import Attempt
 from deepwork.delivery.runner.responses import build_payload, describe_run
-from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.cli.framework.output import render_lines
 from deepwork.edge.cli.run_amounts import (
     format_cost,
@@ -17,44 +17,50 @@ from deepwork.edge.cli.run_amounts import (
     measure_attempt,
     name_agent,
 )
-from deepwork.edge.cli.run_state import RunState, find_run_name
+from deepwork.edge.cli.run_state import RunState
 from deepwork.edge.cli.run_summary import render_summary
 from deepwork.edge.cli.states import name_state
-from deepwork.kernel.timestamps import format_timestamp
-from deepwork.views.overview.states.models import Standing
-from deepwork.views.overview.states.view import StateView
+from deepwork.gates.budgets.models import MICROS_PER_USD
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
-    from deepwork.kernel.database.transaction import Transaction
 
 Row = dict[str, Any]
+_MAX_PAGE = 500
 
 
-def build_run_rows(app: Application, limit: int, *, is_open: bool) -> list[tuple[Row, Row]]:
-    """List runs as programs and as people see them, the newest first."""
-    with app.database.reading() as tx:
-        found = RunStore(tx).list_newest(limit, is_open=is_open)
-        states = StateView(tx, app.processes).judge_runs(found)
-        return [_build_run_row(tx, run, states[run.id]) for run in found]
+def list_runs(app: Application, limit: int, *, is_open: bool) -> list[Row]:
+    """List runs as programs see them, the newest first."""
+    found: list[Row] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        given = {"open": is_open, "limit": min(_MAX_PAGE, limit - len(found)), "cursor": cursor}
+        answer = call_operation(app, "list_runs", given)
+        found += answer["runs"]
+        cursor = answer["cursor"]
+        if cursor is None:
+            break
+    return found
 
 
-def _build_run_row(tx: Transaction, run: Run, standing: Standing) -> tuple[Row, Row]:
-    store = AttemptStore(tx)
-    usd_micros, attempts = store.sum_usd_micros(run.id), store.list_of_run(run.id)
-    models = sorted({each.model for each in attempts if each.model})
-    row = {
-        "id": run.id,
-        "state": name_state(standing.state),
-        "because": (standing.cause or "").replace("_", " "),
-        "agents": sum(not each.stage.is_final for each in attempts),
-        "models": ", ".join(models),
-        "cost": format_usd(usd_micros),
-        "started": format_timestamp(run.created_at),
-        "name": find_run_name(tx, run),
+def build_run_rows(runs: Sequence[Row]) -> list[Row]:
+    """Build what a person sees of runs; models only if one is known."""
+    has_models = any(run["models"] for run in runs)
+    return [_build_run_row(run, has_models=has_models) for run in runs]
+
+
+def _build_run_row(run: Row, *, has_models: bool) -> Row:
+    models = {"models": ", ".join(run["models"])} if has_models else {}
+    return {
+        "id": run["id"],
+        "state": name_state(run["state"]),
+        "because": (run.get("because") or "").partition(":")[0].replace("_", " "),
+        "agents": len(run["attempts"]),
+        **models,
+        "cost": format_usd(round(run["usd"] * MICROS_PER_USD)),
+        "started": run["created_at"],
+        "name": run["workflow"]["name"] if run.get("workflow_id") and run.get("workflow") else run.get("job"),
     }
-    answer = build_payload(describe_run(run, usd_micros=usd_micros)) | {"models": models}
-    return answer | standing.to_answer(), row
 
 
 def build_run_answer(state: RunState) -> Row:
@@ -70,6 +76,8 @@ def render_run(state: RunState) -> Iterator[str]:
     if state.attempts:
         yield ""
         rows = [_build_attempt_row(state, attempt) for attempt in state.attempts]
+        if not any(attempt.model for attempt in state.attempts):
+            rows = [{name: value for name, value in row.items() if name != "model"} for row in rows]
         yield from render_lines({"attempts": rows})
         yield f"deepwork runs logs {state.attempts[-1].id}  # what its agent did and said"
 

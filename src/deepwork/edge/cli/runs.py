@@ -34,14 +34,14 @@ def runs() -> None:
 @place_options
 def list_runs(is_open: bool, limit: int, as_json: bool, path: str, **place: Any) -> None:
     """List runs, the newest first."""
-    from deepwork.edge.cli.run_tables import build_run_rows
+    from deepwork.edge.cli import run_tables
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        found = build_run_rows(app, limit, is_open=is_open)
+        found = run_tables.list_runs(app, limit, is_open=is_open)
     if as_json:
-        print_answer({"runs": [shown for shown, _ in found]}, as_json=True)
+        print_answer({"runs": found}, as_json=True)
     elif found:
-        print_answer({"runs": [row for _, row in found]}, as_json=False)
+        print_answer({"runs": run_tables.build_run_rows(found)}, as_json=False)
     else:
         print("No run is open." if is_open else "Nothing was run yet; start with `deepwork run PLAN`.")
 

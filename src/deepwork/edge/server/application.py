@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.operations import RewindOperations
     from deepwork.delivery.runner.loop import Runner
+    from deepwork.delivery.runner.operations import RunOperations
     from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.edge.server.jobs_assembly import JobsAssembly
     from deepwork.edge.server.landing_assembly import Landings
@@ -185,6 +186,12 @@ class Application:
         from deepwork.delivery.landing.operations import LandingOperations
 
         return LandingOperations(self.database, lambda: self.landings.service, self._view_states)
+
+    def _build_run_operations(self) -> RunOperations:
+        from deepwork.delivery.runner.operations import RunOperations
+        from deepwork.views.overview.run_store import name_work
+
+        return RunOperations(self.database, self.processes.state_folder, self._view_states, name_work)
 
     def _view_states(self, tx: Transaction) -> StateView:
         """Return what judges the states of things in this transaction."""
@@ -525,6 +532,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.work.jobs.gate_actions:GateActions": lambda app: app.jobs.gate_actions,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
+    "deepwork.delivery.runner.operations:RunOperations": Application._build_run_operations,
     **{
         path: _build_with_database(path)
         for path in (
@@ -532,7 +540,6 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
             "deepwork.gates.approvals.enrollment:EnrollmentActions",
             "deepwork.gates.checks.actions:ProofActions",
             "deepwork.work.plans.budget_actions:BudgetActions",
-            "deepwork.delivery.runner.actions:RunActions",
         )
     },
 }

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.views.dashboard import (
-    agent_runs,
     agents,
     approvals,
-    attempt_output,
     changed_files,
     evidence,
     home,
@@ -47,6 +45,11 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/rewinds/{id}", "get_rewind"),
     OperationRoute("/api/v1/landings", "list_landings"),
     OperationRoute("/api/v1/landings/{id}", "get_landing"),
+    OperationRoute("/api/v1/runner/runs", "list_runs"),
+    OperationRoute("/api/v1/runner/runs/{id}", "get_run"),
+    OperationRoute("/api/v1/runner/attempts", "list_attempts"),
+    OperationRoute("/api/v1/runner/attempts/{id}", "get_attempt"),
+    OperationRoute("/api/v1/runner/attempts/{id}/output", "get_attempt_output"),
 )
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
@@ -61,8 +64,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *run_events.ENDPOINTS,
     *task_details.ENDPOINTS,
     *agents.ENDPOINTS,
-    *agent_runs.ENDPOINTS,
-    *attempt_output.ENDPOINTS,
     *search.ENDPOINTS,
     *person_proof.ENDPOINTS,
 )

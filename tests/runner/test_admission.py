@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from application import make_app
-from deepwork.delivery.runner.engine import AttemptEngine
+from deepwork.delivery.runner.attempt_engine import AttemptEngine
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunRequest
 from deepwork.delivery.runner.rules import is_working
 from deepwork.delivery.runner.service import AttemptService, has_room

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.delivery.runner.agent_programs import find_program, read_version, require_program
-from deepwork.delivery.runner.profiles import AgentProfile
+from deepwork.delivery.runner.profiles import AgentProfile, find_program, read_version, require_program
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.vendors import AGENT_KINDS
 from setup.sandbox import Sandbox

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.delivery.runner import watching
+from deepwork.delivery.runner import agent_watcher
 from deepwork.delivery.runner.attempt_files import AttemptFiles
 from deepwork.delivery.runner.models import Run, RunRequest, RunStatus
 from deepwork.edge.server.invocation import invoke
@@ -194,7 +194,7 @@ def test_an_agent_that_used_up_a_budget_goes_on_after_a_raise(project: RunProjec
 def test_minutes_of_a_task_pass_while_its_agent_is_silent(
     project: RunProject, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watching, "_COMPARE_MS", 100)
+    monkeypatch.setattr(agent_watcher, "_COMPARE_MS", 100)
     tasks = [{"name": "alpha", "description": "", "budget": {"minutes": 0.02}}]
     project.set_plan(tasks, {"alpha": [WAIT, finish("alpha")]})
 

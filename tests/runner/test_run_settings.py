@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from deepwork.delivery.runner.models import RunOptions
-from deepwork.delivery.runner.run_settings import (
+from deepwork.delivery.runner.runner import build_run_options
+from deepwork.delivery.runner.workspace_setup import (
     WorkspaceSettings,
-    build_run_options,
     build_workspace_settings,
     list_untrusted_setup,
     require_trusted_setup,

@@ -15,7 +15,7 @@ from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.rules import choose_profile
 from deepwork.delivery.runner.service import has_room, move_attempt
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.delivery.runner.work_kinds import WorkItem, WorkPlace
+from deepwork.delivery.runner.work_sources import WorkItem, WorkPlace
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.names import new_id
 from deepwork.kernel.records import copy_with

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.delivery.provenance.recorder import NO_LINKS, LinkRecorder, PreparedLinks
-from deepwork.delivery.runner.attempt_links import prepare_links
 from deepwork.delivery.runner.claiming import find_next_profile
-from deepwork.delivery.runner.job_outputs import collect_report, list_outputs, locate_report
-from deepwork.delivery.runner.job_prompts import build_step_correction
+from deepwork.delivery.runner.finishing import prepare_links
+from deepwork.delivery.runner.job_prompts import (
+    build_step_correction,
+    collect_report,
+    list_outputs,
+    locate_report,
+)
 from deepwork.delivery.runner.job_steps import JobSteps, find_last_approval, is_current, split_step_id
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunStatus
 from deepwork.delivery.runner.plan_work import PlanWork

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from deepwork.delivery.runner.job_outputs import OUTPUTS_VARIABLE, locate_report
-from deepwork.delivery.runner.job_prompts import StepPrompt, build_step_prompt
+from deepwork.delivery.runner.job_prompts import (
+    OUTPUTS_VARIABLE,
+    StepPrompt,
+    build_step_prompt,
+    locate_report,
+)
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.profiles import COMMAND_KIND
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work_kinds import StepBudget, WorkPlace
+from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
+from deepwork.delivery.runner.workspace_setup import WorkspaceSettings
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.config import STATE_FOLDER

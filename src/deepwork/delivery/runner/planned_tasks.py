@@ -10,9 +10,9 @@ from deepwork.delivery.runner.models import Attempt, Run
 from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.prompts import PromptContent, build_prompt
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work_kinds import StepBudget, WorkPlace
+from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
+from deepwork.delivery.runner.workspace_setup import WorkspaceSettings
 from deepwork.kernel.call import current_call, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed

@@ -23,12 +23,11 @@ from deepwork.delivery.runner.processes import (
     start_process,
 )
 from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_agent_environment
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.stream_state import StreamState, begin_start
-from deepwork.delivery.runner.work_kinds import WorkSources
-from deepwork.delivery.runner.workspace_setup import PORT_VARIABLE, WorkspacePreparer
+from deepwork.delivery.runner.work_sources import WorkSources
+from deepwork.delivery.runner.workspace_setup import PORT_VARIABLE, WorkspacePreparer, WorkspaceSettings
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.database.transaction import Database

@@ -1,11 +1,15 @@
-"""The agents that this user can start: built in, or written in `agents.yml` of the user's own folder.
+"""The agents that this user can start, and their programs.
+
+They are built in, or written in `agents.yml` of the user's own folder.
 
 A repository cannot define one, because profiles are executed.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,19 +18,28 @@ from shutil import which
 from typing import TYPE_CHECKING, Any, Final
 
 from deepwork.kernel.environment import build_child_environment, get_user_folder
-from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.files.private import read_private_file
 from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, FileProblem, InvalidDefinition
-from deepwork.kernel.vendors import AGENT_KINDS
+from deepwork.kernel.vendors import AGENT_KINDS, AgentKind
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.profile_file import AgentDefinition, ProfileFileDefinition
     from deepwork.kernel.files.yaml import YamlDocument
 
+
 PROMPT_FILE_FIELD: Final = "{prompt_file}"
 """In the words of a command: the path of the file with the prompt."""
 DEFAULT_CHAIN: Final = "default"
 _CONNECTION_VARIABLES = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"}
+
+
+COMMAND_KIND: Final = "command"
+"""The kind of agents that are any command."""
+_KEYS = {kind.name: kind.keys for kind in AGENT_KINDS.values()} | {COMMAND_KIND: {"run": ()}}
+_SETTING_KEYS = ("model", "permission", "allow", "sandbox", "run")
+_MAX_PACKAGE_BYTES = 2**20
+_VERSION_PATTERN = re.compile(r"v?(\d+\.\d+\.\d+[\w.+-]*)")
 
 
 @dataclass(frozen=True)
@@ -43,12 +56,6 @@ class AgentProfile:
     """The names of the variables that it gets."""
     run: tuple[str, ...] = ()
     """The words of the command, for the kind `command`."""
-
-
-COMMAND_KIND: Final = "command"
-"""The kind of agents that are any command."""
-_KEYS = {kind.name: kind.keys for kind in AGENT_KINDS.values()} | {COMMAND_KIND: {"run": ()}}
-_SETTING_KEYS = ("model", "permission", "allow", "sandbox", "run")
 
 
 @dataclass(frozen=True)
@@ -252,3 +259,45 @@ def _build_profile(name: str, defined: AgentDefinition) -> AgentProfile:
         else (),
         run=tuple(defined.run),
     )
+
+
+def find_program(profile: AgentProfile, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the program that a profile starts, None if it is not installed."""
+    name = profile.run[0] if profile.run else profile.kind
+    found = which(name, path=environment.get("PATH", os.defpath))
+    return Path(found) if found else None
+
+
+def require_program(profile: AgentProfile, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise NotAllowed if the program of a profile is not installed."""
+    name = profile.run[0] if profile.run else profile.kind
+    if "/" in name and not Path(name).is_absolute():  # in the tree, which may not exist yet
+        return
+    if find_program(profile, environment) is None:
+        raise NotAllowed(
+            f"The agent {profile.name!r} cannot be started: there is no program {name!r} on the PATH.",
+            suggestion="Install it, or choose another agent; `deepwork doctor` lists those on this machine.",
+        )
+
+
+def read_version(kind: AgentKind, program: Path) -> str | None:
+    """Return the version of a vendor's program as its installation says; None if it does not."""
+    real = program.resolve()
+    for folder in real.parents[:6]:
+        if version := _read_package(folder / "package.json", kind.package):
+            return version
+    # Native installers and Homebrew keep each version under its number.
+    numbers = [match[1] for part in real.parts if (match := _VERSION_PATTERN.fullmatch(part))]
+    return numbers[-1] if numbers else None
+
+
+def _read_package(path: Path, name: str) -> str | None:
+    """Return the version in a package.json, if it is that of the package with this name."""
+    try:
+        with path.open("rb") as file:
+            data = json.loads(file.read(_MAX_PACKAGE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or data.get("name") != name or not isinstance(data.get("version"), str):
+        return None
+    return data["version"] if _VERSION_PATTERN.fullmatch(data["version"]) else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from deepwork.delivery.landing.models import Landing
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.claiming import STOPPED, NothingClaimed, TaskClaimer, find_next_profile
-from deepwork.delivery.runner.job_scheduling import JobScheduler
+from deepwork.delivery.runner.job_runs import JobScheduler
 from deepwork.delivery.runner.models import NOT_LANDED, TIME_IS_OVER, Attempt, AttemptStage, Run, RunStatus
 from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.rules import is_limit_sure, is_working

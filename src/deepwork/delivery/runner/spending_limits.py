@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work_kinds import StepBudget, WorkSources
+from deepwork.delivery.runner.work_sources import StepBudget, WorkSources
 from deepwork.gates.budgets.models import MICROS_PER_USD, Cost, SubjectKind
 from deepwork.gates.budgets.rules import find_own_refusal
 from deepwork.gates.budgets.service import BudgetService

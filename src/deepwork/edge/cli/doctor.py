@@ -100,8 +100,7 @@ def _describe_origin(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _list_agent_programs() -> Iterator[str]:
     """List the vendors' programs on this machine; none of them is started."""
-    from deepwork.delivery.runner.agent_programs import find_program, read_version
-    from deepwork.delivery.runner.profiles import AgentProfile
+    from deepwork.delivery.runner.profiles import AgentProfile, find_program, read_version
     from deepwork.kernel.vendors import AGENT_KINDS
 
     for name, kind in AGENT_KINDS.items():
@@ -238,8 +237,7 @@ def _find_user_problems() -> Iterator[str]:
 
 def _find_agent_problems(settings: Settings) -> Iterator[str]:
     """Find what is wrong with the agents that this user or the project names."""
-    from deepwork.delivery.runner.agent_programs import require_program
-    from deepwork.delivery.runner.profiles import load_catalog
+    from deepwork.delivery.runner.profiles import load_catalog, require_program
 
     try:
         catalog = load_catalog()

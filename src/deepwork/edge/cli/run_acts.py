@@ -37,7 +37,7 @@ def preview_run(
 
 def is_plan_done(refused: NotAllowed) -> bool:
     """Return whether a run was refused because its plan is done."""
-    from deepwork.delivery.runner.work import PlanDone
+    from deepwork.delivery.runner.worker import PlanDone
 
     return isinstance(refused, PlanDone)
 

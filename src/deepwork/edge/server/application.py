@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from deepwork.delivery.landing.operations import LandingOperations
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.operations import RewindOperations
-    from deepwork.delivery.runner.loop import Runner
     from deepwork.delivery.runner.operations import RunOperations
     from deepwork.delivery.runner.preparing import AgentDoor
+    from deepwork.delivery.runner.runner import Runner
     from deepwork.edge.server.jobs_assembly import JobsAssembly
     from deepwork.edge.server.landing_assembly import Landings
     from deepwork.edge.server.start_workflow import StartWorkflow
@@ -430,7 +430,7 @@ class Application:
     def landings(self) -> Landings:
         """The services that land work."""
         from deepwork.delivery.landing.commit_links import link_landed_commit
-        from deepwork.delivery.runner.landing import AttemptOrigins
+        from deepwork.delivery.runner.finishing import AttemptOrigins
         from deepwork.edge.server.landing_assembly import LandingParts, build_landings
 
         origins, observers = AttemptOrigins(), (link_landed_commit,)

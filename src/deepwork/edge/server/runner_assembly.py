@@ -9,22 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.delivery.provenance.recorder import LinkRecorder
-from deepwork.delivery.runner.attempt_locks import AttemptLocks
+from deepwork.delivery.runner.attempt_engine import AttemptEngine
+from deepwork.delivery.runner.attempt_files import AttemptLocks
 from deepwork.delivery.runner.claiming import TaskClaimer
-from deepwork.delivery.runner.engine import AttemptEngine
-from deepwork.delivery.runner.finishing import AttemptFinisher
+from deepwork.delivery.runner.finishing import AttemptFinisher, AttemptLander
 from deepwork.delivery.runner.job_finishing import JobStepFinisher
-from deepwork.delivery.runner.job_scheduling import JobScheduler
-from deepwork.delivery.runner.job_starting import JobStarter
+from deepwork.delivery.runner.job_runs import JobScheduler, JobStarter
 from deepwork.delivery.runner.job_steps import JobServices, JobSteps
-from deepwork.delivery.runner.landing import AttemptLander
-from deepwork.delivery.runner.loop import Runner
 from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.planned_tasks import PlannedTasks
 from deepwork.delivery.runner.preparing import AttemptPreparer, Places
-from deepwork.delivery.runner.run_settings import build_workspace_settings
+from deepwork.delivery.runner.runner import Runner
 from deepwork.delivery.runner.scheduling import RunScheduler
-from deepwork.delivery.runner.work_kinds import Finishers, WorkSources
+from deepwork.delivery.runner.work_sources import Finishers, WorkSources
+from deepwork.delivery.runner.workspace_setup import build_workspace_settings
 from deepwork.edge.server.git_access import open_git
 from deepwork.edge.server.invocation import invoke, perform
 from deepwork.edge.server.registry import index_by_name

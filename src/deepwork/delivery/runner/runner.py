@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from deepwork.delivery.runner.agent_programs import require_program
-from deepwork.delivery.runner.engine import AttemptEngine
-from deepwork.delivery.runner.job_starting import JobStarter
-from deepwork.delivery.runner.models import Run, RunRequest, WorkResult, WorkStatus
+from deepwork.delivery.runner.attempt_engine import AttemptEngine
+from deepwork.delivery.runner.job_runs import JobStarter
+from deepwork.delivery.runner.models import Run, RunOptions, RunRequest, WorkResult, WorkStatus
 from deepwork.delivery.runner.plan_work import PlanWork
-from deepwork.delivery.runner.profiles import AgentProfile, ProfileCatalog, load_catalog
-from deepwork.delivery.runner.repeating import repeat_until_over
-from deepwork.delivery.runner.run_settings import build_run_options, require_trusted_setup
+from deepwork.delivery.runner.profiles import AgentProfile, ProfileCatalog, load_catalog, require_program
 from deepwork.delivery.runner.scheduling import list_next_tasks
 from deepwork.delivery.runner.service import RunService, create_run
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work import PlanDone, Worker
+from deepwork.delivery.runner.worker import PlanDone, Worker, repeat_until_over
+from deepwork.delivery.runner.workspace_setup import require_trusted_setup
 from deepwork.kernel.call import current_call
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -256,6 +255,19 @@ class Runner:
         if run is None:
             raise NotAllowed(f"Run {run_id} was removed.")
         return run
+
+
+def build_run_options(settings: Settings, given: Mapping[str, Any]) -> RunOptions:
+    """Build the options of a run: what a person gave, else what the project says."""
+    options = RunOptions(
+        minutes=settings.run_minutes,
+        stall_minutes=settings.run_stall_minutes,
+        wait_at_limit=settings.run_wait_at_limit,
+        resumes=settings.run_resumes,
+        land=settings.run_land,
+        max_unreviewed=settings.run_max_unreviewed or None,
+    )
+    return replace(options, **given)
 
 
 def _require_runnable(workflow: Workflow, *, is_left: bool) -> None:

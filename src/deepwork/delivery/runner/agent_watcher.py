@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from deepwork.delivery.runner.attempt_files import free_output
-from deepwork.delivery.runner.claiming import STOPPED
-from deepwork.delivery.runner.cpu_times import CpuTimes
-from deepwork.delivery.runner.following import (
+from deepwork.delivery.runner.attempt_progress import (
     Fail,
     Followed,
     ProgressRecorder,
@@ -19,6 +17,8 @@ from deepwork.delivery.runner.following import (
     read_stream,
     read_to_end,
 )
+from deepwork.delivery.runner.claiming import STOPPED
+from deepwork.delivery.runner.cpu_times import CpuTimes
 from deepwork.delivery.runner.models import (
     Attempt,
     AttemptStage,
@@ -49,7 +49,7 @@ from deepwork.delivery.runner.rules import (
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.spending_limits import SpendingLimits
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work_kinds import Finisher, WorkItem, WorkSources
+from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import get_host_name
 

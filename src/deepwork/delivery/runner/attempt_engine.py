@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from deepwork.delivery.runner.attempt_files import AttemptFiles
-from deepwork.delivery.runner.attempt_locks import AttemptLocks, list_unclosed, mark_closed
+from deepwork.delivery.runner.agent_watcher import AgentWatcher, Looked, has_lost_claim
+from deepwork.delivery.runner.attempt_files import AttemptFiles, AttemptLocks, list_unclosed, mark_closed
 from deepwork.delivery.runner.claiming import STOPPED
-from deepwork.delivery.runner.finishing import is_lost_claim
-from deepwork.delivery.runner.landing import AttemptLander
+from deepwork.delivery.runner.finishing import AttemptLander, is_lost_claim
 from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, Run, RunStatus
 from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.preparing import AttemptPreparer
@@ -29,8 +28,7 @@ from deepwork.delivery.runner.prompts import build_correction_prompt, build_resu
 from deepwork.delivery.runner.scheduling import RunScheduler
 from deepwork.delivery.runner.service import AttemptService, has_room
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.delivery.runner.watching import AgentWatcher, Looked, has_lost_claim
-from deepwork.delivery.runner.work_kinds import Finisher, WorkItem, WorkSources
+from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
 from deepwork.kernel.foreign_text import to_one_line

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import Attempt, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
+from deepwork.edge.cli.framework.applications import call_operation
+from deepwork.edge.cli.framework.who_acts import name_person
+from deepwork.kernel.call import Call
 from deepwork.kernel.events.log import EventStore
 from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
@@ -119,3 +122,10 @@ def _count_steps(tx: Transaction, session_id: str | None) -> dict[str, int]:
         return {}
     session = parse_session_row(row)
     return dict(Counter(session.get_step_status(step) for step in session.steps))
+
+
+def decide(app: Application, operation: str, run_id: str, **arguments: Any) -> dict[str, Any]:
+    """Pause, resume or stop a run in the name of the person at this shell; its driver carries that out."""
+    call = Call(name_person(), operation, carries_notices=False)
+    answer: dict[str, Any] = call_operation(app, operation, {"run_id": run_id, **arguments}, call)
+    return answer

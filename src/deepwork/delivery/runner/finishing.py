@@ -6,10 +6,9 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepwork.delivery.landing.models import Landing, LandingStatus, WorkOrigin
-from deepwork.delivery.landing.service import LandingService, LandRequest
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.provenance.recorder import NO_LINKS, LinkRecorder, Maker, PreparedLinks
 from deepwork.delivery.runner.claiming import find_next_profile
@@ -33,12 +32,13 @@ from deepwork.work.plans.task_proofs import TaskProver
 from deepwork.work.workspaces.finished_work import get_expected_files, is_completed_work
 from deepwork.work.workspaces.store import WorkspaceStore
 
+if TYPE_CHECKING:
+    from deepwork.delivery.landing.responses import LandResult
+
 _MAX_OUTCOME = 4000
 _NO_OUTCOME = "The agent ended without a message."
 _CHANGED = "The files or commits in its tree changed after it was completed, so it is completed again."
 _FOR_PERSON = (Code.CHECKS_NOT_TRUSTED, Code.CHECKS_GUARDED)
-_WAIT_SECONDS = 5.0
-"""How long one look waits for another process that lands on the same branch."""
 log = logging.getLogger("deepwork")
 
 
@@ -234,9 +234,10 @@ class AttemptLander:
     """Lands the work of attempts whose tasks are completed. Every step can be repeated after a crash."""
 
     def __init__(
-        self, database: Database, plans: PlanWork, get_landings: Callable[[], LandingService]
+        self, database: Database, plans: PlanWork, land_task: Callable[[Attempt], LandResult]
     ) -> None:
-        self._database, self._plans, self._get_landings = database, plans, get_landings
+        """`land_task` lands the task of an attempt, as far as that is possible now."""
+        self._database, self._plans, self._land_task = database, plans, land_task
         self._attempts = AttemptService(database)
 
     def land(self, attempt: Attempt) -> Attempt | None:
@@ -262,8 +263,7 @@ class AttemptLander:
         return found if is_returned and found and task.finished_at == found.done_at else None
 
     def _advance(self, attempt: Attempt) -> Landing | None:
-        request = LandRequest(attempt.workflow_id or "", attempt.task_id)
-        result = self._get_landings().land(request, wait_seconds=_WAIT_SECONDS)
+        result = self._land_task(attempt)
         if lacking := next((each for each in result.skipped or () if each.because), None):
             raise NotAllowed(f"{lacking.because}: {lacking.reason}")
         with self._database.reading() as tx:

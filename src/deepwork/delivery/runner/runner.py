@@ -8,10 +8,9 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepwork.delivery.runner.attempt_engine import AttemptEngine
-from deepwork.delivery.runner.job_runs import JobStarter
 from deepwork.delivery.runner.models import Run, RunOptions, RunRequest, WorkResult, WorkStatus
 from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.profiles import AgentProfile, ProfileCatalog, load_catalog, require_program
@@ -27,6 +26,9 @@ from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.work.plans.models import PlanStatus, Workflow
 from deepwork.work.plans.scheduling import Scheduler
 from deepwork.work.plans.stores.plan_store import PlanStore
+
+if TYPE_CHECKING:
+    from deepwork.delivery.runner.job_runs import JobStarter
 
 
 class Runner:

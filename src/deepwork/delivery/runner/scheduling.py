@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from deepwork.delivery.landing.models import Landing
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.claiming import STOPPED, NothingClaimed, TaskClaimer, find_next_profile
-from deepwork.delivery.runner.job_runs import JobScheduler
 from deepwork.delivery.runner.models import NOT_LANDED, TIME_IS_OVER, Attempt, AttemptStage, Run, RunStatus
 from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.rules import is_limit_sure, is_working
@@ -22,6 +22,9 @@ from deepwork.work.plans.queue_responses import NextTasks
 from deepwork.work.plans.scheduling import Scheduler
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
+
+if TYPE_CHECKING:
+    from deepwork.delivery.runner.job_runs import JobScheduler
 
 _LOOK_EVERY_MS = 2_000
 _NAMED_TASKS = 5
@@ -56,12 +59,12 @@ class RunScheduler:
         self,
         database: Database,
         claimer: TaskClaimer,
-        jobs: JobScheduler,
+        get_jobs: Callable[[], JobScheduler],
         get_profile: Callable[[str], AgentProfile],
         host: str,
         lease_ms: int,
     ) -> None:
-        self._database, self._claimer, self._jobs = database, claimer, jobs
+        self._database, self._claimer, self._get_jobs = database, claimer, get_jobs
         self._get_profile, self._host, self._lease_ms = get_profile, host, lease_ms
         self._runs = RunService(database)
         self._looked_at: dict[str, int] = {}
@@ -92,7 +95,7 @@ class RunScheduler:
     def _schedule(self, run: Run, agents: int, attempts: Sequence[Attempt], spent: int) -> bool:
         limit = _find_limit(run, attempts, spent)
         if run.workflow_id is None:
-            return not any(map(is_working, attempts)) and self._jobs.advance(run, attempts, limit)
+            return not any(map(is_working, attempts)) and self._get_jobs().advance(run, attempts, limit)
         hosts = self._find_hosts(run)
         attempts, lost = _split_lost(attempts, hosts, self._host)
         free = agents - sum(attempt.host == self._host and is_working(attempt) for attempt in attempts)

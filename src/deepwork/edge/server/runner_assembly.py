@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,6 @@ from deepwork.delivery.runner.attempt_engine import AttemptEngine
 from deepwork.delivery.runner.attempt_files import AttemptLocks
 from deepwork.delivery.runner.claiming import TaskClaimer
 from deepwork.delivery.runner.finishing import AttemptFinisher, AttemptLander
-from deepwork.delivery.runner.job_finishing import JobStepFinisher
-from deepwork.delivery.runner.job_runs import JobScheduler, JobStarter
-from deepwork.delivery.runner.job_steps import JobServices, JobSteps
 from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.planned_tasks import PlannedTasks
 from deepwork.delivery.runner.preparing import AttemptPreparer, Places
@@ -31,7 +28,12 @@ from deepwork.work.plans.models import list_required_checks
 from deepwork.work.plans.stores.task_store import TaskStore
 
 if TYPE_CHECKING:
+    from deepwork.delivery.landing.responses import LandResult
     from deepwork.delivery.landing.service import LandingService
+    from deepwork.delivery.runner.job_finishing import JobStepFinisher
+    from deepwork.delivery.runner.job_runs import JobScheduler, JobStarter
+    from deepwork.delivery.runner.job_steps import JobServices, JobSteps
+    from deepwork.delivery.runner.models import Attempt
     from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.delivery.runner.profiles import AgentProfile
     from deepwork.edge.server.jobs_assembly import JobsAssembly
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from deepwork.work.workspaces.service import WorkspaceService
 
 _MAX_TASKS = 100_000
+_LANDING_WAIT_SECONDS = 5.0
+"""How long one look waits for another process that lands on the same branch."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ def build_runner(parts: RunnerParts) -> Runner:
 
 
 def _build_job_starter(parts: RunnerParts) -> JobStarter:
+    from deepwork.delivery.runner.job_runs import JobStarter
+
     project = parts.settings.repository_root
     catalog = parts.build_jobs(replace(parts.settings, project_root=project)).catalog
     steps, git = build_job_steps(parts), open_git(project)
@@ -91,24 +97,25 @@ def build_engine(parts: RunnerParts, get_profile: Callable[[str], AgentProfile])
     """Build the engine that looks after the attempts of this host."""
     database, settings, host, plans = parts.database, parts.settings, parts.host, _build_plan_work(parts)
     places = Places(settings.repository_root, settings.state_folder)
-    locks, steps = AttemptLocks(settings.state_folder), build_job_steps(parts)
+    locks = AttemptLocks(settings.state_folder)
     claimer = TaskClaimer(database, plans, parts.workspaces, host, locks.take)
     tasks = PlannedTasks(database, plans, parts.workspaces, partial(build_workspace_settings, settings))
-    sources = WorkSources(tasks, steps)
+    get_steps = cache(lambda: build_job_steps(parts))
+    sources = WorkSources(tasks, get_steps)
     finishers = Finishers(
         AttemptFinisher(database, plans, parts.prover, open_git, LinkRecorder(open_git)),
-        JobStepFinisher(database, plans, steps, open_git, LinkRecorder(open_git)),
+        cache(lambda: _build_job_finisher(parts, plans, get_steps())),
     )
-    jobs = JobScheduler(database, claimer, steps, get_profile, host)
+    get_jobs = cache(lambda: _build_job_scheduler(parts, claimer, get_steps(), get_profile))
     return AttemptEngine(
         database,
         plans,
-        RunScheduler(database, claimer, jobs, get_profile, host, parts.lease_ms),
+        RunScheduler(database, claimer, get_jobs, get_profile, host, parts.lease_ms),
         AttemptPreparer(
             database, sources, places, partial(build_workspace_settings, settings), parts.open_door()
         ),
         finishers,
-        AttemptLander(database, plans, parts.get_landings),
+        AttemptLander(database, plans, partial(_land_task, parts)),
         sources,
         locks,
         get_profile,
@@ -118,8 +125,34 @@ def build_engine(parts: RunnerParts, get_profile: Callable[[str], AgentProfile])
     )
 
 
+def _land_task(parts: RunnerParts, attempt: Attempt) -> LandResult:
+    from deepwork.delivery.landing.service import LandRequest
+
+    request = LandRequest(attempt.workflow_id or "", attempt.task_id)
+    return parts.get_landings().land(request, wait_seconds=_LANDING_WAIT_SECONDS)
+
+
+# The parts for jobs are imported with the first job.
+
+
+def _build_job_finisher(parts: RunnerParts, plans: PlanWork, steps: JobSteps) -> JobStepFinisher:
+    from deepwork.delivery.runner.job_finishing import JobStepFinisher
+
+    return JobStepFinisher(parts.database, plans, steps, open_git, LinkRecorder(open_git))
+
+
+def _build_job_scheduler(
+    parts: RunnerParts, claimer: TaskClaimer, steps: JobSteps, get_profile: Callable[[str], AgentProfile]
+) -> JobScheduler:
+    from deepwork.delivery.runner.job_runs import JobScheduler
+
+    return JobScheduler(parts.database, claimer, steps, get_profile, parts.host)
+
+
 def build_job_steps(parts: RunnerParts) -> JobSteps:
     """Build what gives the steps of jobs to agents, each run in a tree of its own."""
+    from deepwork.delivery.runner.job_steps import JobSteps
+
     opened: dict[Path, JobServices] = {}
 
     def open_jobs(tree: Path) -> JobServices:
@@ -132,6 +165,8 @@ def build_job_steps(parts: RunnerParts) -> JobSteps:
 
 def _open_jobs(parts: RunnerParts, tree: Path) -> JobServices:
     """Return the jobs of a tree, as a server that serves it as its project would, on the same store."""
+    from deepwork.delivery.runner.job_steps import JobServices
+
     jobs = parts.build_jobs(replace(parts.settings, project_root=tree))
     specs = index_by_name([jobs.tools])
     return JobServices(jobs.catalog, jobs.sessions, partial(_call_job_tool, parts.database, specs))

@@ -21,13 +21,13 @@ from deepwork.delivery.runner.responses import (
     Attempts,
     RunView,
     WorkRef,
-    describe_attempt,
     describe_run,
     offer_run_actions,
 )
 from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
+from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.foreign_text import escape_controls
@@ -229,11 +229,12 @@ class RunLines:
         works = self._find_works({_get_work_id(each) for each in attempts})
         states = self._states.judge_attempts(attempts)
         return [
-            AttemptLine(
-                **vars(describe_attempt(each)) | states[each.id].to_answer(),
+            AttemptLine.of(
+                each,
+                **states[each.id].to_answer(),
+                usd=each.usd_micros / MICROS_PER_USD,
                 task_name=names.get(each.task_id) or each.task_id.rpartition("/")[2],
                 workflow=works.get(_get_work_id(each)),
-                tokens=each.tokens,
             )
             for each in attempts
         ]

@@ -8,10 +8,10 @@ from typing import Any
 from deepwork.delivery.runner.models import Attempt, Run, RunStatus
 from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.gates.budgets.models import MICROS_PER_USD
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.offered_actions import Act, offer
 from deepwork.kernel.paging import Page
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.timestamps import format_optional_timestamp
 
 
 class AttemptView(Answer):
@@ -28,7 +28,7 @@ class AttemptView(Answer):
     stage: str
     parked_for: str | None = None
     reason: str | None = None
-    not_before: str | None = None
+    not_before: IsoTime | None = None
     host: str
     tree: str | None = None
     branch: str | None = None
@@ -42,10 +42,10 @@ class AttemptView(Answer):
     usd_source: str | None = None
     now_doing: str | None = None
     outcome: str | None = None
-    started_at: str | None = None
-    created_at: str
-    updated_at: str
-    ended_at: str | None = None
+    started_at: IsoTime | None = None
+    created_at: IsoTime
+    updated_at: IsoTime
+    ended_at: IsoTime | None = None
 
 
 class RunView(Answer):
@@ -60,11 +60,11 @@ class RunView(Answer):
     reason: str | None = None
     chain: list[str]
     max_usd: float | None = None
-    until: str | None = None
+    until: IsoTime | None = None
     usd: float | None = None
     created_by: str
-    created_at: str
-    ended_at: str | None = None
+    created_at: IsoTime
+    ended_at: IsoTime | None = None
     attempts: list[AttemptView] | None = None
 
 
@@ -125,36 +125,19 @@ class AttemptOutput(Answer):
 
 def describe_attempt(attempt: Attempt) -> AttemptView:
     """Describe an attempt."""
-    return AttemptView(
-        **{name: getattr(attempt, name) for name in _SAME_NAMES},
-        stage=attempt.stage.value,
-        parked_for=attempt.parked_for.value if attempt.parked_for else None,
-        usd=attempt.usd_micros / MICROS_PER_USD,
-        **{name: _format(getattr(attempt, name)) for name in _ATTEMPT_TIMES},
-    )
+    return AttemptView.of(attempt, usd=attempt.usd_micros / MICROS_PER_USD)
 
 
 def describe_run(
     run: Run, attempts: Iterable[Attempt] | None = None, *, usd_micros: int | None = None
 ) -> RunView:
     """Describe a run."""
-    shown = None if attempts is None else [describe_attempt(attempt) for attempt in attempts]
-    return RunView(
-        id=run.id,
-        workflow_id=run.workflow_id,
-        job=run.job,
-        goal=run.goal,
-        session_id=run.session_id,
-        status=run.status.value,
-        reason=run.reason,
-        chain=list(run.chain),
+    return RunView.of(
+        run,
         max_usd=run.options.max_usd,
-        until=_format(run.options.until),
+        until=format_optional_timestamp(run.options.until),
         usd=None if usd_micros is None else usd_micros / MICROS_PER_USD,
-        created_by=run.created_by,
-        created_at=format_timestamp(run.created_at),
-        ended_at=_format(run.ended_at),
-        attempts=shown,
+        attempts=None if attempts is None else [describe_attempt(attempt) for attempt in attempts],
     )
 
 
@@ -173,27 +156,3 @@ def build_payload(view: Answer) -> dict[str, Any]:
     """Return the payload of an event."""
     payload: dict[str, Any] = view.model_dump(mode="json")
     return {name: value for name, value in payload.items() if value is not None}
-
-
-_SAME_NAMES = (
-    *(
-        "id",
-        "run_id",
-        "workflow_id",
-        "task_id",
-        "number",
-        "profile",
-        "model",
-        "agent_id",
-        "reason",
-        "host",
-        "tree",
-    ),
-    *("branch", "vendor_session", "starts", "resumes", "input_tokens", "cached_tokens", "output_tokens"),
-    *("usd_source", "now_doing", "outcome"),
-)
-_ATTEMPT_TIMES = ("not_before", "started_at", "created_at", "updated_at", "ended_at")
-
-
-def _format(moment: int | None) -> Any:
-    return None if moment is None else format_timestamp(moment)

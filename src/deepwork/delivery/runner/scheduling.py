@@ -11,10 +11,9 @@ from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.claiming import STOPPED, NothingClaimed, TaskClaimer, find_next_profile
 from deepwork.delivery.runner.models import NOT_LANDED, TIME_IS_OVER, Attempt, AttemptStage, Run, RunStatus
 from deepwork.delivery.runner.profiles import AgentProfile
-from deepwork.delivery.runner.rules import is_limit_sure, is_working
+from deepwork.delivery.runner.rules import find_run_overrun, is_limit_sure, is_working
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.work.plans.models import PlanStatus
@@ -285,9 +284,8 @@ def _count_waiting(attempts: Sequence[Attempt]) -> int:
 
 def _find_limit(run: Run, attempts: Sequence[Attempt], spent: int) -> str | None:
     """Return why the run must not start more: its money, or work that waits for a person."""
-    most = run.options.max_usd
-    if most is not None and spent >= most * MICROS_PER_USD:
-        return f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {most:g} $."
+    if overrun := find_run_overrun(run.options, spent):
+        return overrun
     waiting = sum(attempt.stage is AttemptStage.REVIEWING for attempt in attempts)
     if run.options.max_unreviewed is not None and waiting >= run.options.max_unreviewed:
         results = "1 result waits" if waiting == 1 else f"{waiting} results wait"

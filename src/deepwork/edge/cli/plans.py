@@ -136,8 +136,6 @@ def _extend_with_plan(app: Application, spec: OperationSpec, arguments: dict[str
     plan = arguments.pop(_FILE_KEY, None)
     if plan is None:
         return spec
-    from deepwork.edge.cli.plans import add_plan
-
     return add_plan(app, spec, plan)
 
 
@@ -357,7 +355,10 @@ def add_plan(app: Application, create: OperationSpec, plan: dict[str, Any]) -> O
     """Return a tool that creates a workflow and, in the same transaction, sets its plan."""
     made = _PlannedCreation(app, create, plan)
     declaration = create.declaration._replace(prepared_by="check_names")
-    return replace(create, declaration=declaration, find_method=lambda: made.create)
+    planned = replace(create, declaration=declaration, find_method=lambda: made.create)
+    if create.prepared is None:  # its parameters are read from the method, and this one takes any
+        vars(planned)["parameters"] = create.parameters
+    return planned
 
 
 class _PlannedCreation:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deepwork.delivery.runner.models import TIME_IS_OVER, Attempt, AttemptStage, ParkedFor, Run, RunStatus
 from deepwork.delivery.runner.responses import build_payload, describe_run
-from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.cli.framework.output import render_lines, to_printable
 from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.run.state import RunState
@@ -18,7 +17,7 @@ from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.views.overview.states.models import State
 
 if TYPE_CHECKING:
-    from deepwork.edge.server.application import Application
+    pass
 
 _STYLES = {
     AttemptStage.RUNNING: "cyan",
@@ -44,7 +43,6 @@ DONE, FAILED, NEEDS_PERSON = 0, 1, 3
 """Exit codes of a run that has ended; docs/command-line.md documents them."""
 _EXIT_CODES = {RunStatus.DONE: DONE, RunStatus.NEEDS_PERSON: NEEDS_PERSON}
 Row = dict[str, Any]
-_MAX_PAGE = 500
 _SECOND, _MINUTE, _HOUR = 1000, 60_000, 3_600_000
 _THOUSAND, _MILLION = 1000, 1_000_000
 _MIN_COMMAND_WORDS = 2
@@ -181,20 +179,6 @@ def _list_next_commands(state: RunState) -> Iterator[str]:
     elif standing.next:
         yield f"{standing.next}  # continues"
     yield f"deepwork runs show {run.id}  # its attempts"
-
-
-def list_runs(app: Application, limit: int, *, is_open: bool) -> list[Row]:
-    """List runs as programs see them, the newest first."""
-    found: list[Row] = []
-    cursor: str | None = None
-    while len(found) < limit:
-        given = {"open": is_open, "limit": min(_MAX_PAGE, limit - len(found)), "cursor": cursor}
-        answer = call_operation(app, "list_runs", given)
-        found += answer["runs"]
-        cursor = answer["cursor"]
-        if cursor is None:
-            break
-    return found
 
 
 def build_run_rows(runs: Sequence[Row]) -> list[Row]:

@@ -34,10 +34,10 @@ def runs() -> None:
 def list_runs(is_open: bool, limit: int, as_json: bool, path: str, **place: Any) -> None:
     """List runs, the newest first."""
     from deepwork.edge.cli.run.rendering import build_run_rows
-    from deepwork.edge.cli.run.rendering import list_runs as list_answers
+    from deepwork.edge.cli.run.state import load_runs
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        found = list_answers(app, limit, is_open=is_open)
+        found = load_runs(app, limit, is_open=is_open)
     if as_json:
         print_answer({"runs": found}, as_json=True)
     elif found:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
     from deepwork.kernel.database.transaction import Transaction
 
+_MAX_PAGE = 500
+
 
 @dataclass(frozen=True)
 class RunState:
@@ -82,6 +84,20 @@ def load_run_state(app: Application, run_id: str, *, is_whole: bool = False) -> 
             usd_micros=store.sum_usd_micros(run_id),
             last_seq=EventStore(tx).get_last_seq(),
         )
+
+
+def load_runs(app: Application, limit: int, *, is_open: bool) -> list[dict[str, Any]]:
+    """Load runs as programs see them, the newest first."""
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        given = {"open": is_open, "limit": min(_MAX_PAGE, limit - len(found)), "cursor": cursor}
+        answer = call_operation(app, "list_runs", given)
+        found += answer["runs"]
+        cursor = answer["cursor"]
+        if cursor is None:
+            break
+    return found
 
 
 def get_step_name(task_id: str) -> str:

@@ -11,7 +11,7 @@ from agents.make import register_agent
 from application import LEASE_MS, NOW, Clock, call_tool, list_event_types, list_events
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
-from deepwork.views.setup.clients import BY_NAME
+from deepwork.kernel.vendors import BY_NAME
 from deepwork.work.agents.store import LeaseStore
 
 

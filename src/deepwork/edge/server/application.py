@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from deepwork.delivery.landing.operations import LandingOperations
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.operations import RewindOperations
-    from deepwork.delivery.runner.interfaces import AgentDoor
-    from deepwork.delivery.runner.loop import Runner
+    from deepwork.delivery.runner.operations import RunOperations
+    from deepwork.delivery.runner.preparing import AgentDoor
+    from deepwork.delivery.runner.runner import Runner
     from deepwork.edge.server.jobs_assembly import JobsAssembly
     from deepwork.edge.server.landing_assembly import Landings
     from deepwork.edge.server.start_workflow import StartWorkflow
@@ -188,6 +189,12 @@ class Application:
         from deepwork.delivery.landing.operations import LandingOperations
 
         return LandingOperations(self.database, lambda: self.landings.service, self._view_states)
+
+    def _build_run_operations(self) -> RunOperations:
+        from deepwork.delivery.runner.operations import RunOperations
+        from deepwork.views.overview.run_store import name_work
+
+        return RunOperations(self.database, self.processes.state_folder, self._view_states, name_work)
 
     def _view_states(self, tx: Transaction) -> StateView:
         """Return what judges the states of things in this transaction."""
@@ -442,7 +449,7 @@ class Application:
     def landings(self) -> Landings:
         """The services that land work."""
         from deepwork.delivery.landing.commit_links import link_landed_commit
-        from deepwork.delivery.runner.landing import AttemptOrigins
+        from deepwork.delivery.runner.finishing import AttemptOrigins
         from deepwork.edge.server.landing_assembly import LandingParts, build_landings
 
         origins, observers = AttemptOrigins(), (link_landed_commit,)
@@ -453,13 +460,13 @@ class Application:
     @cached_property
     def runner(self) -> Runner:
         """Starts agents and looks after them."""
-        from deepwork.edge.server.runner_assembly import RunnerParts, build_runner, call_tool
+        from deepwork.edge.server.runner_assembly import RunnerParts, build_runner
 
         return build_runner(
             RunnerParts(
                 database=self.database,
                 settings=self.settings,
-                call=partial(call_tool, self.database, lambda name: self.registry[name]),
+                find_operation=lambda name: self.registry[name],
                 prover=self.task_prover,
                 workspaces=self._workspace_service,
                 get_checks=self.get_checks,
@@ -547,6 +554,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.views.overview.agent_operations:AgentOperations": Application._build_agent_operations,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
+    "deepwork.delivery.runner.operations:RunOperations": Application._build_run_operations,
     **{
         path: _build_with_database(path)
         for path in (
@@ -555,7 +563,6 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
             "deepwork.gates.checks.actions:ProofActions",
             "deepwork.work.messages.operations:MessageOperations",
             "deepwork.work.plans.operations:PlanOperations",
-            "deepwork.delivery.runner.actions:RunActions",
         )
     },
 }

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.views.dashboard import (
-    agent_runs,
     approvals,
-    attempt_output,
     evidence,
     home,
     person_proof,
@@ -54,6 +52,11 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/rewinds/{id}", "get_rewind"),
     OperationRoute("/api/v1/landings", "list_landings"),
     OperationRoute("/api/v1/landings/{id}", "get_landing"),
+    OperationRoute("/api/v1/runner/runs", "list_runs"),
+    OperationRoute("/api/v1/runner/runs/{id}", "get_run"),
+    OperationRoute("/api/v1/runner/attempts", "list_attempts"),
+    OperationRoute("/api/v1/runner/attempts/{id}", "get_attempt"),
+    OperationRoute("/api/v1/runner/attempts/{id}/output", "get_attempt_output"),
 )
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
@@ -63,8 +66,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *evidence.ENDPOINTS,
     *proofs.ENDPOINTS,
     *task_details.ENDPOINTS,
-    *agent_runs.ENDPOINTS,
-    *attempt_output.ENDPOINTS,
     *search.ENDPOINTS,
     *person_proof.ENDPOINTS,
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deepwork.delivery.runner.models import RunStatus
-from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.kernel.offered_actions import Act, Asked, offer
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.work.plans.models import PlanStatus, TaskStatus
@@ -144,14 +142,3 @@ def list_workspace_actions(id: str) -> list[Act]:
         offer("Mark as merged", "workspace_update", id=id, status="merged"),
         offer("Abandon", "workspace_update", id=id, status="abandoned"),
     ]
-
-
-def list_run_actions(id: str, status: RunStatus) -> list[Act]:
-    """List what a person can do about a run of agents."""
-    acts = {
-        RunStatus.PAUSED: offer("Pause", "pause_run", run_id=id),
-        RunStatus.ACTIVE: offer("Resume", "resume_run", run_id=id),
-        RunStatus.STOPPING: offer("Stop", "stop_run", run_id=id),
-        RunStatus.ENDING: offer("Stop now", "stop_run", run_id=id, now=True),
-    }
-    return [acts[move] for move in PERSON_MOVES.get(status, ())]

@@ -7,7 +7,7 @@ it is SQL, so that 10,000 tasks need not be read. `queue_store` has the queries 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.statements import build_where
@@ -314,6 +314,14 @@ class TaskStore:
         """Return the tasks with these ids, by id; ids that do not exist are left out."""
         rows = self._tx.fetch_all(f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN :ids", ids=list(ids))
         return {row["id"]: read_task(row) for row in rows}
+
+    def map_names(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the names of the tasks with these ids; ids that do not exist are left out."""
+        wanted = sorted(ids)
+        if not wanted:
+            return {}
+        rows = self._tx.fetch_all("SELECT id, name FROM plan_tasks WHERE id IN :ids", ids=wanted)
+        return {row["id"]: row["name"] for row in rows}
 
     # Helpers
 

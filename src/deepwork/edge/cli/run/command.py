@@ -5,26 +5,35 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from deepwork.edge.cli.framework.applications import open_application
 from deepwork.edge.cli.framework.documents import TextParam
+from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import place_options
 from deepwork.edge.cli.framework.output import to_printable
-from deepwork.edge.cli.run_acts import is_plan_done, preview_run, start_run
-from deepwork.edge.cli.run_engines import engine_options, start_in_engine, take_engine
-from deepwork.edge.cli.run_options import build_request, is_over, request_options
-from deepwork.edge.cli.run_target import JobTarget, PlanTarget, find_target, may_be_job
-from deepwork.kernel.errors import NotAllowed
+from deepwork.edge.cli.framework.who_acts import name_person
+from deepwork.edge.cli.run.options import (
+    build_request,
+    engine_options,
+    is_over,
+    request_options,
+    start_in_engine,
+    take_engine,
+)
+from deepwork.kernel.call import Call, use_call
+from deepwork.kernel.errors import InvalidInput, NotAllowed, NotFound
 from deepwork.kernel.foreign_text import dump_json
+from deepwork.work.plans.stores.plan_store import PlanStore
 
 if TYPE_CHECKING:
-    from deepwork.delivery.runner.models import Run
+    from deepwork.delivery.runner.models import Run, RunRequest
     from deepwork.edge.server.application import Application
 
 JSON_LINES_HELP = "Print one JSON object per line."
+_PLAN_PREFIX = "wf_"
 
 
 @click.command()
@@ -67,14 +76,14 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
 
 
 def _follow(app: Application, started: Run, as_json: bool) -> int:
-    from deepwork.edge.cli.run_following import follow_run
-    from deepwork.edge.cli.run_outputs import choose_output
+    from deepwork.edge.cli.run.following import follow_run
+    from deepwork.edge.cli.run.outputs import choose_output
 
     return follow_run(app, started.id, choose_output(as_json=as_json))
 
 
 def _detach(app: Application, started: Run, place: Mapping[str, Any], *, as_json: bool) -> int:
-    from deepwork.edge.cli.run_detached import get_log_path, start_detached
+    from deepwork.edge.cli.run.following import get_log_path, start_detached
 
     log = get_log_path(app.settings.state_folder, started.id)
     pid = start_detached(app.settings, started, place, log)
@@ -90,7 +99,7 @@ def _detach(app: Application, started: Run, place: Mapping[str, Any], *, as_json
 
 def _refuse_late_run() -> int:
     from deepwork.edge.cli.main import print_error
-    from deepwork.edge.cli.run_summary import NEEDS_PERSON
+    from deepwork.edge.cli.run.rendering import NEEDS_PERSON
 
     said = "The time of --until has passed, so nothing was started."
     print_error(NotAllowed(said, suggestion="Give a later time."))
@@ -119,3 +128,98 @@ def render_preview(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield to_printable(f"  in    {row['tree']}")
         yield to_printable(f"  runs  {shlex.join(row['argv'])}")
         yield to_printable(f"  with  {', '.join(row['env'])}")
+
+
+def start_run(
+    app: Application, target: PlanTarget | JobTarget, request: RunRequest, *, is_local: bool = True
+) -> Run:
+    """Start a run, or join the one that works on the same plan or job; unless local, another engine works."""
+    with use_call(Call(name_person(), "run")):
+        if isinstance(target, JobTarget):
+            if not is_local:
+                raise NotAllowed("Only plans can be run with Temporal.", suggestion="Leave out --engine.")
+            return app.runner.start_job(f"{target.job}/{target.workflow}", target.goal, request)
+        return app.runner.start_plan(target.id, request, is_local=is_local)
+
+
+def preview_run(
+    app: Application, target: PlanTarget | JobTarget, request: RunRequest
+) -> list[dict[str, Any]]:
+    """List what would be started first."""
+    if isinstance(target, JobTarget):
+        return app.runner.preview_job(f"{target.job}/{target.workflow}", target.goal, request)
+    return app.runner.preview(target.id, request)
+
+
+def is_plan_done(refused: NotAllowed) -> bool:
+    """Return whether a run was refused because its plan is done."""
+    from deepwork.delivery.runner.worker import PlanDone
+
+    return isinstance(refused, PlanDone)
+
+
+class PlanTarget(NamedTuple):
+    """A plan to work on."""
+
+    id: str
+
+
+class JobTarget(NamedTuple):
+    """A workflow of a job to run, and what for."""
+
+    job: str
+    workflow: str
+    goal: str
+
+
+def may_be_job(given: str) -> bool:
+    """Whether this may name a workflow of a job, which needs no store."""
+    return "/" in given and not given.startswith(_PLAN_PREFIX)
+
+
+def find_target(app: Application, given: str, goal: str | None) -> PlanTarget | JobTarget:
+    """Find what a person means; refuses what means nothing, or both."""
+    known = resolve_id(app.database, "plan", given)
+    is_plan = known.startswith(_PLAN_PREFIX)
+    is_job = may_be_job(given) and _has_job_workflow(app, given)
+    if is_plan and is_job:
+        raise InvalidInput(
+            f"{given!r} may mean the plan {known} or a workflow of the job.",
+            suggestion=f"Write {known} for the plan; rename the plan to run the job.",
+        )
+    if is_plan:
+        return _to_plan(app, known, goal)
+    if may_be_job(given):
+        return _to_job(app, given, goal)
+    raise NotFound(
+        "workflow",
+        given,
+        suggestion="List the plans with `deepwork plans list`; a job is named as JOB/WORKFLOW, see"
+        " `deepwork jobs list`.",
+    )
+
+
+def _to_plan(app: Application, id: str, goal: str | None) -> PlanTarget:
+    if goal is not None:
+        raise click.UsageError("--goal is for jobs; what a plan is for was said when it was created.")
+    with app.database.reading() as tx:
+        return PlanTarget(PlanStore(tx).get(id).id)
+
+
+def _to_job(app: Application, given: str, goal: str | None) -> JobTarget:
+    job, _, workflow = given.partition("/")
+    found = app.jobs.catalog.get(job)  # raises NotFound
+    if found.find_workflow(workflow) is None:
+        names = ", ".join(each.name for each in found.workflows)
+        raise NotFound("workflow", given, suggestion=f"The job {job!r} has: {names or 'no workflow'}.")
+    if not goal:
+        raise click.UsageError("Missing option '--goal': a job has to know what it is run for.")
+    return JobTarget(job, workflow, goal)
+
+
+def _has_job_workflow(app: Application, given: str) -> bool:
+    job, _, workflow = given.partition("/")
+    try:
+        return app.jobs.catalog.get(job).find_workflow(workflow) is not None
+    except NotFound:
+        return False

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deepwork.delivery.runner.agent_programs import require_program
-from deepwork.delivery.runner.engine import AttemptEngine
-from deepwork.delivery.runner.interfaces import ToolCaller
-from deepwork.delivery.runner.job_starting import JobStarter
-from deepwork.delivery.runner.models import Run, RunOptions, RunRequest, RunStatus, WorkResult, WorkStatus
-from deepwork.delivery.runner.profiles import AgentProfile, ProfileCatalog, load_catalog
-from deepwork.delivery.runner.repeating import repeat_until_over
-from deepwork.delivery.runner.run_settings import RunSettings, build_run_settings, require_trusted_setup
+from deepwork.delivery.runner.attempt_engine import AttemptEngine
+from deepwork.delivery.runner.models import Run, RunOptions, RunRequest, WorkResult, WorkStatus
+from deepwork.delivery.runner.plan_work import PlanWork
+from deepwork.delivery.runner.profiles import AgentProfile, ProfileCatalog, load_catalog, require_program
+from deepwork.delivery.runner.scheduling import list_next_tasks
 from deepwork.delivery.runner.service import RunService, create_run
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work import PlanDone, Worker
+from deepwork.delivery.runner.worker import PlanDone, Worker, repeat_until_over
+from deepwork.delivery.runner.workspace_setup import require_trusted_setup
 from deepwork.kernel.call import current_call
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -29,10 +27,8 @@ from deepwork.work.plans.models import PlanStatus, Workflow
 from deepwork.work.plans.scheduling import Scheduler
 from deepwork.work.plans.stores.plan_store import PlanStore
 
-_OPTION_NAMES = (
-    *("stall_minutes", "minutes", "resumes", "wait_at_limit", "max_unreviewed", "land"),
-    "without_dependencies",
-)
+if TYPE_CHECKING:
+    from deepwork.delivery.runner.job_runs import JobStarter
 
 
 class Runner:
@@ -42,14 +38,14 @@ class Runner:
         self,
         database: Database,
         settings: Settings,
-        call: ToolCaller,
+        plans: PlanWork,
         host: str,
         build_engine: Callable[[Callable[[str], AgentProfile]], AttemptEngine],
         require_trusted_checks: Callable[[Workflow], None],
         localize: Callable[[Transaction, Workflow], Workflow],
         build_job_starter: Callable[[], JobStarter],
     ) -> None:
-        self._database, self._settings, self._call, self._host = database, settings, call, host
+        self._database, self._settings, self._plans, self._host = database, settings, plans, host
         self._build_engine, self._require_trusted_checks = build_engine, require_trusted_checks
         self._localize, self._build_job_starter = localize, build_job_starter
         self._runs = RunService(database)
@@ -61,49 +57,45 @@ class Runner:
 
         Unless `is_local`, this host starts no tasks of it: another engine calls `work_in_run`.
         """
-        defaults = build_run_settings(self._settings)
         try:
             self._load_runnable(workflow_id)
         except NotAllowed:  # such as after the plan was completed by another host
             self._end_strays()
             raise
-        chain = self._choose_chain(request, defaults)
-        new = self._build_run(workflow_id, request, defaults, chain)
+        chain = self._choose_chain(request)
+        new = self._build_run(workflow_id, request, chain)
         with self._database.reading() as tx:
             workflow = self._localize(tx, PlanStore(tx).get(workflow_id))
         require_trusted_setup(self._settings)
         self._require_trusted_checks(workflow)
         if request.parallel and request.parallel > workflow.max_parallel_tasks:
-            wanted = {"id": workflow.id, "max_parallel_tasks": request.parallel}
-            self._call("workflow_set_parallelism", wanted)
-        agents = (request.parallel or defaults.agents) if is_local else None
-        return self._runs.start(new, self._host, agents, changed=_list_given(request))
+            self._plans.set_parallelism(workflow.id, request.parallel)
+        agents = (request.parallel or self._settings.run_agents) if is_local else None
+        return self._runs.start(new, self._host, agents, changed=tuple(request.options))
 
     def start_job(self, job_workflow: str, goal: str, request: RunRequest) -> Run:
         """Start a run of a job, or let the one with the same goal go on that is not done yet.
 
         Its agents work in a worktree of their own, on a branch that begins at the last commit.
         """
-        defaults, jobs = build_run_settings(self._settings), self._build_job_starter()
+        jobs = self._build_job_starter()
         name, _ = jobs.find(job_workflow)
-        new = self._build_job_run(name, goal, request, defaults, jobs.project)
+        new = self._build_job_run(name, goal, request, jobs.project)
         require_trusted_setup(self._settings)
         jobs.require_trusted_checks(name)
         known = jobs.find_unfinished(name, new.goal or "")
-        return self._runs.start(new, self._host, 1, changed=_list_given(request), known=known)
+        return self._runs.start(new, self._host, 1, changed=tuple(request.options), known=known)
 
-    def _build_job_run(
-        self, job: str, goal: str, request: RunRequest, defaults: RunSettings, project: Path
-    ) -> Run:
+    def _build_job_run(self, job: str, goal: str, request: RunRequest, project: Path) -> Run:
         if not goal.strip():
             raise InvalidInput("A job has to know what it is run for.", suggestion="Pass --goal TEXT.")
-        chain = self._choose_chain(request, defaults)
+        chain = self._choose_chain(request)
         with self._database.reading() as tx:
             now = tx.now
         return create_run(
             repository_path=str(project),
             chain=[profile.name for profile in chain],
-            options=_build_options(request, defaults),
+            options=build_run_options(self._settings, request.options),
             created_by=current_call().caller,
             now=now,
             job=job,
@@ -115,14 +107,12 @@ class Runner:
         with closing(self._build_engine(self._find_profile)) as engine:
             engine.end_strays()
 
-    def _build_run(
-        self, workflow_id: str, request: RunRequest, defaults: RunSettings, chain: Sequence[AgentProfile]
-    ) -> Run:
+    def _build_run(self, workflow_id: str, request: RunRequest, chain: Sequence[AgentProfile]) -> Run:
         workflow, now = self._load_runnable(workflow_id)
         return create_run(
             repository_path=workflow.repository_path or "",
             chain=[profile.name for profile in chain],
-            options=_build_options(request, defaults),
+            options=build_run_options(self._settings, request.options),
             created_by=current_call().caller,
             now=now,
             workflow_id=workflow.id,
@@ -136,7 +126,7 @@ class Runner:
         _require_runnable(workflow, is_left=is_left)
         return workflow, now
 
-    def _choose_chain(self, request: RunRequest, defaults: RunSettings) -> tuple[AgentProfile, ...]:
+    def _choose_chain(self, request: RunRequest) -> tuple[AgentProfile, ...]:
         catalog = self._load_catalog()
         if request.agents and request.chain:
             raise InvalidInput(
@@ -145,7 +135,7 @@ class Runner:
         if request.agents:
             chain = tuple(catalog.get_agent(name) for name in request.agents)
         else:
-            chain = catalog.get_chain(request.chain or defaults.chain)
+            chain = catalog.get_chain(request.chain or self._settings.run_chain)
         for profile in chain:
             require_program(profile)
         return chain
@@ -156,43 +146,28 @@ class Runner:
     def preview(self, workflow_id: str, request: RunRequest) -> list[dict[str, Any]]:
         """Describe what would be started first, and how; starts and stores nothing."""
         self._load_runnable(workflow_id)
-        defaults = build_run_settings(self._settings)
-        profile = self._choose_chain(request, defaults)[0]
-        run = self._build_run(workflow_id, request, defaults, [profile])
-        offered = self._call("workflow_next_tasks", {"workflow_id": workflow_id, "limit": 200})
+        profile = self._choose_chain(request)[0]
+        run = self._build_run(workflow_id, request, [profile])
+        with self._database.reading() as tx:
+            offered = list_next_tasks(tx, workflow_id)
         engine = self._build_engine(self._find_profile)
         try:
-            first = offered["tasks"][: request.parallel or defaults.agents]
-            return [engine.preview(run, str(task["id"]), profile) for task in first]
+            first = offered.tasks[: request.parallel or self._settings.run_agents]
+            return [engine.preview(run, task.id, profile) for task in first]
         finally:
             engine.close()
 
     def preview_job(self, job_workflow: str, goal: str, request: RunRequest) -> list[dict[str, Any]]:
         """Describe how the first step of a job would be started; starts and stores nothing."""
-        defaults, jobs = build_run_settings(self._settings), self._build_job_starter()
+        jobs = self._build_job_starter()
         name, workflow = jobs.find(job_workflow)
-        profile = self._choose_chain(request, defaults)[0]
-        run = self._build_job_run(name, goal, request, defaults, jobs.project)
+        profile = self._choose_chain(request)[0]
+        run = self._build_job_run(name, goal, request, jobs.project)
         engine = self._build_engine(self._find_profile)
         try:
             return [engine.preview(run, f"SESSION/{workflow.step_ids[0]}", profile)]
         finally:
             engine.close()
-
-    # Controlling
-
-    def pause(self, run_id: str) -> Run:
-        """Start nothing more; agents go on."""
-        return self._runs.set_status(run_id, RunStatus.PAUSED, "A person paused it.")
-
-    def resume(self, run_id: str) -> Run:
-        """Start tasks again."""
-        return self._runs.set_status(run_id, RunStatus.ACTIVE)
-
-    def stop(self, run_id: str, *, now: bool) -> Run:
-        """Start nothing more; with `now`, end the agents."""
-        status = RunStatus.ENDING if now else RunStatus.STOPPING
-        return self._runs.set_status(run_id, status, "A person stopped it.")
 
     # Driving
 
@@ -266,9 +241,8 @@ class Runner:
     def _join_for_work(self, workflow_id: str, *, request: RunRequest) -> tuple[Run, Sequence[str]]:
         """Return the open run of a plan, or a new one, and who may work on its tasks."""
         self._load_runnable(workflow_id)
-        defaults = build_run_settings(self._settings)
-        chain = self._choose_chain(request, defaults)
-        new = self._build_run(workflow_id, request, defaults, chain)
+        chain = self._choose_chain(request)
+        new = self._build_run(workflow_id, request, chain)
         with self._database.reading() as tx:
             workflow = PlanStore(tx).get(workflow_id)
         self._require_trusted_checks(workflow)
@@ -285,9 +259,17 @@ class Runner:
         return run
 
 
-def _list_given(request: RunRequest) -> list[str]:
-    """List the options that a person asked for, and that an open run takes over."""
-    return [name for name in ("max_usd", "until", *_OPTION_NAMES) if getattr(request, name) is not None]
+def build_run_options(settings: Settings, given: Mapping[str, Any]) -> RunOptions:
+    """Build the options of a run: what a person gave, else what the project says."""
+    options = RunOptions(
+        minutes=settings.run_minutes,
+        stall_minutes=settings.run_stall_minutes,
+        wait_at_limit=settings.run_wait_at_limit,
+        resumes=settings.run_resumes,
+        land=settings.run_land,
+        max_unreviewed=settings.run_max_unreviewed or None,
+    )
+    return replace(options, **given)
 
 
 def _require_runnable(workflow: Workflow, *, is_left: bool) -> None:
@@ -309,21 +291,3 @@ def _require_runnable(workflow: Workflow, *, is_left: bool) -> None:
             suggestion="Run it where the repository is, or in a clone that has the commit at which the plan "
             f"started: {workflow.base_commit or 'none is known'}.",
         )
-
-
-def _build_options(request: RunRequest, defaults: RunSettings) -> RunOptions:
-    options = RunOptions(
-        max_usd=request.max_usd,
-        until=request.until,
-        stall_minutes=defaults.stall_minutes,
-        minutes=defaults.minutes,
-        resumes=defaults.resumes,
-        wait_at_limit=defaults.wait_at_limit,
-        orphan=defaults.orphan,
-        max_unreviewed=defaults.max_unreviewed,
-        land=defaults.land,
-    )
-    given: dict[str, Any] = {
-        name: getattr(request, name) for name in _OPTION_NAMES if getattr(request, name) is not None
-    }
-    return replace(options, **given)

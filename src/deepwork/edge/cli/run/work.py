@@ -12,7 +12,7 @@ from deepwork.edge.cli.framework.background_work import INTERRUPTED, TERMINATED,
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, to_printable
-from deepwork.edge.cli.run_engines import engine_options, serve_engine, take_engine
+from deepwork.edge.cli.run.options import engine_options, serve_engine, take_engine
 from deepwork.kernel.supervision.supervisor import hide_process
 
 if TYPE_CHECKING:

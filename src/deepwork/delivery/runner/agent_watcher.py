@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from deepwork.delivery.runner.attempt_files import free_output
-from deepwork.delivery.runner.claiming import STOPPED
-from deepwork.delivery.runner.cpu_times import CpuTimes
-from deepwork.delivery.runner.following import (
+from deepwork.delivery.runner.attempt_progress import (
     Fail,
     Followed,
     ProgressRecorder,
@@ -19,6 +17,8 @@ from deepwork.delivery.runner.following import (
     read_stream,
     read_to_end,
 )
+from deepwork.delivery.runner.claiming import STOPPED
+from deepwork.delivery.runner.cpu_times import CpuTimes
 from deepwork.delivery.runner.models import (
     Attempt,
     AttemptStage,
@@ -49,7 +49,7 @@ from deepwork.delivery.runner.rules import (
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.spending_limits import SpendingLimits
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work_kinds import Finisher, WorkItem, WorkSources
+from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import get_host_name
 
@@ -292,7 +292,7 @@ class AgentWatcher:
     def _intervene(self, looked: Looked, followed: Followed) -> bool:
         """End or interrupt an agent that must not go on; return whether that happened."""
         run, task, now = looked.run, looked.task, looked.now
-        is_orphan = has_lost_claim(looked.attempt, task) and run.options.orphan == "end"
+        is_orphan = has_lost_claim(looked.attempt, task)
         is_lingering = task.status.is_done and now - (task.finished_at or now) > _LINGER_MS
         if is_orphan or is_lingering or run.status is RunStatus.ENDING:
             self._later(followed.attempt, lambda: self.end_agent(followed.attempt))

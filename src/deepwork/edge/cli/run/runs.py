@@ -12,7 +12,6 @@ from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, to_printable
-from deepwork.edge.cli.run_acts import decide
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -34,14 +33,15 @@ def runs() -> None:
 @place_options
 def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any) -> None:
     """List runs, the newest first."""
-    from deepwork.edge.cli.run_tables import build_run_rows
+    from deepwork.edge.cli.run.rendering import build_run_rows
+    from deepwork.edge.cli.run.state import load_runs
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        found = build_run_rows(app, limit, is_open=is_open)
+        found = load_runs(app, limit, is_open=is_open)
     if as_json:
-        print_answer({"runs": [shown for shown, _ in found]}, as_json=True)
+        print_answer({"runs": found}, as_json=True)
     elif found:
-        print_answer({"runs": [row for _, row in found]}, as_json=False)
+        print_answer({"runs": build_run_rows(found)}, as_json=False)
     else:
         print("No run is open." if is_open else "Nothing was run yet; start with `deepwork run PLAN`.")
 
@@ -52,8 +52,8 @@ def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any)
 @place_options
 def show_run(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Show a run: how it is, what it cost, and each attempt at a task."""
-    from deepwork.edge.cli.run_state import load_run_state
-    from deepwork.edge.cli.run_tables import build_run_answer, render_run
+    from deepwork.edge.cli.run.rendering import build_run_answer, render_run
+    from deepwork.edge.cli.run.state import load_run_state
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         state = load_run_state(app, resolve_id(app.database, "run", id), is_whole=True)
@@ -69,8 +69,8 @@ def show_run(id: str, as_json: bool, path: str, **place: Any) -> None:
 @place_options
 def attach(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Watch a run, and drive it if no other process does; it shows and returns what `deepwork run` does."""
-    from deepwork.edge.cli.run_following import follow_run
-    from deepwork.edge.cli.run_outputs import choose_output
+    from deepwork.edge.cli.run.following import follow_run
+    from deepwork.edge.cli.run.outputs import choose_output
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         known = resolve_id(app.database, "run", id)
@@ -89,7 +89,7 @@ def logs(
     attempt_id: str, follow: bool, raw: bool, is_stderr: bool, as_json: bool, path: str, **place: Any
 ) -> None:
     """Print what the agent of an attempt did and said, from its first start on."""
-    from deepwork.edge.cli.run_logs import LogReader, choose_renderer
+    from deepwork.edge.cli.run.logs import LogReader, choose_renderer
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         known = resolve_id(app.database, "attempt", attempt_id)
@@ -108,7 +108,7 @@ def logs(
 def pause(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Start nothing more for a run; its agents go on with what they do."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        changed = decide(app, "pause_run", resolve_id(app.database, "run", id))
+        changed = _decide(app, "pause_run", id)
     _print_run(changed, f"Nothing more starts until `deepwork runs resume {changed['id']}`.", as_json=as_json)
 
 
@@ -119,7 +119,7 @@ def pause(id: str, as_json: bool, path: str, **place: Any) -> None:
 def resume(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Let a paused run start agents again."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        changed = decide(app, "resume_run", resolve_id(app.database, "run", id))
+        changed = _decide(app, "resume_run", id)
     _print_run(changed, f"Watch it with `deepwork runs attach {changed['id']}`.", as_json=as_json)
 
 
@@ -131,10 +131,16 @@ def resume(id: str, as_json: bool, path: str, **place: Any) -> None:
 def stop(id: str, now: bool, as_json: bool, path: str, **place: Any) -> None:
     """Start nothing more for a run, and end it when its agents have ended."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        changed = decide(app, "stop_run", resolve_id(app.database, "run", id), now=now)
+        changed = _decide(app, "stop_run", id, now=now)
         changed = _end_agents(app, changed) if now else changed
     said = "Its agents were ended." if now else "It ends when its agents have ended; --now ends them."
     _print_run(changed, said, as_json=as_json)
+
+
+def _decide(app: Application, operation: str, id: str, **arguments: Any) -> dict[str, Any]:
+    from deepwork.edge.cli.run.state import decide
+
+    return decide(app, operation, resolve_id(app.database, "run", id), **arguments)
 
 
 def _end_agents(app: Application, changed: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -93,26 +93,27 @@ class Finisher(Protocol):
 class WorkSources:
     """Both kinds of work; an attempt at a step of a job has no plan."""
 
-    def __init__(self, tasks: WorkSource, steps: WorkSource) -> None:
-        self._tasks, self._steps = tasks, steps
+    def __init__(self, tasks: WorkSource, get_steps: Callable[[], WorkSource]) -> None:
+        """`get_steps` is called by the first attempt at a step: most runs are of plans."""
+        self._tasks, self._get_steps = tasks, get_steps
 
     def load(self, tx: Transaction, attempts: Sequence[Attempt]) -> Mapping[str, WorkItem]:
         """Return what attempts work on, by task id."""
         of_plans = [attempt for attempt in attempts if attempt.workflow_id is not None]
         of_jobs = [attempt for attempt in attempts if attempt.workflow_id is None]
-        steps = self._steps.load(tx, of_jobs) if of_jobs else {}
+        steps = self._get_steps().load(tx, of_jobs) if of_jobs else {}
         return {**self._tasks.load(tx, of_plans), **steps}
 
     def find(self, of: Attempt | Run) -> WorkSource:
         """Return the source of an attempt's or a run's work."""
-        return self._steps if of.workflow_id is None else self._tasks
+        return self._get_steps() if of.workflow_id is None else self._tasks
 
 
 class Finishers:
     """Finishes attempts of both kinds."""
 
-    def __init__(self, tasks: Finisher, steps: Finisher) -> None:
-        self._tasks, self._steps = tasks, steps
+    def __init__(self, tasks: Finisher, get_steps: Callable[[], Finisher]) -> None:
+        self._tasks, self._get_steps = tasks, get_steps
 
     def finish(self, attempt: Attempt) -> Attempt | None:
         return self._find(attempt).finish(attempt)
@@ -129,4 +130,4 @@ class Finishers:
         return self._find(attempt).end_reviewed(attempt)
 
     def _find(self, attempt: Attempt) -> Finisher:
-        return self._steps if attempt.workflow_id is None else self._tasks
+        return self._get_steps() if attempt.workflow_id is None else self._tasks

@@ -1,34 +1,46 @@
-"""Drives a run and shows it until it has ended, or the person leaves it."""
+"""Drives a run and shows it until it has ended, or the person leaves it; or detaches it."""
 
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepwork.edge.cli.framework.background_work import INTERRUPTED, TERMINATED, BackgroundWork, Interruptions
-from deepwork.edge.cli.run_acts import decide
-from deepwork.edge.cli.run_lines import belongs_to
-from deepwork.edge.cli.run_outputs import RunOutput
-from deepwork.edge.cli.run_state import RunState, find_task_names, load_run_state
-from deepwork.edge.cli.run_summary import choose_exit_code
-from deepwork.kernel.errors import NotAllowed, StorageError
+from deepwork.edge.cli.run.outputs import RunOutput, belongs_to
+from deepwork.edge.cli.run.rendering import choose_exit_code
+from deepwork.edge.cli.run.state import RunState, decide, find_task_names, load_run_state
+from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.kernel.events.feed import Backoff, ResyncRequired
+from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.private import make_private_folder
+from deepwork.kernel.files.state import make_state_folder
 from deepwork.kernel.supervision.supervisor import hide_process
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deepwork.delivery.runner.models import Run
     from deepwork.edge.server.application import Application
+    from deepwork.kernel.config import Settings
     from deepwork.kernel.events.log import Event as StoredEvent
 
 _TICK_SECONDS = 1.0
 _CTRL_C_TO_STOP = 2
 _SECOND_THOUGHTS_SECONDS = 2.0
 """How long a second Ctrl-C is awaited."""
+_SECONDS_TO_START = 60.0
+_POLL_SECONDS = 0.05
+_SHOWN_BYTES = 2_000
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
@@ -189,3 +201,56 @@ class RunReader:
         if ids:
             with self._app.database.reading() as tx:
                 self._names |= find_task_names(tx, ids)
+
+
+def get_log_path(state_folder: Path, run_id: str) -> Path:
+    """Return the file into which a detached run writes its events."""
+    return state_folder / "runs" / f"{run_id}.log"
+
+
+def start_detached(settings: Settings, run: Run, place: Mapping[str, Any], log: Path) -> int:
+    """Start a process that follows the run, and return its id when it does; raises if it cannot."""
+    make_state_folder(log.parents[1])
+    make_private_folder(log.parent)
+    try:
+        descriptor = os.open(log, _LOG_FLAGS, 0o600)
+    except OSError as error:
+        raise to_storage_error("write", log, error) from error
+    try:
+        size = os.fstat(descriptor).st_size
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            build_command(settings, run, place),
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    _wait_until_it_follows(process, log, size)
+    return process.pid
+
+
+def build_command(settings: Settings, run: Run, place: Mapping[str, Any]) -> list[str]:
+    """Build the command that follows a run in the same project and the same store."""
+    words = [sys.executable, "-P", "-m", "deepwork", "runs", "attach", run.id]
+    words += ["--path", str(settings.project_root)]
+    words += ["--db", str(place["database"])] if place.get("database") else []
+    return [*words, "--global"] if place.get("global_store") else words
+
+
+def _wait_until_it_follows(process: subprocess.Popen[bytes], log: Path, size: int) -> None:
+    """Wait for the first line, so that a process that cannot start is reported here."""
+    until = time.monotonic() + _SECONDS_TO_START
+    while time.monotonic() < until:
+        if process.poll() not in (None, 0):
+            with log.open("rb") as file:
+                file.seek(size)
+                said = file.read(_SHOWN_BYTES).decode(errors="replace").strip()
+            raise DeepworkError(
+                f"The detached process ended with exit code {process.returncode}: {said}",
+                suggestion="Start it without --detach to see more.",
+            )
+        if log.stat().st_size > size or process.returncode == 0:
+            return
+        time.sleep(_POLL_SECONDS)

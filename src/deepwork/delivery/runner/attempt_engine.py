@@ -15,13 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from deepwork.delivery.runner.attempt_files import AttemptFiles
-from deepwork.delivery.runner.attempt_locks import AttemptLocks, list_unclosed, mark_closed
+from deepwork.delivery.runner.agent_watcher import AgentWatcher, Looked, has_lost_claim
+from deepwork.delivery.runner.attempt_files import AttemptFiles, AttemptLocks, list_unclosed, mark_closed
 from deepwork.delivery.runner.claiming import STOPPED
-from deepwork.delivery.runner.finishing import is_lost_claim
-from deepwork.delivery.runner.interfaces import ToolCaller
-from deepwork.delivery.runner.landing import AttemptLander
+from deepwork.delivery.runner.finishing import AttemptLander, is_lost_claim
 from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, Run, RunStatus
+from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.preparing import AttemptPreparer
 from deepwork.delivery.runner.processes import end_process
 from deepwork.delivery.runner.profiles import AgentProfile
@@ -29,11 +28,12 @@ from deepwork.delivery.runner.prompts import build_correction_prompt, build_resu
 from deepwork.delivery.runner.scheduling import RunScheduler
 from deepwork.delivery.runner.service import AttemptService, has_room
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.delivery.runner.watching import AgentWatcher, Looked, has_lost_claim
-from deepwork.delivery.runner.work_kinds import Finisher, WorkItem, WorkSources
+from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
 from deepwork.kernel.foreign_text import to_one_line
+from deepwork.work.plans.models import CheckpointType
+from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.workspaces.models import LOCAL_HOST
 
 log = logging.getLogger("deepwork")
@@ -48,6 +48,7 @@ _RETRY_SECONDS = 2.0
 _MAX_WORKERS = 8
 _PATIENCE_SECONDS = 5.0
 _MAX_CAUSE = 300
+_MAX_DECISIONS = 100
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class AttemptEngine:
     def __init__(
         self,
         database: Database,
-        call: ToolCaller,
+        plans: PlanWork,
         scheduler: RunScheduler,
         preparer: AttemptPreparer,
         finisher: Finisher,
@@ -83,7 +84,7 @@ class AttemptEngine:
         lease_ms: int,
         record_heartbeats: Callable[[Collection[str]], Mapping[str, Collection[str]]],
     ) -> None:
-        self._database, self._call, self._host = database, call, host
+        self._database, self._plans, self._host = database, plans, host
         self._record_heartbeats = record_heartbeats
         self.scheduler, self._preparer, self._finisher = scheduler, preparer, finisher
         self._get_profile, self._lease_ms, self._sources = get_profile, lease_ms, sources
@@ -304,9 +305,8 @@ class AttemptEngine:
 
     def _release(self, attempt: Attempt, reason: str) -> None:
         """Let others take the task at once; otherwise they can when its lease has ended."""
-        given = {"task_id": attempt.task_id, "agent_id": attempt.agent_id, "reason": reason[:_MAX_CAUSE]}
         try:
-            self._call("task_release", given)
+            self._plans.release(attempt, reason[:_MAX_CAUSE])
         except DeepworkError as error:
             log.warning("The task of %s is free when its lease ends: %s", attempt.id, error.message)
 
@@ -396,8 +396,11 @@ class AttemptEngine:
             return moved is not None and self._attempts.start_again(moved, prompt, comment) is not None
 
     def _find_refusal(self, task_id: str) -> str:
-        listed = self._call("checkpoint_list", {"task_id": task_id, "type": ["decision"]})["checkpoints"]
-        return str(listed[-1]["summary"]) if listed else "A person refused the work."
+        with self._database.reading() as tx:
+            decisions, _ = CheckpointStore(tx).list_after(
+                task_id, 0, [CheckpointType.DECISION], _MAX_DECISIONS
+            )
+        return decisions[-1].summary if decisions else "A person refused the work."
 
     # Claims
 
@@ -422,11 +425,8 @@ class AttemptEngine:
 
     def _claim_again(self, attempt: Attempt) -> Attempt | None:
         """Claim the task again, unless another agent has it; its epoch is a new one."""
-        wanted = {"task_id": attempt.task_id, "agent_id": attempt.agent_id, "start": True}
-        claimed = self._call("task_claim", wanted)
-        if not claimed["success"]:
-            return None
-        return self._attempts.update(attempt, claim_epoch=int(claimed["claim_epoch"]))
+        claimed = self._plans.claim(attempt.task_id, attempt.agent_id)
+        return self._attempts.update(attempt, claim_epoch=claimed.claim_epoch) if claimed.success else None
 
     # Agents that nobody looks after
 

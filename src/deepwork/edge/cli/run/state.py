@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import Attempt, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
+from deepwork.edge.cli.framework.applications import call_operation
+from deepwork.edge.cli.framework.who_acts import name_person
+from deepwork.kernel.call import Call
 from deepwork.kernel.events.log import EventStore
 from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
@@ -21,6 +24,8 @@ from deepwork.work.plans.stores.task_store import TaskStore
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
     from deepwork.kernel.database.transaction import Transaction
+
+_MAX_PAGE = 500
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,20 @@ def load_run_state(app: Application, run_id: str, *, is_whole: bool = False) -> 
         )
 
 
+def load_runs(app: Application, limit: int, *, is_open: bool) -> list[dict[str, Any]]:
+    """Load runs as programs see them, the newest first."""
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        given = {"open": is_open, "limit": min(_MAX_PAGE, limit - len(found)), "cursor": cursor}
+        answer = call_operation(app, "list_runs", given)
+        found += answer["runs"]
+        cursor = answer["cursor"]
+        if cursor is None:
+            break
+    return found
+
+
 def get_step_name(task_id: str) -> str:
     """Return the step of a task id such as `ab12cd34/write`; another id as it is."""
     return task_id.rpartition("/")[2]
@@ -119,3 +138,10 @@ def _count_steps(tx: Transaction, session_id: str | None) -> dict[str, int]:
         return {}
     session = parse_session_row(row)
     return dict(Counter(session.get_step_status(step) for step in session.steps))
+
+
+def decide(app: Application, operation: str, run_id: str, **arguments: Any) -> dict[str, Any]:
+    """Pause, resume or stop a run in the name of the person at this shell; its driver carries that out."""
+    call = Call(name_person(), operation, carries_notices=False)
+    answer: dict[str, Any] = call_operation(app, operation, {"run_id": run_id, **arguments}, call)
+    return answer

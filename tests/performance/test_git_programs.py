@@ -76,7 +76,7 @@ def test_a_landing_with_a_check(project: LandingProject, programs: list[str]) ->
     project.define_checks(CHECKS)
     plan = project.plan_done({"first": {"a_txt": "a\n"}}, checks=["right"])
 
-    with at_most(19, programs):
+    with at_most(17, programs):
         landed = project.land(workflow_id=plan.id)
 
     assert [each["status"] for each in landed["landings"]] == ["landed"]

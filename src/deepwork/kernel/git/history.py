@@ -47,6 +47,20 @@ class HistoryCommit(NamedTuple):
         return None if self.before is None else (self.before, self.tree)
 
 
+@dataclass(frozen=True, slots=True)
+class HeadProgress:
+    """How HEAD moved between two snapshots.
+
+    `is_switched`: it is on another branch. `is_rewritten`: its earlier commit is no longer in its history
+    (a switch, a rebase, a reset), so some of the commits may be older than the first snapshot.
+    """
+
+    commits: tuple[HistoryCommit, ...] = ()
+    """The oldest first."""
+    is_switched: bool = False
+    is_rewritten: bool = False
+
+
 @dataclass(frozen=True)
 class CommitRange:
     """The commits that `end` contains and `start` does not; only `end` if there is no start."""

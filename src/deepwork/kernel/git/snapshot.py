@@ -13,10 +13,10 @@ from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.files.stamps import find_stamp
 from deepwork.kernel.git.checksums import ChecksumSnapshotStore
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.history import HeadProgress
 from deepwork.kernel.git.ignore_rules import filter_ignored
 from deepwork.kernel.git.snapshot_types import (
     FileChange,
-    HeadProgress,
     Patch,
     Snapshot,
     SnapshotDiff,

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from deepwork.kernel.git.history import HistoryCommit
+from typing import Any, NamedTuple
 
 LARGEST_UNTRACKED = 5 * 2**20
 """Untracked files above this size are listed without their content."""
@@ -127,20 +124,6 @@ class Patch:
     text: str
     is_binary: bool = False
     is_truncated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HeadProgress:
-    """How HEAD moved between two snapshots.
-
-    `is_switched`: it is on another branch. `is_rewritten`: its earlier commit is no longer in its history
-    (a switch, a rebase, a reset), so some of the commits may be older than the first snapshot.
-    """
-
-    commits: tuple[HistoryCommit, ...] = ()
-    """The oldest first."""
-    is_switched: bool = False
-    is_rewritten: bool = False
 
 
 def add_listed_changes(before: Snapshot, after: Snapshot, found: SnapshotDiff) -> SnapshotDiff:

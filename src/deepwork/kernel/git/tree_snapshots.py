@@ -22,7 +22,7 @@ from deepwork.kernel.git.commit_records import find_trees, get_tree
 from deepwork.kernel.git.conversions import find_misconverted
 from deepwork.kernel.git.empty_repository import open_empty_repository
 from deepwork.kernel.git.exact_files import find_mode, hash_exactly, hash_files
-from deepwork.kernel.git.history import list_new_commits
+from deepwork.kernel.git.history import HeadProgress, list_new_commits
 from deepwork.kernel.git.object_store import build_object_environment, remove_unneeded_objects
 from deepwork.kernel.git.patches import EMPTY_TREES
 from deepwork.kernel.git.private_index import DIFF_ENVIRONMENT, PrivateIndex
@@ -33,7 +33,6 @@ from deepwork.kernel.git.snapshot_types import (
     LINK_MODE,
     SUBMODULE_MODE,
     FileChange,
-    HeadProgress,
     ListedFile,
     Patch,
     Snapshot,

@@ -14,12 +14,11 @@ from typing import Any
 from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError
-from deepwork.kernel.git.history import HistoryCommit
+from deepwork.kernel.git.history import HeadProgress, HistoryCommit
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import (
     ChangeStatus,
     FileChange,
-    HeadProgress,
     Rename,
     Snapshot,
     SnapshotDiff,

@@ -36,7 +36,7 @@ IMPORTED_ONCE = (
     "deepwork.kernel.database.postgres",
     "deepwork.kernel.database.sqlite",
     "deepwork.delivery.runner.landing",
-    "deepwork.edge.server.landing_assembly",
+    "deepwork.edge.server.delivery_assembly",
 )
 """By the process that forks, and not again by each of the others."""
 MAX_STEPS = 90
@@ -86,7 +86,7 @@ def approve_all(app: Application, plan: str) -> None:
     """Approve what waits for a person, as they do: the landings continue then, and the next may be asked."""
     while waiting := list_waiting(app, plan):
         call = Call("human:ada", "give_approval")
-        invoke(app.database, app.person_actions[call.tool], {"approval_id": waiting[0].id}, call)
+        invoke(app.database, app.operations[call.tool], {"approval_id": waiting[0].id}, call)
 
 
 def list_waiting(app: Application, plan: str) -> list[Approval]:

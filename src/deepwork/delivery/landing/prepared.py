@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from deepwork.delivery.landing.batches import Blocked, LandingPlace
 from deepwork.delivery.landing.checker import Green, MergeChecker, Red
-from deepwork.delivery.landing.leases import BranchLeases, LeaseLost
 from deepwork.delivery.landing.models import (
     BranchLease,
     Landing,
@@ -16,9 +16,14 @@ from deepwork.delivery.landing.models import (
     PreparedCommit,
     Problem,
 )
-from deepwork.delivery.landing.places import Blocked, LandingPlace
 from deepwork.delivery.landing.queue import LandingQueue
-from deepwork.delivery.landing.recorder import LandingRecorder, add_landing, move_landing
+from deepwork.delivery.landing.recorder import (
+    BranchLeases,
+    LandingRecorder,
+    LeaseLost,
+    add_landing,
+    move_landing,
+)
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import GitError

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.delivery.landing.approval_gate import has_pending_approval
+from deepwork.delivery.landing.batches import contains, require_target
 from deepwork.delivery.landing.interfaces import WorkOrigins
 from deepwork.delivery.landing.models import (
     FinishedBranch,
@@ -17,7 +18,6 @@ from deepwork.delivery.landing.models import (
     Skipped,
     WorkOrigin,
 )
-from deepwork.delivery.landing.places import contains, require_target
 from deepwork.delivery.landing.queue import LandingQueue
 from deepwork.delivery.landing.recorder import add_landing, move_landing
 from deepwork.delivery.landing.responses import LandingView, LandResult, describe_skipped
@@ -63,7 +63,7 @@ class LandingService:
         finder: WorkFinder,
         open_git: Callable[[Path], Git],
         host: str,
-        origins: WorkOrigins | None = None,
+        origins: WorkOrigins,
     ) -> None:
         self._database, self._queue, self._finder = database, queue, finder
         self._open_git, self._host, self._origins = open_git, host, origins
@@ -204,8 +204,7 @@ class LandingService:
         )
 
     def _find_origin(self, tx: Transaction, task_id: str) -> WorkOrigin:
-        found = self._origins.find(tx, task_id) if self._origins else None
-        return found or WorkOrigin(None, ClaimStore(tx).find_last_claimer(task_id))
+        return self._origins.find(tx, task_id) or WorkOrigin(None, ClaimStore(tx).find_last_claimer(task_id))
 
     def resume(self, id: str) -> Landing:
         """Go on with a landing that waited for a person who has decided now."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from deepwork.delivery.rewind.operations import RewindOperations
     from deepwork.delivery.runner.interfaces import AgentDoor
     from deepwork.delivery.runner.loop import Runner
+    from deepwork.edge.server.delivery_assembly import Landings
     from deepwork.edge.server.jobs_assembly import JobsAssembly
-    from deepwork.edge.server.landing_assembly import Landings
     from deepwork.edge.server.start_workflow import StartWorkflow
     from deepwork.edge.server.trees_assembly import TreesAssembly
     from deepwork.gates.approvals.actions import ApprovalActions
@@ -165,7 +165,7 @@ class Application:
         return self.registry | {name: spec for specs in described for name, spec in specs.items()}
 
     def _build_rewind_operations(self) -> RewindOperations:
-        from deepwork.edge.server.rewind_assembly import build_rewind_operations
+        from deepwork.edge.server.delivery_assembly import build_rewind_operations
 
         folder = self.settings.repository_root / STATE_FOLDER
         parts = self.database, self.presence, self.repositories, self._attribution
@@ -199,7 +199,7 @@ class Application:
 
             return PlanDecisions(self.database, self._complete_approved_task)
         if kind == "landing":
-            from deepwork.delivery.landing.decisions import LandingDecisions
+            from deepwork.delivery.landing.operations import LandingDecisions
 
             return LandingDecisions(lambda: self.landings.service)
         return None
@@ -422,14 +422,9 @@ class Application:
     @cached_property
     def landings(self) -> Landings:
         """The services that land work."""
-        from deepwork.delivery.landing.commit_links import link_landed_commit
-        from deepwork.delivery.runner.landing import AttemptOrigins
-        from deepwork.edge.server.landing_assembly import LandingParts, build_landings
+        from deepwork.edge.server.delivery_assembly import Landings
 
-        origins, observers = AttemptOrigins(), (link_landed_commit,)
-        return build_landings(
-            LandingParts(self.database, self.repositories, self.get_checks, origins, observers)
-        )
+        return Landings(self.database, self.repositories, self.get_checks)
 
     @cached_property
     def runner(self) -> Runner:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from deepwork.views.overview.states.local_processes import LocalProcesses
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
+    from deepwork.views.overview.why_operations import WhyOperations
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
     from deepwork.work.jobs.quality_gate import QualityGate
@@ -396,6 +397,12 @@ class Application:
         """Explains why code of this repository exists."""
         return self._trees.why
 
+    def _build_why_operations(self) -> WhyOperations:
+        from deepwork.edge.server.git_access import open_git
+        from deepwork.views.overview.why_operations import WhyOperations
+
+        return WhyOperations(self.why, self.verifier, open_git(self.settings.repository_root))
+
     @property
     def checks(self) -> CheckService:
         """The checks of this project."""
@@ -519,6 +526,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.gates.reviews.actions:ReviewActions": Application._build_review_actions,
     "deepwork.work.jobs.gate_actions:GateActions": lambda app: app.jobs.gate_actions,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
+    "deepwork.views.overview.why_operations:WhyOperations": Application._build_why_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
     **{
         path: _build_with_database(path)

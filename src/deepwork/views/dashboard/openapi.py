@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,14 +10,8 @@ from pydantic import BaseModel
 from deepwork import __version__
 from deepwork.kernel.answers import Answer, build_model
 from deepwork.views.dashboard.actions import RUN_ACTIONS, SESSION_ACTIONS
-from deepwork.views.dashboard.endpoint_registry import (
-    ENDPOINTS,
-    REPOSITORY_ENDPOINTS,
-    ROUTES,
-    SERVER_ENDPOINTS,
-    TOOL_ENDPOINTS,
-)
-from deepwork.views.dashboard.endpoints import NoParameters, Operation
+from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, ROUTES, SERVER_ENDPOINTS
+from deepwork.views.dashboard.endpoints import NoParameters, Operation, OperationRoute
 
 _ERROR_RESPONSES = {
     status: {"description": meaning}
@@ -51,17 +45,17 @@ _ID_PARAMETER = {"name": "id", "in": "path", "required": True, "schema": {"type"
 def build_openapi(actions: list[str], operations: Mapping[str, Operation]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
-    routes = [(route, operations[route.operation]) for route in ROUTES]
-    described: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer] | None]] = [
-        *((route.path, each.description, each.parameters, each.answer_type) for route, each in routes),
+    described: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer]]] = [
         *((each.path, each.summary, each.query, each.answer) for each in ENDPOINTS),
-        *((each.path, each.summary, each.query, each.answer) for each in REPOSITORY_ENDPOINTS),
-        *((each.path, each.summary, each.query, None) for each in TOOL_ENDPOINTS),
         *((path, summary, NoParameters, answer) for path, (summary, answer) in SERVER_ENDPOINTS.items()),
     ]
     paths: dict[str, Any] = {
         path: {"get": _build_operation(path, summary, query, answer, definitions)}
         for path, summary, query, answer in described
+    }
+    paths |= {
+        route.path: {"get": _describe_route(route, operations[route.operation], definitions)}
+        for route in ROUTES
     }
     paths["/api/v1/events"] = {"get": _EVENTS_OPERATION}
     if actions:
@@ -122,21 +116,29 @@ def _build_post_operation(
     }
 
 
+def _describe_route(
+    route: OperationRoute, operation: Operation, definitions: dict[str, Any]
+) -> dict[str, Any]:
+    about = operation.description, operation.parameters, operation.answer_type
+    return _build_operation(route.path, *about, definitions, route.path_arguments)
+
+
 def _build_operation(
     path: str,
     summary: str,
     query: type[BaseModel],
-    answer: type[BaseModel | Answer] | None,
+    answer: type[BaseModel | Answer],
     definitions: dict[str, Any],
+    in_path: Collection[str] = (),
 ) -> dict[str, Any]:
     query_schema = _build_schema(query, definitions)
     required = query_schema.get("required", [])
     in_query = [
         {"name": name, "in": "query", "required": name in required, "schema": shape}
         for name, shape in query_schema.get("properties", {}).items()
-        if f"{{{name}}}" not in path
+        if name not in in_path
     ]
-    answer_schema = {"type": "object"} if answer is None else _build_schema(answer, definitions)
+    answer_schema = _build_schema(answer, definitions)
     found = {"description": "found", "content": {"application/json": {"schema": answer_schema}}}
     unchanged = {"description": "unchanged since If-None-Match"}
     return {

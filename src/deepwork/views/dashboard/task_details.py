@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
-
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.agent_runs import AttemptLine, list_attempts_of_task
-from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer, ToolEndpoint
+from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.views.dashboard.evidence import Evidence, read_task_evidence
 from deepwork.views.dashboard.issues_and_decisions import (
     DecisionLine,
@@ -66,11 +64,6 @@ class TaskWhole(RestAnswer):
     """What agents that deepwork started did about it, the oldest first."""
     files_count: int
     actions: list[Act]
-
-
-class DiffQuery(NoParameters):
-    path: str | None = Field(default=None, description="Return only this file, with its diff")
-    max_bytes: int | None = Field(default=None, ge=1, le=1_000_000, description="Maximum size of each diff")
 
 
 def read_task(context: ReadContext, _: NoParameters) -> TaskWhole:
@@ -174,17 +167,3 @@ def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
 
 
 ENDPOINTS = (Endpoint("/api/v1/tasks/{id}", "One task.", NoParameters, TaskWhole, read_task),)
-DIFF = ToolEndpoint(
-    "/api/v1/tasks/{id}/diff",
-    "The files a task changed; with `path`, the diff of one file.",
-    DiffQuery,
-    "get_task_diff",
-    lambda path, query: {"task_id": path["id"], **query.model_dump(exclude_none=True)},
-)
-JOBS = ToolEndpoint(
-    "/api/v1/jobs",
-    "The jobs of this project and their workflows.",
-    NoParameters,
-    "get_workflows",
-    lambda *_: {},
-)

@@ -110,6 +110,12 @@ class LandingRecorder:
         return ended
 
 
+def build_landing(tx: Transaction, **about: Any) -> Landing:
+    """Build a new landing, which the caller of this transaction asked for."""
+    made: dict[str, Any] = {"created_by": tx.caller, "created_at": tx.now, "updated_at": tx.now}
+    return Landing(id=new_id("ld"), status=LandingStatus.QUEUED, **made, **about)
+
+
 def add_landing(tx: Transaction, landing: Landing) -> bool:
     """Store a new landing; False if one of the same subject is open."""
     if not LandingStore(tx).add(landing):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -23,7 +24,13 @@ from deepwork.kernel.database.transaction import Database, Transaction, join_tra
 from deepwork.kernel.errors import Code, InvalidArguments, InvalidInput, NotAllowed
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.tool_types import check_input
-from deepwork.views.dashboard.actions import ActionExecutor, InvokeTool, ListActions, build_call
+from deepwork.views.dashboard.actions import (
+    ACTIONS_BY_PATH,
+    ActionExecutor,
+    InvokeTool,
+    ListActions,
+    build_call,
+)
 from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, ROUTES, Me
 from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, Operations, ReadContext
 from deepwork.views.dashboard.health import read_server_status
@@ -90,11 +97,12 @@ class RestApi:
             *(self._build_route(each.pattern, self._create_handler(each)) for each in ROUTES),
             *(self._build_route(each.pattern, self._create_read_handler(each)) for each in ENDPOINTS),
             self._build_action_route("/api/v1/actions/{tool}", self._actions.execute),
-            self._build_action_route("/api/v1/sessions/{id}/{verb}", self._actions.execute_on_session),
-            self._build_action_route("/api/v1/approvals/{id}/{verb}", self._actions.execute_on_approval),
-            self._build_action_route("/api/v1/runner/runs/{id}/{verb}", self._actions.execute_on_run),
-            self._build_action_route("/api/v1/rewinds/{id}/{verb}", self._actions.execute_on_rewind),
-            self._build_action_route("/api/v1/landings/{id}/{verb}", self._actions.execute_on_landing),
+            *(
+                self._build_action_route(
+                    path, partial(self._actions.execute_on, thing=thing, actions=actions)
+                )
+                for path, (thing, actions) in ACTIONS_BY_PATH.items()
+            ),
         ]
 
     def build_not_found_route(self) -> BaseRoute:

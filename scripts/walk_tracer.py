@@ -29,13 +29,23 @@ class Record:
         self.modules: set[str] = set()
         self.calls = 0
         self.git_programs = 0
+        self._here = threading.local()
+
+    @property
+    def _importing(self) -> int:
+        """How many modules are being imported by this thread, each because of the one before."""
+        return getattr(self._here, "importing", 0)
 
     def note_call(self, frame: FrameType, event: str, _: Any) -> None:
-        """Note the module of a called function; bodies of modules and classes only define things."""
-        if event != "call" or not self.is_recording or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            return
+        """Note the module of a called function; what an import calls only defines things."""
         name = _get_module(frame)
-        if name is None:
+        if name is None or event not in ("call", "return"):
+            return
+        if frame.f_code.co_name == "<module>":
+            self._here.importing = self._importing + (1 if event == "call" else -1)
+        if event != "call" or not self.is_recording or self._importing:
+            return
+        if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # the body of a class
             return
         self.modules.add(name)
         caller = _get_module(frame.f_back)

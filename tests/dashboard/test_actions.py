@@ -14,7 +14,7 @@ from dashboard.make import HOST, World, create_client, create_token, make_everyt
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.http.asgi import list_actions
 from deepwork.gates.access import scopes
-from deepwork.views.dashboard.actions import SESSION_ACTIONS
+from deepwork.views.dashboard.actions import ACTIONS_BY_PATH
 
 ACTIONS = [
     "abandon_task",
@@ -189,7 +189,9 @@ def test_the_token_of_an_agent_cannot_act_as_a_person(world: World, app: Applica
     before = list_events(app)
     calls = {
         **{f"/actions/{tool}": {} for tool in ACTIONS},
-        **{f"/sessions/{world.job}/{verb}": {} for verb in SESSION_ACTIONS},
+        **{
+            f"/sessions/{world.job}/{verb}": {} for verb in ACTIONS_BY_PATH["/api/v1/sessions/{id}/{verb}"][1]
+        },
         "/actions/resolve_issue": {"issue_id": world.blocker, "note": "Approved."},
         "/actions/log_milestone": {"task_id": world.tasks["unsure"], "message": "x"},
         "/actions/message_send": {"recipient_id": world.agent, "message_type": "query", "body": "x"},

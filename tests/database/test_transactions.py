@@ -222,3 +222,19 @@ def test_an_action_that_raises_fails_the_call_but_not_the_commit(app: Applicatio
         write()
 
     assert count_leases(app) == 1
+
+
+def test_rows_are_new_change_only_as_they_were_and_are_listed_in_pages(app: Application):
+    with app.database.transaction() as tx:
+        tx.execute("CREATE TABLE things (id TEXT PRIMARY KEY, created_at BIGINT, word TEXT)")
+        rows = [{"id": id, "created_at": at, "word": "red"} for id, at in (("a", 1), ("b", 1), ("c", 2))]
+        added = [tx.insert_new("things", row) for row in (*rows, rows[0])]
+        green, blue = rows[0] | {"word": "green"}, rows[0] | {"word": "blue"}
+        saved = [tx.save_change("things", rows[0], after, "word") for after in (green, blue, rows[0])]
+        first, total = tx.list_newest("things", "id", {"word = :word": "red"}, None, 1, word="red")
+        rest, _ = tx.list_newest("things", "id", {"word = :word": None}, (2, "c"), 9)
+
+    assert added == [True, True, True, False]
+    assert saved == [True, False, True]  # the last one changes nothing
+    assert ([row["id"] for row in first], total) == (["c"], 2)
+    assert [row["id"] for row in rest] == ["b", "a"]

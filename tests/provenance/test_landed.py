@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from deepwork.delivery.landing.commit_links import link_landed_commit
-from deepwork.delivery.landing.models import LandedCommit, Landing, LandingKind
+from deepwork.delivery.landing.models import Landing, LandingKind
+from deepwork.delivery.landing.recorder import link_landed_commit
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.provenance.models import CommitLink, KnownBy
 from deepwork.delivery.provenance.rules import find_chain
 from deepwork.delivery.provenance.store import LinkStore
 from deepwork.edge.server.application import Application
+from deepwork.kernel.git.merge_commits import CommitFacts
 from landing.make import LandingProject
 from provenance.make import Made, list_verdicts, verify
 from workspaces.make import create_repository, run_git
@@ -101,7 +102,7 @@ def test_undoing_the_work_of_a_task_is_not_its_work(app: Application, tmp_path: 
     before = {"before": landing.merge_tree or "", "tree": "0" * 40}
     undone = replace(landing, kind=LandingKind.COMMIT)
     with app.database.transaction() as tx:
-        link_landed_commit(tx, LandedCommit(undone, "1" * 40, parents=(), **before))
+        link_landed_commit(tx, undone, CommitFacts("1" * 40, parents=(), **before))
         [stored] = LinkStore(tx).list_by_commits(["1" * 40])
 
     assert (stored.task_id, stored.tree_before) == (plan.ids["one"], "")

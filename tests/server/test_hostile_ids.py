@@ -18,7 +18,7 @@ from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.tool_types import is_id_parameter
-from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, REPOSITORY_ENDPOINTS, ROUTES, TOOL_ENDPOINTS
+from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, ROUTES
 
 HOSTILE_IDS = {
     "a megabyte": "x" * 1024 * 1024,
@@ -63,8 +63,6 @@ def test_no_address_fails_inside_for_any_id(project: Application, id: str):
     text = quote(id[:MAX_SENT], safe="", errors="surrogatepass").replace(".", "%2E")
     parameters = {
         **{each.path: list(each.query.model_fields) for each in ENDPOINTS},
-        **{each.path: list(each.query.model_fields) for each in TOOL_ENDPOINTS},
-        **{each.path: list(each.query.model_fields) for each in REPOSITORY_ENDPOINTS},
         **{each.path: list(project.operations[each.operation].parameter_names) for each in ROUTES},
     }
     addresses = [each for path, names in parameters.items() for each in list_addresses(path, names, text)]

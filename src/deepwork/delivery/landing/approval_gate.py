@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.delivery.landing.items import LandingItem
-from deepwork.delivery.landing.merging import MergedItem
+from deepwork.delivery.landing.batches import LandingItem, LandingPlace, MergedItem
 from deepwork.delivery.landing.models import Landing
-from deepwork.delivery.landing.places import LandingPlace
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.gates.approvals.rules import may_pass
 from deepwork.gates.approvals.service import find_or_ask, use

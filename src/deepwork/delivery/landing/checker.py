@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepwork.delivery.landing.leases import BranchLeases
 from deepwork.delivery.landing.models import BranchLease
+from deepwork.delivery.landing.recorder import BranchLeases
 from deepwork.gates.approvals.models import ApprovalKind
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import LANDING, CommitProofRequest, Proof, ProofSubject

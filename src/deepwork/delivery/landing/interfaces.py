@@ -1,11 +1,11 @@
-"""What landings need from packages above them, and what they offer to those below."""
+"""What landings need from packages above them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from deepwork.delivery.landing.models import LandedCommit, Landing, WorkOrigin
+from deepwork.delivery.landing.models import Landing, WorkOrigin
 from deepwork.kernel.database.transaction import Transaction
 
 
@@ -19,12 +19,6 @@ class LandingStates(Protocol):
     """Judges landings in one transaction."""
 
     def judge_landings(self, landings: Sequence[Landing], /) -> Mapping[str, Standing]: ...
-
-
-class LandingObserver(Protocol):
-    """Is called in the transaction that ends a landing, for each commit that became part of a branch."""
-
-    def __call__(self, tx: Transaction, landed: LandedCommit) -> None: ...
 
 
 class WorkOrigins(Protocol):

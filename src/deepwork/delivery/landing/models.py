@@ -137,19 +137,6 @@ class WorkOrigin:
 
 
 @dataclass(frozen=True)
-class LandedCommit:
-    """A commit that has just become part of a branch, in the transaction that ends its landing."""
-
-    landing: Landing
-    commit: str
-    tree: str
-    parents: tuple[str, ...]
-    """The branch before, then the branch of the task; only the first for a prepared commit."""
-    before: str
-    """The tree of the branch before."""
-
-
-@dataclass(frozen=True)
 class FinishedBranch:
     """The branch of a task that is done, ready to land."""
 

@@ -1,4 +1,4 @@
-"""What people can read and do about landings: list them, land work, and give a landing up."""
+"""What people can read, do and decide about landings: list them, land work, give a landing up, approve it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from deepwork.delivery.landing.responses import (
     PlanRef,
     offer_landing_actions,
 )
+from deepwork.delivery.landing.rules import describe_move
 from deepwork.delivery.landing.service import LandingService, LandRequest
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.gates.approvals.models import ApprovalKind, ApprovalStatus
+from deepwork.gates.approvals.interfaces import DecisionEffect
+from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
+from deepwork.gates.approvals.notices import notify_of_decision
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import LANDING
 from deepwork.gates.checks.responses import CheckLine
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.errors import DeepworkError, InvalidInput
 from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
 from deepwork.kernel.tool_types import Field, Id, Name
@@ -147,3 +150,29 @@ def _find_positions(tx: Transaction, landings: Iterable[Landing]) -> dict[str, i
     queues = {(each.host, each.repository_path, each.target) for each in pending}
     listed = [LandingStore(tx).list_pending(*queue) for queue in queues]
     return {each.id: place for queue in listed for place, each in enumerate(queue, start=1)}
+
+
+class LandingDecisions:
+    """Lands what a person approved, and sends back what they refused."""
+
+    def __init__(self, get_service: Callable[[], LandingService]) -> None:
+        self._get_service = get_service
+
+    def lock(self, tx: Transaction, approval: Approval) -> None:
+        """Lock nothing: a landing takes its lease first, and no decision waits for that."""
+
+    def apply(self, tx: Transaction, approval: Approval) -> str | None:
+        """Notify the agent whose work it is."""
+        notify_of_decision(tx, approval, "")
+        return None
+
+    def follow(self, approval: Approval) -> DecisionEffect | None:
+        """Go on with the landing, if nothing changed since the person looked at it."""
+        try:
+            landing = self._get_service().resume(approval.subject_id)
+        except DeepworkError as error:
+            return DecisionEffect(f"It has not landed yet: {error.message}", is_carried_out=False)
+        if landing.status is LandingStatus.LANDED:
+            return DecisionEffect(describe_move(landing))
+        text = f"The landing is {landing.status}. {landing.reason or ''}".strip()
+        return DecisionEffect(text, is_carried_out=landing.status.is_pending or not approval.was_given)

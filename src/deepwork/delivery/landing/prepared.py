@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from deepwork.delivery.landing.batches import Blocked, LandingPlace
 from deepwork.delivery.landing.checker import Green, MergeChecker, Red
-from deepwork.delivery.landing.leases import BranchLeases, LeaseLost
 from deepwork.delivery.landing.models import (
     BranchLease,
     Landing,
@@ -16,15 +16,20 @@ from deepwork.delivery.landing.models import (
     PreparedCommit,
     Problem,
 )
-from deepwork.delivery.landing.places import Blocked, LandingPlace
 from deepwork.delivery.landing.queue import LandingQueue
-from deepwork.delivery.landing.recorder import LandingRecorder, add_landing, move_landing
+from deepwork.delivery.landing.recorder import (
+    BranchLeases,
+    LandingRecorder,
+    LeaseLost,
+    add_landing,
+    build_landing,
+    move_landing,
+)
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import CommitFacts, get_commit_facts
-from deepwork.kernel.names import new_id
 
 _POLL_SECONDS = 0.2
 _TRIES = 5
@@ -74,7 +79,7 @@ class PreparedLander:
             if last and last.status is LandingStatus.LANDED:
                 return last
             if last is None or last.status.is_final:
-                last = _build_landing(prepared, self._host, tx.caller, tx.now)
+                last = _build_landing(tx, prepared, self._host)
                 add_landing(tx, last)
             elif not last.status.is_pending:
                 last = move_landing(tx, last, LandingStatus.QUEUED, problem=None, reason=None) or last
@@ -158,20 +163,7 @@ class PreparedLander:
         return stopped
 
 
-def _build_landing(prepared: PreparedCommit, host: str, caller: str, now: int) -> Landing:
-    return Landing(
-        id=new_id("ld"),
-        kind=LandingKind.COMMIT,
-        subject_id=prepared.subject_id,
-        workflow_id=prepared.workflow_id,
-        task_id=prepared.task_id,
-        title=prepared.title,
-        host=host,
-        repository_path=prepared.repository_path,
-        target=prepared.target,
-        status=LandingStatus.QUEUED,
-        done_at=now,
-        created_by=caller,
-        created_at=now,
-        updated_at=now,
-    )
+def _build_landing(tx: Transaction, prepared: PreparedCommit, host: str) -> Landing:
+    names = ("subject_id", "workflow_id", "task_id", "title", "repository_path", "target")
+    about = {name: getattr(prepared, name) for name in names}
+    return build_landing(tx, kind=LandingKind.COMMIT, host=host, done_at=tx.now, **about)

@@ -17,14 +17,20 @@ from deepwork.delivery.landing.approval_gate import (
     read_shown_landing,
     use_landing_approval,
 )
+from deepwork.delivery.landing.batches import (
+    BatchMerge,
+    Blocked,
+    LandingItem,
+    LandingPlace,
+    MergedItem,
+    choose_place,
+    contains,
+    load_items,
+    merge_batch,
+)
 from deepwork.delivery.landing.checker import Green, MergeChecker, Red, Unchecked
-from deepwork.delivery.landing.items import LandingItem, load_items
-from deepwork.delivery.landing.leases import BranchLeases, LeaseLost
-from deepwork.delivery.landing.merging import BatchMerge, MergedItem, merge_batch
 from deepwork.delivery.landing.models import BranchLease, Landing, LandingKind, LandingStatus, Problem
-from deepwork.delivery.landing.places import Blocked, LandingPlace, choose_place, contains
-from deepwork.delivery.landing.recorder import LandingRecorder
-from deepwork.delivery.landing.returning import WorkReturner
+from deepwork.delivery.landing.recorder import BranchLeases, LandingRecorder, LeaseLost, WorkReturner
 from deepwork.delivery.landing.rules import (
     WAITS_FOR_DEPENDENCY,
     choose_batch,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.delivery.landing.approval_gate import has_pending_approval
+from deepwork.delivery.landing.batches import contains, require_target
 from deepwork.delivery.landing.interfaces import WorkOrigins
 from deepwork.delivery.landing.models import (
     FinishedBranch,
@@ -17,9 +18,8 @@ from deepwork.delivery.landing.models import (
     Skipped,
     WorkOrigin,
 )
-from deepwork.delivery.landing.places import contains, require_target
 from deepwork.delivery.landing.queue import LandingQueue
-from deepwork.delivery.landing.recorder import add_landing, move_landing
+from deepwork.delivery.landing.recorder import add_landing, build_landing, move_landing
 from deepwork.delivery.landing.responses import LandingView, LandResult, describe_skipped
 from deepwork.delivery.landing.rules import choose_exit_code, describe_landed_elsewhere, describe_move
 from deepwork.delivery.landing.store import LandingStore, is_branch_held
@@ -30,7 +30,6 @@ from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import is_shallow
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import find_own_branch_tip
-from deepwork.kernel.names import new_id
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.workspaces.models import LOCAL_HOST
@@ -63,7 +62,7 @@ class LandingService:
         finder: WorkFinder,
         open_git: Callable[[Path], Git],
         host: str,
-        origins: WorkOrigins | None = None,
+        origins: WorkOrigins,
     ) -> None:
         self._database, self._queue, self._finder = database, queue, finder
         self._open_git, self._host, self._origins = open_git, host, origins
@@ -182,8 +181,8 @@ class LandingService:
         self, tx: Transaction, work: LandablePlan, ready: FinishedBranch, target: str
     ) -> Landing:
         origin = self._find_origin(tx, ready.task_id)
-        return Landing(
-            id=new_id("ld"),
+        return build_landing(
+            tx,
             kind=LandingKind.TASK,
             subject_id=ready.task_id,
             workflow_id=ready.workflow_id,
@@ -192,11 +191,7 @@ class LandingService:
             host=self._host,
             repository_path=str(work.repository),
             target=target,
-            status=LandingStatus.QUEUED,
             done_at=ready.done_at,
-            created_by=tx.caller,
-            created_at=tx.now,
-            updated_at=tx.now,
             source_branch=ready.branch,
             source_commit=ready.commit,
             attempt_id=origin.attempt_id,
@@ -204,8 +199,7 @@ class LandingService:
         )
 
     def _find_origin(self, tx: Transaction, task_id: str) -> WorkOrigin:
-        found = self._origins.find(tx, task_id) if self._origins else None
-        return found or WorkOrigin(None, ClaimStore(tx).find_last_claimer(task_id))
+        return self._origins.find(tx, task_id) or WorkOrigin(None, ClaimStore(tx).find_last_claimer(task_id))
 
     def resume(self, id: str) -> Landing:
         """Go on with a landing that waited for a person who has decided now."""

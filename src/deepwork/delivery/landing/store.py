@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from deepwork.delivery.landing.models import BranchLease, Landing, LandingKind, LandingStatus, Problem
 from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 
@@ -21,21 +20,11 @@ class LandingStore:
 
     def add(self, landing: Landing) -> bool:
         """Insert a landing; False if one of the same subject is open."""
-        row = _to_row(landing)
-        columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
-        sql = f"INSERT INTO landings ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
-        return self._tx.execute(sql, **row) == 1
+        return self._tx.insert_new("landings", _to_row(landing))
 
     def save(self, before: Landing, after: Landing) -> bool:
         """Store what changed; False if its status is not what it was, because another process moved it."""
-        old, new = _to_row(before), _to_row(after)
-        changes = {name: value for name, value in new.items() if value != old[name]}
-        if not changes:
-            return True
-        assignments = ", ".join(f"{name} = :{name}" for name in changes)
-        sql = f"UPDATE landings SET {assignments} WHERE id = :before_id AND status = :before_status"
-        done = self._tx.execute(sql, before_id=before.id, before_status=before.status.value, **changes)
-        return done == 1
+        return self._tx.save_change("landings", _to_row(before), _to_row(after), "status")
 
     def get(self, id: str) -> Landing:
         """Return the landing."""
@@ -149,21 +138,8 @@ class LandingStore:
             "ended_at IS NULL": is_open or None,
             "ended_at IS NOT NULL": is_ended or None,
         }
-        later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
-        values = {
-            "statuses": [each.value for each in statuses or ()],
-            "workflow_id": workflow_id,
-            "task_id": task_id,
-        }
-        at, id = after or (0, "")
-        sql = f"""
-            SELECT {_COLUMNS} FROM landings {build_where({**conditions, **later})}
-             ORDER BY created_at DESC, id DESC LIMIT :limit
-        """
-        rows = self._tx.fetch_all(sql, at=at, id=id, limit=limit, **values)
-        total = int(
-            self._tx.fetch_value(f"SELECT count(*) FROM landings {build_where(conditions)}", **values)
-        )
+        given = {"statuses": list(statuses or ()), "workflow_id": workflow_id, "task_id": task_id}
+        rows, total = self._tx.list_newest("landings", _COLUMNS, conditions, after, limit, **given)
         return [_from_row(row) for row in rows], total
 
 

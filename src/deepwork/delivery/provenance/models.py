@@ -76,13 +76,10 @@ class CommitVerdict(CaseInsensitiveEnum):
     FORGED = "forged"  # a trailer is not true
     UNVERIFIABLE = "unverifiable"  # its history is cut off, so it cannot be compared
 
-    @property
-    def is_bad(self) -> bool:
-        """Whether verification fails because of it."""
-        return self in _BAD
-
-
-_BAD = (CommitVerdict.FORGED, CommitVerdict.UNVERIFIABLE)
+    def fails(self, *, is_required: bool) -> bool:
+        """Whether verification fails because of it; `is_required`: a task must be known to have made it."""
+        is_bad = self in (CommitVerdict.FORGED, CommitVerdict.UNVERIFIABLE)
+        return is_bad or (is_required and self is CommitVerdict.UNLINKED)
 
 
 class VerifiedCommit(NamedTuple):

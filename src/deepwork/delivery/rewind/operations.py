@@ -102,8 +102,6 @@ class RewindOperations:
                 recoverable=True,
             )
         require_possible(plan)
-        about = _describe(plan)
-        require_asked(current_call().caller, **about)
         new = NewRewind(
             id,
             plan.facts.workflow.id,
@@ -114,25 +112,20 @@ class RewindOperations:
             plan.steps,
             plan.tasks,
         )
-        return self._service.begin(new, lambda tx: _confirm(tx, plan.digest, about))
+        return self._record(new, _describe(plan))
 
     def _begin_undo(self, rewind_id: str) -> Rewind:
         plan = self._undoing.plan(rewind_id)
-        about = {"undoes": rewind_id, "digest": plan.digest}
-        require_asked(current_call().caller, **about)
-        of = plan.rewind
+        of, known = plan.rewind, (plan.digest, plan.steps, plan.tasks)
         new = NewRewind(
-            new_id("rw"),
-            of.workflow_id,
-            of.task_id,
-            of.target,
-            of.dependents,
-            plan.digest,
-            plan.steps,
-            plan.tasks,
-            undoes=of.id,
+            new_id("rw"), of.workflow_id, of.task_id, of.target, of.dependents, *known, undoes=of.id
         )
-        return self._service.begin(new, lambda tx: _confirm(tx, plan.digest, about))
+        return self._record(new, {"undoes": rewind_id, "digest": plan.digest})
+
+    def _record(self, new: NewRewind, about: dict[str, Any]) -> Rewind:
+        """Record what the person decided; `about` is what their proof covers."""
+        require_asked(current_call().caller, **about)
+        return self._service.begin(new, lambda tx: _confirm(tx, new.digest, about))
 
     def _find_unfinished(self, task_id: str, digest: str | None) -> Rewind | None:
         """Return the rewind that a process left unfinished, or the one that this call would repeat."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from deepwork.delivery.rewind.facts import RewindFacts, RewoundTask, load_facts
@@ -225,8 +224,3 @@ def _list_targets(main: RewoundTask) -> list[str]:
 
 def _describe_dependent(each: RewoundTask) -> DependentTask:
     return DependentTask(id=each.task.id, name=each.task.name, status=each.task.status.value, tree=each.tree)
-
-
-def list_ids(tasks: Sequence[RewindTask], role: RewindRole) -> list[str]:
-    """List the tasks with a role."""
-    return [task.task_id for task in tasks if task.role is role]

@@ -90,18 +90,11 @@ class RewindService:
             PlanStore(tx).get_for_update(new.workflow_id)
             store = RewindStore(tx)
             rewind = Rewind(
-                id=new.id,
-                workflow_id=new.workflow_id,
-                task_id=new.task_id,
+                **{name: value for name, value in vars(new).items() if name != "tasks"},
                 number=store.count_of_task(new.task_id) + 1,
-                undoes=new.undoes,
                 undone_by=None,
-                target=new.target,
-                dependents=new.dependents,
                 stage=RewindStage.PLANNED,
                 host=self._trees.host,
-                digest=new.digest,
-                steps=new.steps,
                 results=RewindResults(),
                 created_by=tx.caller,
                 created_at=tx.now,

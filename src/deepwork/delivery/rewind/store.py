@@ -19,7 +19,6 @@ from deepwork.delivery.rewind.models import (
     Steps,
 )
 from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.git.tree_restores import FileMove, IndexEntry, TreeRestore
@@ -33,10 +32,7 @@ class RewindStore:
 
     def add(self, rewind: Rewind, tasks: Sequence[RewindTask]) -> bool:
         """Insert a new rewind with its tasks; False if the task has one that is not done."""
-        row = _to_row(rewind)
-        columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
-        sql = f"INSERT INTO rewinds ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
-        if self._tx.execute(sql, **row) != 1:
+        if not self._tx.insert_new("rewinds", _to_row(rewind)):
             return False
         of = {"rewind_id": rewind.id}
         self._tx.insert_many("rewind_tasks", [of | _task_to_row(task) for task in tasks])
@@ -44,29 +40,15 @@ class RewindStore:
 
     def save(self, before: Rewind, after: Rewind) -> bool:
         """Store a changed rewind; False if its stage is not what it was, because another process goes on."""
-        old, new = _to_row(before), _to_row(after)
-        changes = {name: value for name, value in new.items() if value != old[name]}
-        if not changes:
-            return True
-        assignments = ", ".join(f"{name} = :{name}" for name in changes)
-        sql = f"UPDATE rewinds SET {assignments} WHERE id = :before_id AND stage = :before_stage"
-        changed = self._tx.execute(sql, before_id=before.id, before_stage=before.stage, **changes)
-        return changed == 1
+        return self._tx.save_change("rewinds", _to_row(before), _to_row(after), "stage")
 
     def save_task(self, rewind_id: str, task: RewindTask) -> None:
         """Store how a task was before and after."""
-        row = _task_to_row(task)
         sql = """
             UPDATE rewind_tasks SET state_before = :state_before, state_after = :state_after
              WHERE rewind_id = :rewind_id AND task_id = :task_id
         """
-        self._tx.execute(
-            sql,
-            rewind_id=rewind_id,
-            task_id=row["task_id"],
-            state_before=row["state_before"],
-            state_after=row["state_after"],
-        )
+        self._tx.execute(sql, rewind_id=rewind_id, **_task_to_row(task))
 
     def get(self, id: str) -> Rewind:
         """Return the rewind with this id; raises NotFound."""
@@ -109,17 +91,9 @@ class RewindStore:
             "task_id = :task": task_id,
             "ended_at IS NULL": is_open or None,
         }
-        later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
-        at, id = after or (0, "")
-        sql = f"""
-            SELECT {_COLUMNS} FROM rewinds {build_where({**conditions, **later})}
-             ORDER BY created_at DESC, id DESC LIMIT :limit
-        """
-        rows = self._tx.fetch_all(sql, workflow=workflow_id, task=task_id, at=at, id=id, limit=limit)
-        total = self._tx.fetch_value(
-            f"SELECT count(*) FROM rewinds {build_where(conditions)}", workflow=workflow_id, task=task_id
-        )
-        return [_read_rewind(row) for row in rows], int(total)
+        given = {"workflow": workflow_id, "task": task_id}
+        rows, total = self._tx.list_newest("rewinds", _COLUMNS, conditions, after, limit, **given)
+        return [_read_rewind(row) for row in rows], total
 
     def list_tasks(self, rewind_id: str) -> list[RewindTask]:
         """List the tasks that a rewind changes, the rewound one first."""

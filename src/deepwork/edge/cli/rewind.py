@@ -161,17 +161,24 @@ def rewinds() -> None:
 @rewinds.command("list")
 @click.option("--task", metavar="ID", help="Only of this task.")
 @click.option("--plan", "workflow_id", metavar="ID", help="Only of this plan.")
+@click.option("--open", "is_open", is_flag=True, help="Only those that have not ended.")
 @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="How many at most.")
 @json_option
 @place_options
 def list_rewinds(
-    task: str | None, workflow_id: str | None, limit: int, as_json: bool, path: str, **place: Any
+    task: str | None,
+    workflow_id: str | None,
+    is_open: bool,
+    limit: int,
+    as_json: bool,
+    path: str,
+    **place: Any,
 ) -> None:
     """List rewinds, the newest first."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
         of_task = resolve_id(app.database, "task", task) if task else None
         of_plan = resolve_id(app.database, "plan", workflow_id) if workflow_id else None
-        given = {"workflow_id": of_plan, "task_id": of_task, "limit": limit}
+        given = {"workflow_id": of_plan, "task_id": of_task, "open": is_open, "limit": limit}
         answer = call_operation(app, "list_rewinds", given)
     if as_json:
         print_answer(answer, as_json=True)

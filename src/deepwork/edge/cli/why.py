@@ -7,17 +7,13 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, to_printable
-
-if TYPE_CHECKING:
-    from deepwork.views.overview.why import WhyService
-    from deepwork.views.overview.why_answers import Why
 
 _LINE_PATTERN = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _MAX_TEXT = 300
@@ -34,27 +30,25 @@ def why(what: str, commit: str | None, as_json: bool, path: str, **place: Any) -
     Exit code 1 if no task is known to have made it.
     """
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        answer = _explain(app.why, app.settings.repository_root, Path(path), what, commit)
-    shown = answer.model_dump()
+        given = _parse_question(app.settings.repository_root, Path(path), what, commit)
+        answer = call_operation(app, "explain_code", given)
     if as_json:
-        print_answer(shown, as_json=True)
+        print_answer(answer, as_json=True)
     else:
-        for line in _render(shown):
+        for line in _render(answer):
             print(to_printable(line))
-    sys.exit(0 if shown["tasks"] else 1)
+    sys.exit(0 if answer["tasks"] else 1)
 
 
-def _explain(service: WhyService, root: Path, folder: Path, what: str, commit: str | None) -> Why:
-    """Explain a file if there is one of this name, else a commit or a range."""
+def _parse_question(root: Path, folder: Path, what: str, commit: str | None) -> dict[str, Any]:
+    """Ask about a file if there is one of this name, else about a commit or a range."""
     named = _LINE_PATTERN.fullmatch(what)
     if named and (commit or _is_file(root, folder, named[1])):
-        first = int(named[2])
-        return service.explain_lines(
-            _find_name(root, folder, named[1]), first, int(named[3] or first), commit
-        )
+        lines = {"line": int(named[2]), "last_line": int(named[3] or named[2])}
+        return {"path": _find_name(root, folder, named[1]), **lines, "commit": commit}
     if commit or _is_file(root, folder, what):
-        return service.explain_lines(_find_name(root, folder, what), commit=commit)
-    return service.explain_commits(what)
+        return {"path": _find_name(root, folder, what), "commit": commit}
+    return {"commit": what}
 
 
 def _is_file(root: Path, folder: Path, name: str) -> bool:

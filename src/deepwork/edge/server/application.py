@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from deepwork.delivery.runner.operations import RunOperations
     from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.delivery.runner.runner import Runner
+    from deepwork.edge.server.delivery_assembly import Landings
     from deepwork.edge.server.jobs_assembly import JobsAssembly
-    from deepwork.edge.server.landing_assembly import Landings
     from deepwork.edge.server.start_workflow import StartWorkflow
     from deepwork.edge.server.trees_assembly import TreesAssembly
     from deepwork.gates.approvals.actions import ApprovalActions
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from deepwork.views.overview.states.local_processes import LocalProcesses
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
+    from deepwork.views.overview.why_operations import WhyOperations
     from deepwork.views.overview.work_operations import WorkOperations
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
@@ -169,7 +170,7 @@ class Application:
         return self.registry | {name: spec for specs in described for name, spec in specs.items()}
 
     def _build_rewind_operations(self) -> RewindOperations:
-        from deepwork.edge.server.rewind_assembly import build_rewind_operations
+        from deepwork.edge.server.delivery_assembly import build_rewind_operations
 
         folder = self.settings.repository_root / STATE_FOLDER
         parts = self.database, self.presence, self.repositories, self._attribution
@@ -209,7 +210,7 @@ class Application:
 
             return PlanDecisions(self.database, self._complete_approved_task)
         if kind == "landing":
-            from deepwork.delivery.landing.decisions import LandingDecisions
+            from deepwork.delivery.landing.operations import LandingDecisions
 
             return LandingDecisions(lambda: self.landings.service)
         return None
@@ -422,6 +423,12 @@ class Application:
         """Explains why code of this repository exists."""
         return self._trees.why
 
+    def _build_why_operations(self) -> WhyOperations:
+        from deepwork.edge.server.git_access import open_git
+        from deepwork.views.overview.why_operations import WhyOperations
+
+        return WhyOperations(self.why, self.verifier, open_git(self.settings.repository_root))
+
     @property
     def checks(self) -> CheckService:
         """The checks of this project."""
@@ -448,14 +455,9 @@ class Application:
     @cached_property
     def landings(self) -> Landings:
         """The services that land work."""
-        from deepwork.delivery.landing.commit_links import link_landed_commit
-        from deepwork.delivery.runner.finishing import AttemptOrigins
-        from deepwork.edge.server.landing_assembly import LandingParts, build_landings
+        from deepwork.edge.server.delivery_assembly import Landings
 
-        origins, observers = AttemptOrigins(), (link_landed_commit,)
-        return build_landings(
-            LandingParts(self.database, self.repositories, self.get_checks, origins, observers)
-        )
+        return Landings(self.database, self.repositories, self.get_checks)
 
     @cached_property
     def runner(self) -> Runner:
@@ -553,6 +555,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.views.overview.work_operations:WorkOperations": Application._build_work_operations,
     "deepwork.views.overview.agent_operations:AgentOperations": Application._build_agent_operations,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
+    "deepwork.views.overview.why_operations:WhyOperations": Application._build_why_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
     "deepwork.delivery.runner.operations:RunOperations": Application._build_run_operations,
     **{

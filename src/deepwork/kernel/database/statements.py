@@ -98,6 +98,24 @@ def build_update(table: str, columns: tuple[str, ...]) -> str:
     return f"UPDATE {table} SET {changes} WHERE id = :id"  # noqa: S608
 
 
+@lru_cache(maxsize=256)
+def build_conditional_update(table: str, columns: tuple[str, ...], known: tuple[str, ...]) -> str:
+    """Build an UPDATE of these columns where each `known` one is `:before_<name>`."""
+    changes = ", ".join(f"{column} = :{column}" for column in columns)
+    conditions = " AND ".join(f"{name} = :before_{name}" for name in known)
+    return f"UPDATE {table} SET {changes} WHERE {conditions}"  # noqa: S608
+
+
+def build_newest(
+    table: str, columns: str, conditions: Mapping[str, Any], *, is_first: bool
+) -> tuple[str, str]:
+    """Build the SELECT of the newest rows, from `:after_at` and `:after_id` on, and that of the total."""
+    later = {"(created_at < :after_at OR (created_at = :after_at AND id < :after_id))": not is_first or None}
+    where, where_all = build_where({**conditions, **later}), build_where(conditions)
+    page = f"SELECT {columns} FROM {table} {where} ORDER BY created_at DESC, id DESC LIMIT :limit"  # noqa: S608
+    return page, f"SELECT count(*) FROM {table} {where_all}"  # noqa: S608
+
+
 def build_where(conditions: Mapping[str, Any]) -> str:
     """Build a WHERE clause of the conditions whose value is not None; the SQL is never from a caller."""
     given = [condition for condition, value in conditions.items() if value is not None]

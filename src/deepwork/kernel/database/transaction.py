@@ -110,6 +110,11 @@ class Transaction:
         """Insert one row."""
         self._execute(statements.build_insert(table, tuple(row)), row)
 
+    def insert_new(self, table: str, row: Mapping[str, Any]) -> bool:
+        """Insert one row; False if another one is in its way, by a unique index."""
+        sql = f"{statements.build_insert(table, tuple(row))} ON CONFLICT DO NOTHING"
+        return self._execute(sql, row).rowcount == 1
+
     def insert_many(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert many rows with one statement."""
         if rows:
@@ -134,6 +139,38 @@ class Transaction:
         """Update columns of the row with this id."""
         if changes:
             self._execute(statements.build_update(table, tuple(changes)), {**changes, "id": id})
+
+    def save_change(
+        self, table: str, before: Mapping[str, Any], after: Mapping[str, Any], *unchanged: str
+    ) -> bool:
+        """Store the columns of a row that differ, if the `unchanged` ones are still as before.
+
+        So of two processes that decide about the same row one has no effect; it gets False.
+        """
+        changes = {name: value for name, value in after.items() if value != before[name]}
+        if not changes:
+            return True
+        known = {f"before_{name}": before[name] for name in ("id", *unchanged)}
+        sql = statements.build_conditional_update(table, tuple(changes), ("id", *unchanged))
+        return self.execute(sql, **known, **changes) == 1
+
+    def list_newest(
+        self,
+        table: str,
+        columns: str,
+        conditions: Mapping[str, Any],
+        after: tuple[int, str] | None,
+        limit: int,
+        **values: Any,
+    ) -> tuple[list[Row], int]:
+        """List rows, the newest first, after this time and id; and how many match in all.
+
+        Conditions whose value is None do not apply.
+        """
+        page, count = statements.build_newest(table, columns, conditions, is_first=after is None)
+        at, id = after or (0, "")
+        rows = self.fetch_all(page, after_at=at, after_id=id, limit=limit, **values)
+        return rows, int(self.fetch_value(count, **values))
 
     def emit(self, type: str, data: Mapping[str, Any], workflow_id: str | None = None) -> None:
         """Emit an event, which is recorded only if this transaction commits."""

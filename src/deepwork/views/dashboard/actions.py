@@ -23,16 +23,20 @@ InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
 ListActions = Callable[[], list[str]]
 """Returns the names of the actions that this server offers to people."""
 
-SESSION_ACTIONS = {"pass": "pass_step", "send-back": "send_back_step", "grant-round": "grant_round"}
-"""Paths under /api/v1/sessions/{id}, and the actions that they call."""
-APPROVAL_ACTIONS = {"approve": "give_approval", "refuse": "refuse_approval"}
-"""Paths under /api/v1/approvals/{id}, and the actions that they call."""
-RUN_ACTIONS = {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run"}
-"""Paths under /api/v1/runner/runs/{id}, and the actions that they call."""
-REWIND_ACTIONS = {"undo": "undo_rewind"}
-"""Paths under /api/v1/rewinds/{id}, and the actions that they call."""
-LANDING_ACTIONS = {"cancel": "cancel_landing"}
-"""Paths under /api/v1/landings/{id}, and the actions that they call."""
+ACTIONS_BY_PATH: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "/api/v1/sessions/{id}/{verb}": (
+        "session",
+        {"pass": "pass_step", "send-back": "send_back_step", "grant-round": "grant_round"},
+    ),
+    "/api/v1/approvals/{id}/{verb}": ("approval", {"approve": "give_approval", "refuse": "refuse_approval"}),
+    "/api/v1/runner/runs/{id}/{verb}": (
+        "run",
+        {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run"},
+    ),
+    "/api/v1/rewinds/{id}/{verb}": ("rewind", {"undo": "undo_rewind"}),
+    "/api/v1/landings/{id}/{verb}": ("landing", {"cancel": "cancel_landing"}),
+}
+"""What each path acts on, and the operations that its verbs call."""
 
 
 class ActionExecutor:
@@ -48,27 +52,7 @@ class ActionExecutor:
         """Call the requested tool and return its answer."""
         return await self._execute(request, request.path_params["tool"], {})
 
-    async def execute_on_session(self, request: Request) -> Any:
-        """Decide about the step of a job session that is at its quality gate."""
-        return await self._execute_on(request, "session", SESSION_ACTIONS)
-
-    async def execute_on_approval(self, request: Request) -> Any:
-        """Give or refuse an approval."""
-        return await self._execute_on(request, "approval", APPROVAL_ACTIONS)
-
-    async def execute_on_run(self, request: Request) -> Any:
-        """Pause, resume or stop a run of agents."""
-        return await self._execute_on(request, "run", RUN_ACTIONS)
-
-    async def execute_on_rewind(self, request: Request) -> Any:
-        """Undo a rewind."""
-        return await self._execute_on(request, "rewind", REWIND_ACTIONS)
-
-    async def execute_on_landing(self, request: Request) -> Any:
-        """Give up a landing."""
-        return await self._execute_on(request, "landing", LANDING_ACTIONS)
-
-    async def _execute_on(self, request: Request, thing: str, actions: Mapping[str, str]) -> Any:
+    async def execute_on(self, request: Request, thing: str, actions: Mapping[str, str]) -> Any:
         """Call the action that the last word of the path names, on the thing that the path names."""
         verb = request.path_params["verb"]
         if verb not in actions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -23,27 +24,19 @@ from deepwork.kernel.database.transaction import Database, Transaction, join_tra
 from deepwork.kernel.errors import Code, InvalidArguments, InvalidInput, NotAllowed
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.tool_types import check_input
-from deepwork.views.dashboard.actions import ActionExecutor, InvokeTool, ListActions, build_call
-from deepwork.views.dashboard.endpoint_registry import (
-    ENDPOINTS,
-    REPOSITORY_ENDPOINTS,
-    ROUTES,
-    TOOL_ENDPOINTS,
-    Me,
+from deepwork.views.dashboard.actions import (
+    ACTIONS_BY_PATH,
+    ActionExecutor,
+    InvokeTool,
+    ListActions,
+    build_call,
 )
-from deepwork.views.dashboard.endpoints import (
-    Endpoint,
-    OperationRoute,
-    Operations,
-    ReadContext,
-    RepositoryEndpoint,
-    ToolEndpoint,
-)
+from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, ROUTES, Me
+from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, Operations, ReadContext
 from deepwork.views.dashboard.health import read_server_status
 from deepwork.views.dashboard.http_errors import HttpError, error_to_response, require_method
 from deepwork.views.dashboard.openapi import build_openapi
 from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
-from deepwork.views.overview.why import WhyService
 from deepwork.work.agents.presence import Presence
 
 ErrorToDict = Callable[[Exception, str], dict[str, Any]]
@@ -84,11 +77,10 @@ class RestApi:
         call: CallOperation,
         is_read_only: bool = False,
         processes: LocalProcesses = UNKNOWN_PROCESSES,
-        get_why: Callable[[], WhyService] | None = None,
     ) -> None:
         """`error_to_dict` formats an error as every client sees it; `invoke` calls in another thread."""
         self._operations, self._call = operations, call
-        self._processes, self._get_why = processes, get_why
+        self._processes = processes
         self._database, self._presence, self._error_to_dict = database, presence, error_to_dict
         self._invoke, self._list_actions = invoke, list_actions
         self._actions = ActionExecutor(database, invoke, list_actions, is_read_only=is_read_only)
@@ -103,18 +95,14 @@ class RestApi:
         return [
             *(self._build_route(path, answering) for path, answering in own.items()),
             *(self._build_route(each.pattern, self._create_handler(each)) for each in ROUTES),
-            *(self._build_route(each.pattern, self._create_tool_handler(each)) for each in TOOL_ENDPOINTS),
             *(self._build_route(each.pattern, self._create_read_handler(each)) for each in ENDPOINTS),
-            *(
-                self._build_route(each.path, self._create_repository_handler(each))
-                for each in REPOSITORY_ENDPOINTS
-            ),
             self._build_action_route("/api/v1/actions/{tool}", self._actions.execute),
-            self._build_action_route("/api/v1/sessions/{id}/{verb}", self._actions.execute_on_session),
-            self._build_action_route("/api/v1/approvals/{id}/{verb}", self._actions.execute_on_approval),
-            self._build_action_route("/api/v1/runner/runs/{id}/{verb}", self._actions.execute_on_run),
-            self._build_action_route("/api/v1/rewinds/{id}/{verb}", self._actions.execute_on_rewind),
-            self._build_action_route("/api/v1/landings/{id}/{verb}", self._actions.execute_on_landing),
+            *(
+                self._build_action_route(
+                    path, partial(self._actions.execute_on, thing=thing, actions=actions)
+                )
+                for path, (thing, actions) in ACTIONS_BY_PATH.items()
+            ),
         ]
 
     def build_not_found_route(self) -> BaseRoute:
@@ -211,28 +199,6 @@ class RestApi:
                 return _TaggedBody(None, tag)
             answer = endpoint.read(ReadContext(tx, self._presence, path, self._processes), query)
         return _TaggedBody(_to_json(answer), tag)
-
-    def _create_tool_handler(self, endpoint: ToolEndpoint) -> Handler:
-        async def read(request: Request) -> Response:
-            query = _parse_query(endpoint.query, request)
-            given = endpoint.arguments(request.path_params, query)
-            seq = await anyio.to_thread.run_sync(self._get_last_seq)
-            answer = await self._invoke(endpoint.tool, given, build_call(request, endpoint.tool))
-            # The answer depends on files, which events do not cover, so the ETag never matches.
-            return _to_response(_TaggedBody(_to_json(answer), f'W/"{seq}-{time.time_ns()}"'))
-
-        return read
-
-    def _create_repository_handler(self, endpoint: RepositoryEndpoint) -> Handler:
-        async def read(request: Request) -> Response:
-            query = _parse_query(endpoint.query, request)
-            if self._get_why is None:
-                raise HttpError(404, "This server has no repository.", "See /api/v1/openapi.json.")
-            answer = await anyio.to_thread.run_sync(endpoint.read, self._get_why(), query)
-            # As for tools, the answer depends on files.
-            return _to_response(_TaggedBody(_to_json(answer), f'W/"{time.time_ns()}"'))
-
-        return read
 
     def _get_last_seq(self) -> int:
         with self._database.reading() as tx:

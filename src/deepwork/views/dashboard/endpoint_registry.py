@@ -14,15 +14,8 @@ from deepwork.views.dashboard import (
     search,
     task_details,
     tasks,
-    why,
 )
-from deepwork.views.dashboard.endpoints import (
-    Endpoint,
-    OperationRoute,
-    RepositoryEndpoint,
-    RestAnswer,
-    ToolEndpoint,
-)
+from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, RestAnswer
 from deepwork.views.dashboard.health import Status
 
 
@@ -57,6 +50,9 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/runner/attempts", "list_attempts"),
     OperationRoute("/api/v1/runner/attempts/{id}", "get_attempt"),
     OperationRoute("/api/v1/runner/attempts/{id}/output", "get_attempt_output"),
+    OperationRoute("/api/v1/why", "explain_code", reads_files=True),
+    OperationRoute("/api/v1/tasks/{id}/diff", "get_task_diff", {"id": "task_id"}, reads_files=True),
+    OperationRoute("/api/v1/jobs", "get_workflows", reads_files=True),
 )
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
@@ -69,8 +65,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *search.ENDPOINTS,
     *person_proof.ENDPOINTS,
 )
-TOOL_ENDPOINTS: tuple[ToolEndpoint, ...] = (task_details.DIFF, task_details.JOBS)
-REPOSITORY_ENDPOINTS: tuple[RepositoryEndpoint, ...] = why.ENDPOINTS
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
     "/api/v1/status": ("State of the server.", Status),
     "/api/v1/me": ("Your name, scope and actions.", Me),

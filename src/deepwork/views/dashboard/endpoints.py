@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +22,6 @@ from deepwork.kernel.paging import encode_cursor as encode_cursor  # noqa: PLC04
 from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
 from deepwork.views.overview.states.models import Standing, State
 from deepwork.views.overview.states.view import StateView
-from deepwork.views.overview.why import WhyService
 from deepwork.work.agents.presence import Presence
 
 
@@ -140,6 +140,11 @@ class OperationRoute:
     """True if the answer depends on files: no transaction is open around it, and its ETag never matches."""
 
     @property
+    def path_arguments(self) -> frozenset[str]:
+        """The arguments that the path has; all others are in the query."""
+        return frozenset(self.renamed.get(name, name) for name in re.findall(r"{(\w+)}", self.path))
+
+    @property
     def pattern(self) -> str:
         """The path for the router: the id of a job step contains a slash."""
         is_last = self.path.endswith("tasks/{id}")
@@ -165,32 +170,6 @@ class Endpoint:
     def pattern(self) -> str:
         """The path for the router. The id of a job step contains a slash, so task ids match as paths."""
         return self.path.replace("tasks/{id}", "tasks/{id:path}")
-
-
-@dataclass(frozen=True)
-class ToolEndpoint:
-    """A GET endpoint that returns the answer of a read-only tool."""
-
-    path: str
-    summary: str
-    query: type[BaseModel]
-    tool: str
-    arguments: Callable[[Mapping[str, str], Any], dict[str, Any]]
-
-    @property
-    def pattern(self) -> str:
-        return self.path.replace("tasks/{id}", "tasks/{id:task}")
-
-
-@dataclass(frozen=True)
-class RepositoryEndpoint:
-    """A GET endpoint that asks git about the repository, so no transaction is open around it."""
-
-    path: str
-    summary: str
-    query: type[BaseModel]
-    answer: type[BaseModel | Answer]
-    read: Callable[[WhyService, Any], BaseModel | Answer]
 
 
 class _TaskIdConvertor(Convertor[str]):

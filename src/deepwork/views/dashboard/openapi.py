@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from deepwork import __version__
 from deepwork.kernel.answers import Answer, build_model
-from deepwork.views.dashboard.actions import RUN_ACTIONS, SESSION_ACTIONS
-from deepwork.views.dashboard.endpoint_registry import (
-    ENDPOINTS,
-    REPOSITORY_ENDPOINTS,
-    ROUTES,
-    SERVER_ENDPOINTS,
-    TOOL_ENDPOINTS,
-)
-from deepwork.views.dashboard.endpoints import NoParameters, Operation
+from deepwork.views.dashboard.actions import ACTIONS_BY_PATH
+from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, ROUTES, SERVER_ENDPOINTS
+from deepwork.views.dashboard.endpoints import NoParameters, Operation, OperationRoute
 
 _ERROR_RESPONSES = {
     status: {"description": meaning}
@@ -51,25 +45,24 @@ _ID_PARAMETER = {"name": "id", "in": "path", "required": True, "schema": {"type"
 def build_openapi(actions: list[str], operations: Mapping[str, Operation]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
-    routes = [(route, operations[route.operation]) for route in ROUTES]
-    described: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer] | None]] = [
-        *((route.path, each.description, each.parameters, each.answer_type) for route, each in routes),
+    described: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer]]] = [
         *((each.path, each.summary, each.query, each.answer) for each in ENDPOINTS),
-        *((each.path, each.summary, each.query, each.answer) for each in REPOSITORY_ENDPOINTS),
-        *((each.path, each.summary, each.query, None) for each in TOOL_ENDPOINTS),
         *((path, summary, NoParameters, answer) for path, (summary, answer) in SERVER_ENDPOINTS.items()),
     ]
     paths: dict[str, Any] = {
         path: {"get": _build_operation(path, summary, query, answer, definitions)}
         for path, summary, query, answer in described
     }
+    paths |= {
+        route.path: {"get": _describe_route(route, operations[route.operation], definitions)}
+        for route in ROUTES
+    }
     paths["/api/v1/events"] = {"get": _EVENTS_OPERATION}
     if actions:
         paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation(actions)}
-    if verbs := [verb for verb, action in SESSION_ACTIONS.items() if action in actions]:
-        paths["/api/v1/sessions/{id}/{verb}"] = {"post": _build_session_operation(verbs)}
-    if verbs := [verb for verb, action in RUN_ACTIONS.items() if action in actions]:
-        paths["/api/v1/runner/runs/{id}/{verb}"] = {"post": _build_run_operation(verbs)}
+    for path, (_, offered) in ACTIONS_BY_PATH.items():
+        if verbs := [verb for verb, action in offered.items() if action in actions]:
+            paths[path] = {"post": _build_verb_operation(path, verbs)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "deepwork", "version": __version__},
@@ -88,22 +81,33 @@ def _build_action_operation(actions: list[str]) -> dict[str, Any]:
     return _build_post_operation(summary, [tool], {"type": "object"})
 
 
-def _build_session_operation(verbs: list[str]) -> dict[str, Any]:
+def _build_verb_operation(path: str, verbs: list[str]) -> dict[str, Any]:
     verb = {"name": "verb", "in": "path", "required": True, "schema": {"enum": verbs}}
-    words = ("comment", "text", "step_id")
-    body = {"type": "object", "properties": {name: {"type": "string"} for name in words}}
-    summary = (
-        "Decide about the step at its quality gate: `pass` (with `comment`), `send-back` (with `text`) or "
-        "`grant-round`; refused unless `step_id`, if given, is current."
-    )
-    return _build_post_operation(summary, [_ID_PARAMETER, verb], body)
+    summary, fields = _VERBS[path]
+    properties = {name: {"type": kind} for name, kind in fields.items()}
+    return _build_post_operation(summary, [_ID_PARAMETER, verb], {"type": "object", "properties": properties})
 
 
-def _build_run_operation(verbs: list[str]) -> dict[str, Any]:
-    verb = {"name": "verb", "in": "path", "required": True, "schema": {"enum": verbs}}
-    body = {"type": "object", "properties": {"now": {"type": "boolean"}}}
-    summary = "`pause`, `resume` or `stop` a run of agents; `stop` with `now` also ends those that work."
-    return _build_post_operation(summary, [_ID_PARAMETER, verb], body)
+_VERBS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "/api/v1/sessions/{id}/{verb}": (
+        (
+            "Decide about the step at its quality gate: `pass` (with `comment`), `send-back` (with `text`) "
+            "or `grant-round`; refused unless `step_id`, if given, is current."
+        ),
+        {"comment": "string", "text": "string", "step_id": "string"},
+    ),
+    "/api/v1/approvals/{id}/{verb}": (
+        "`approve` or `refuse` what waits for a person; `refuse` needs a `comment`.",
+        {"comment": "string"},
+    ),
+    "/api/v1/runner/runs/{id}/{verb}": (
+        "`pause`, `resume` or `stop` a run of agents; `stop` with `now` also ends those that work.",
+        {"now": "boolean"},
+    ),
+    "/api/v1/rewinds/{id}/{verb}": ("`undo` a rewind.", {}),
+    "/api/v1/landings/{id}/{verb}": ("`cancel` a landing that waits for somebody.", {}),
+}
+"""By path, what its verbs do, and the fields of the body."""
 
 
 def _build_post_operation(
@@ -122,21 +126,29 @@ def _build_post_operation(
     }
 
 
+def _describe_route(
+    route: OperationRoute, operation: Operation, definitions: dict[str, Any]
+) -> dict[str, Any]:
+    about = operation.description, operation.parameters, operation.answer_type
+    return _build_operation(route.path, *about, definitions, route.path_arguments)
+
+
 def _build_operation(
     path: str,
     summary: str,
     query: type[BaseModel],
-    answer: type[BaseModel | Answer] | None,
+    answer: type[BaseModel | Answer],
     definitions: dict[str, Any],
+    in_path: Collection[str] = (),
 ) -> dict[str, Any]:
     query_schema = _build_schema(query, definitions)
     required = query_schema.get("required", [])
     in_query = [
         {"name": name, "in": "query", "required": name in required, "schema": shape}
         for name, shape in query_schema.get("properties", {}).items()
-        if f"{{{name}}}" not in path
+        if name not in in_path
     ]
-    answer_schema = {"type": "object"} if answer is None else _build_schema(answer, definitions)
+    answer_schema = _build_schema(answer, definitions)
     found = {"description": "found", "content": {"application/json": {"schema": answer_schema}}}
     unchanged = {"description": "unchanged since If-None-Match"}
     return {

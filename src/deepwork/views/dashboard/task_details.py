@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
-
 from deepwork.delivery.runner.operations import RunLines
 from deepwork.delivery.runner.responses import AttemptLine
 from deepwork.kernel.database.transaction import Transaction
@@ -13,7 +11,7 @@ from deepwork.kernel.errors import NotFound
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
-from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer, ToolEndpoint
+from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.views.dashboard.evidence import Evidence, read_task_evidence
 from deepwork.views.dashboard.sessions import build_step_view, group_attempts
 from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
@@ -63,11 +61,6 @@ class TaskWhole(RestAnswer):
     """What agents that deepwork started did about it, the oldest first."""
     files_count: int
     actions: list[Act]
-
-
-class DiffQuery(NoParameters):
-    path: str | None = Field(default=None, description="Return only this file, with its diff")
-    max_bytes: int | None = Field(default=None, ge=1, le=1_000_000, description="Maximum size of each diff")
 
 
 def read_task(context: ReadContext, _: NoParameters) -> TaskWhole:
@@ -176,17 +169,3 @@ def _list_attempts(context: ReadContext, task_id: str) -> list[AttemptLine]:
 
 
 ENDPOINTS = (Endpoint("/api/v1/tasks/{id}", "One task.", NoParameters, TaskWhole, read_task),)
-DIFF = ToolEndpoint(
-    "/api/v1/tasks/{id}/diff",
-    "The files a task changed; with `path`, the diff of one file.",
-    DiffQuery,
-    "get_task_diff",
-    lambda path, query: {"task_id": path["id"], **query.model_dump(exclude_none=True)},
-)
-JOBS = ToolEndpoint(
-    "/api/v1/jobs",
-    "The jobs of this project and their workflows.",
-    NoParameters,
-    "get_workflows",
-    lambda *_: {},
-)

@@ -1,7 +1,10 @@
-"""The answer to why code exists: its commits, and the chain behind each task that made them."""
+"""Answers about where code comes from: commits, and the chain behind each task that made them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from deepwork.delivery.provenance.models import CommitVerdict, KnownBy
 from deepwork.kernel.answers import Answer
 
 
@@ -150,3 +153,51 @@ class Why(Answer):
     changed_by_certainty: str | None = None
     """certain, or likely if another task may have changed the file at the same time."""
     tasks: list[TaskChain]
+
+
+class ClaimView(Answer):
+    """What the trailers of a commit say about who made it."""
+
+    task_id: str | None = None
+    attempt_id: str | None = None
+    agent_id: str | None = None
+    landing_id: str | None = None
+
+
+class MatchView(Answer):
+    """A task that made a commit, as far as it is known."""
+
+    task_id: str
+    known_by: KnownBy
+    workflow_id: str | None = None
+    attempt_id: str | None = None
+    agent_id: str | None = None
+    is_likely: bool
+
+
+class VerifiedCommitView(Answer):
+    """A commit with what its trailers claim, what is known, and what is wrong."""
+
+    commit: str
+    subject: str
+    verdict: CommitVerdict
+    claims: list[ClaimView] | None = None
+    links: list[MatchView] | None = None
+    problems: list[str] | None = None
+
+
+class VerifiedCommits(Answer):
+    """Whether the trailers of the commits of a range are true."""
+
+    verified: bool
+    counts: dict[str, int]
+    """How many commits have each verdict."""
+    commits: list[VerifiedCommitView]
+
+
+class ExportedCommits(Answer):
+    """The commits of a range that tasks made, in a format of others."""
+
+    format: str
+    written: bool
+    documents: list[dict[str, Any]]

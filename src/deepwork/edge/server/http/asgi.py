@@ -94,7 +94,6 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
         call=lambda name, given, call: invoke(app.database, app.operations[name], given, call),
         is_read_only=read_only,
         processes=app.processes,
-        get_why=lambda: app.why,
     )
     pages = StaticPages()
     routes: list[BaseRoute] = [

@@ -11,8 +11,8 @@ import pytest
 from deepwork.delivery.landing.models import LandingKind, LandingStatus, Problem
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, RunOptions, RunStatus
 from deepwork.edge.cli.main import deepwork
+from deepwork.kernel.states import Cause, Command, Standing, State
 from deepwork.views.overview.states.facts import PlanWork, TrackFacts
-from deepwork.views.overview.states.models import Cause, Command, Standing, State
 from deepwork.views.overview.states.rules import (
     build_run_command,
     judge_attempt,

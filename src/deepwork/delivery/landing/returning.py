@@ -7,6 +7,8 @@ from deepwork.delivery.landing.models import Landing, LandingStatus, Problem
 from deepwork.delivery.landing.recorder import LandingRecorder
 from deepwork.delivery.landing.rules import may_return
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.notices.service import DEEPWORK
+from deepwork.work.plans.notices import notify_of_reopening
 from deepwork.work.plans.reopening import reopen_task
 
 
@@ -52,4 +54,6 @@ class WorkReturner:
         if landing.task_id is None:
             return
         detail = {"landing": landing.id, "target": landing.target, "branch": landing.branch}
-        reopen_task(tx, landing.task_id, text, reason=f"it could not land on {landing.target}", detail=detail)
+        reason = f"it could not land on {landing.target}"
+        reopen_task(tx, landing.task_id, text, reason=reason, detail=detail)
+        notify_of_reopening(tx, landing.task_id, f"{reason}. {text}", DEEPWORK)

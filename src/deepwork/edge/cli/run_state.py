@@ -11,9 +11,9 @@ from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import Attempt, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
 from deepwork.kernel.events.log import EventStore
+from deepwork.kernel.states import Standing
 from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
-from deepwork.views.overview.states.models import Standing
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore

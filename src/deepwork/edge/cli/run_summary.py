@@ -10,7 +10,7 @@ from deepwork.edge.cli.run_amounts import format_duration, format_usd
 from deepwork.edge.cli.run_screen import count_done
 from deepwork.edge.cli.run_state import RunState
 from deepwork.edge.cli.states import name_state
-from deepwork.views.overview.states.models import State
+from deepwork.kernel.states import State
 
 DONE, FAILED, NEEDS_PERSON = 0, 1, 3
 """Exit codes of a run that has ended; docs/command-line.md documents them."""

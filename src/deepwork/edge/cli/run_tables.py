@@ -20,8 +20,8 @@ from deepwork.edge.cli.run_amounts import (
 from deepwork.edge.cli.run_state import RunState, find_run_name
 from deepwork.edge.cli.run_summary import render_summary
 from deepwork.edge.cli.states import name_state
+from deepwork.kernel.states import Standing
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.views.overview.states.models import Standing
 from deepwork.views.overview.states.view import StateView
 
 if TYPE_CHECKING:

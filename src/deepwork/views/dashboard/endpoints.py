@@ -19,8 +19,8 @@ from deepwork.gates.access.scopes import Scope
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.states import Standing, State
 from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
-from deepwork.views.overview.states.models import Standing, State
 from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.why import WhyService
 from deepwork.work.agents.presence import Presence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from deepwork.delivery.landing.models import Landing, LandingKind
@@ -193,12 +193,12 @@ def list_landing_actions(landing: Landing) -> list[Act]:
     if landing.status.is_final or landing.status.is_pending:
         return []
     is_task = landing.kind is LandingKind.TASK
-    return list_landing_need_actions(landing.id, {"id": landing.task_id} if is_task else None)
+    return list_landing_need_actions(landing.id, landing.task_id if is_task else None)
 
 
-def list_landing_need_actions(id: str, task: Mapping[str, Any] | None) -> list[Act]:
+def list_landing_need_actions(id: str, task_id: str | None) -> list[Act]:
     """List what a person can do about a landing that waits for them."""
-    again = [_build_action("Land again", "land_work", task_id=task["id"])] if task else []
+    again = [_build_action("Land again", "land_work", task_id=task_id)] if task_id else []
     return [*again, _build_action("Give up", "cancel_landing", landing_id=id)]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.states import Cause, Standing, State
 from deepwork.kernel.timestamps import parse_timestamp
 from deepwork.views.dashboard.endpoints import (
     Endpoint,
@@ -24,7 +25,6 @@ from deepwork.views.dashboard.run_details import get_run_row
 from deepwork.views.overview.run_store import PLAN, TRACK, parse_session_row
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.views.overview.states.facts import SessionFacts
-from deepwork.views.overview.states.models import Cause, Standing, State
 from deepwork.views.overview.states.rules import judge_step
 from deepwork.views.overview.task_row_store import TaskRowStore
 from deepwork.work.plans.models import Node, TaskStatus

@@ -9,6 +9,7 @@ from deepwork.kernel.call import is_person
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.records import copy_with
 from deepwork.work.plans.models import CheckpointType, PlanStatus, Task, TaskStatus
+from deepwork.work.plans.notices import notify_of_reopening
 from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore
@@ -52,4 +53,5 @@ def reopen_by_person(tx: Transaction, task_id: str, why: str | None) -> bool:
         return False
     reason = f"{tx.caller} opened it again"
     reopen_task(tx, task_id, why or f"{reason}.", reason=reason)
+    notify_of_reopening(tx, task_id, why or reason)
     return True

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from deepwork.delivery.landing.models import Landing
 from deepwork.delivery.runner.models import Attempt, Run
+from deepwork.kernel.states import Standing, State
 from deepwork.views.overview.session_rows import SessionRow
-from deepwork.views.overview.states.models import Standing, State
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from deepwork.delivery.landing.models import LandingKind, LandingStatus, Problem
 from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, ParkedFor, Run, RunStatus
 from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.states import Cause, Command, Standing, State
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.overview.states.facts import (
     AttemptFacts,
@@ -19,7 +20,6 @@ from deepwork.views.overview.states.facts import (
     TaskFacts,
     TrackFacts,
 )
-from deepwork.views.overview.states.models import Cause, Command, Standing, State
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.workspaces.models import WORK_ELSEWHERE
 

@@ -17,6 +17,7 @@ from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.service import BudgetService, name_day
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.states import Cause, Standing, State
 from deepwork.views.overview.gates import list_gates
 from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
@@ -33,7 +34,6 @@ from deepwork.views.overview.states.facts import (
     TrackFacts,
 )
 from deepwork.views.overview.states.local_processes import LocalProcesses
-from deepwork.views.overview.states.models import Cause, Standing, State
 from deepwork.views.overview.states.store import IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.tracking.staleness import STALE_MS

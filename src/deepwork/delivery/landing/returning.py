@@ -9,7 +9,7 @@ from deepwork.delivery.landing.rules import may_return
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.notices.service import DEEPWORK
 from deepwork.work.plans.notices import notify_of_reopening
-from deepwork.work.plans.reopening import reopen_task
+from deepwork.work.plans.status_changes import reopen_task
 
 
 class WorkReturner:

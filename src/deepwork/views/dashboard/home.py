@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from deepwork.delivery.landing.responses import offer_to_continue
 from deepwork.kernel.attention import Attention
 from deepwork.kernel.events.log import EventStore
+from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.states import Cause
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.runs import RunLine, RunRef, build_run_lines
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_lines import list_latest_runs
@@ -121,7 +122,7 @@ _OFFERS: Mapping[str, Callable[[Attention], list[Act]]] = {
     "blocker": lambda entry: [offered_actions.offer_resolve(entry.id)],
     "failed_task": _offer_for_failure,
     "gate": lambda entry: offered_actions.list_session_actions(entry.record),
-    "landing": lambda entry: offered_actions.list_landing_need_actions(entry.id, entry.task_id),
+    "landing": lambda entry: offer_to_continue(entry.id, entry.task_id),
     "lost_claim": lambda entry: [offered_actions.offer_release(entry.id, entry.agent_id or "")],
     "manual_review": lambda entry: offered_actions.list_review_actions(entry.id),
     "stale_task": lambda entry: [offered_actions.offer_abandon(entry.id)],

@@ -8,7 +8,7 @@ from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Command
 from deepwork.work.agents.lease_conditions import HAS_RUN_OUT
-from deepwork.work.plans.requirements import parse_plan_requirements, parse_task_requirements
+from deepwork.work.plans.models import parse_plan_requirements, parse_task_requirements
 
 
 def list_failed_tasks(tx: Transaction, limit: int) -> Listed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -34,13 +34,14 @@ from deepwork.views.overview.states.facts import (
     TrackFacts,
 )
 from deepwork.views.overview.states.local_processes import LocalProcesses
-from deepwork.views.overview.states.store import IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
+from deepwork.views.overview.states.store import HAS_WORK, IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.tracking.models import STALE_MS
 
 _MS_PER_DAY = 24 * 3600 * 1000
 Standings = dict[str, Standing]
 """By id of the thing."""
+OpenTasks = Callable[[Row], tuple[Sequence[str], int]]
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,26 @@ class StateView:
 
     def __init__(self, tx: Transaction, processes: LocalProcesses) -> None:
         self.tx, self._processes, self._store = tx, processes, StateStore(tx)
+        self._judged_plans: dict[str, PlanStates] = {}
 
     # Plans and tasks
 
     def judge_plans(self, ids: Sequence[str]) -> dict[str, PlanStates]:
-        """Judge plans; their tasks are counted, and only those judged one by one that are not plain."""
+        """Judge plans, each once; their tasks are counted, and judged one by one if they are not plain."""
+        if fresh := [id for id in ids if id not in self._judged_plans]:
+            self._judged_plans |= self._judge_plans(fresh)
+        return {id: self._judged_plans[id] for id in ids if id in self._judged_plans}
+
+    def _judge_plans(self, ids: Sequence[str]) -> dict[str, PlanStates]:
         plans = self._load_plans(ids)
         scope = f"{OF_PLANS} AND {IS_SPECIAL}"
         special = self._load_tasks(scope, ids, plans)
-        landable = self._store.count_landable(ids, self._processes.host) if ids else {}
-        landed = self._store.count_landed(ids) if ids else {}
+        landable = self._store.count_landable(ids, self._processes.host)
+        landed = self._store.count_landed(ids)
         judged: dict[str, list[tuple[TaskFacts, Standing]]] = {id: [] for id in plans}
         for task in special:
             judged[task.plan.id].append((task, rules.judge_task(task)))
-        rows = _group(self._store.count_tasks(ids) if ids else [], "workflow_id")
+        rows = _group(self._store.count_tasks(ids), "workflow_id")
         result = {}
         for id, plan in plans.items():
             states = Counter(standing.state for _, standing in judged[id])
@@ -79,10 +86,26 @@ class StateView:
             result[id] = PlanStates(rules.judge_plan(plan, work), states)
         return result
 
-    def judge_tasks_of_plan(self, plan_id: str) -> Standings:
-        """Judge all tasks of a plan."""
-        found = self._load_tasks(OF_PLANS, [plan_id], self._load_plans([plan_id]))
-        return {task.id: rules.judge_task(task) for task in found}
+    def judge_tasks_of_plan(self, plan_id: str, given: Sequence[Row] | None = None) -> Standings:
+        """Judge the tasks of a plan; of the plain ones, those that wait for the same are judged once.
+
+        A caller that has read the rows of its tasks, with the columns of `list_plain_rows`, gives them.
+        """
+        plans = self._load_plans([plan_id])
+        special = self._load_tasks(f"{OF_PLANS} AND ({IS_SPECIAL} OR {HAS_WORK})", [plan_id], plans)
+        found = {task.id: rules.judge_task(task) for task in special}
+        rows = self._store.list_plain_rows(plan_id) if given is None else given
+        rows = [row for row in rows if row["id"] not in found]
+        find_open = self._find_open_tasks(OF_PLANS, [plan_id], rows)
+        judged: dict[tuple[str, str, int], Standing] = {}
+        for row in rows:
+            names, total = find_open(row)
+            key = (row["status"], rules.name_tasks(names, total), total)
+            if key not in judged:
+                plain = TaskFacts(row["id"], TaskStatus(row["status"]), plans[plan_id], names, total)
+                judged[key] = rules.judge_task(plain)
+            found[row["id"]] = judged[key]
+        return found
 
     def judge_tasks(self, ids: Sequence[str]) -> Standings:
         """Judge some tasks of plans."""
@@ -133,10 +156,15 @@ class StateView:
             fresh_since=self.tx.now - self._processes.lease_ms,
             host=self._processes.host,
         )
+        find_open = self._find_open_tasks(scope, ids, rows)
+        return [records.build(row, plans[row["workflow_id"]], find_open(row)) for row in rows]
+
+    def _find_open_tasks(self, scope: str, ids: Sequence[str], rows: Sequence[Row]) -> OpenTasks:
+        """Return a function that finds the first open tasks that a task waits for, and how many there are."""
         named = self._name_dependencies(scope, ids, rows)
         leveled = {row["workflow_id"] for row in rows if _may_wait(row, by_level=True)}
         levels = self._name_levels(sorted(leveled))
-        return [records.build(row, plans[row["workflow_id"]], _find_open(row, named, levels)) for row in rows]
+        return lambda row: _find_open(row, named, levels)
 
     def _name_dependencies(
         self, scope: str, ids: Sequence[str], rows: Sequence[Row]
@@ -351,8 +379,6 @@ class _TaskRecords:
     def build(self, row: Row, plan: PlanFacts, open: tuple[Sequence[str], int]) -> TaskFacts:
         """Build the facts of a task from its row and the open tasks that it waits for."""
         id, is_claimed = row["id"], row["claimed_by"] is not None
-        if row["status"] == "pending" and not is_claimed and id not in self._marked:
-            return TaskFacts(id, TaskStatus.PENDING, plan, *open)  # most of a large plan
         approval, was_refused = self._find_approval(id)
         is_done, has_tree = row["status"] == "completed", row["tree_status"] == "active"
         is_here = row["tree_host"] == self.host
@@ -374,11 +400,6 @@ class _TaskRecords:
             can_land=is_done and has_tree and is_here,
             elsewhere=row["tree_host"] if is_done and has_tree and not is_here else None,
         )
-
-    @cached_property
-    def _marked(self) -> set[str]:
-        """Tasks about which more is stored than their row."""
-        return {id for _, id in self.asked} | self.used_up | self.attempts.keys() | self.landings.keys()
 
     def _find_approval(self, id: str) -> tuple[str | None, bool]:
         found = (self.asked.get((kind, id)) for kind in _APPROVALS_OF_TASKS) if self.asked else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -401,6 +402,32 @@ def test_an_agent_whose_step_waits_for_a_person_may_stop(project: Project):
     assert project.run_hook(STOP, build_event(stop_hook_active=False)) == {}
     start = project.run_for_context(SESSION_START, build_event(source="compact"))
     assert f"a person decides about it ({approval.id}): wait for the notice" in start
+
+
+def test_an_agent_whose_task_waits_for_a_person_may_stop(project: Project):
+    _, task = project.start_task()
+    assert "(running)" in project.run_for_context(SESSION_START, build_event(source="compact"))
+    with project.app.database.transaction() as tx:
+        [row] = tx.fetch_all("SELECT workflow_id FROM plan_tasks WHERE id = :id", id=task)
+        request = ApprovalRequest(ApprovalKind.TASK, task, row["workflow_id"], {"name": "design"})
+        approval = find_or_ask(tx, request)
+
+    assert project.run_hook(STOP, build_event(stop_hook_active=False)) == {}
+    start = project.run_for_context(SESSION_START, build_event(source="compact"))
+    assert "(needs_you)" in start
+    assert f"({approval.id}): wait for the notice" in start
+
+
+def test_an_agent_whose_step_only_a_person_can_pass_may_stop(project: Project):
+    session = start_job(project)
+    step = project.fetch_value("SELECT step_id FROM job_sessions WHERE id = :id", id=session)
+    data = json.loads(project.fetch_value("SELECT data FROM job_sessions WHERE id = :id", id=session))
+    data["step_progress"][step] |= {"submitted_outputs": {}, "person_reason": "rounds_used_up"}
+    project.execute("UPDATE job_sessions SET data = :data WHERE id = :id", data=json.dumps(data), id=session)
+
+    assert project.run_hook(STOP, build_event(stop_hook_active=False)) == {}
+    start = project.run_for_context(SESSION_START, build_event(source="compact"))
+    assert "a person decides about it (review): wait for the notice" in start
 
 
 def test_an_agent_kept_running_by_a_hook_may_stop(file_project: Project):

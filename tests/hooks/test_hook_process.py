@@ -314,6 +314,7 @@ def test_hooks_import_nothing_heavy(file_project: Project, root: Path):
         "asyncio",
         "hashlib",
         "deepwork.kernel.database.tables",
+        "deepwork.delivery",
     }
     script = (
         "import os, sys\n"

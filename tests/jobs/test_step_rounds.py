@@ -16,8 +16,8 @@ from deepwork.kernel.errors import GateClosed, ToolError
 from deepwork.views.dashboard.sessions import build_session_part
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_store import WorkListStore, parse_session_row
-from deepwork.views.overview.states.facts import SessionFacts
 from deepwork.views.overview.states.view import StateView
+from deepwork.views.overview.states.work_rules import SessionFacts
 from deepwork.work.jobs.sessions.files import SessionFiles
 from jobs.project import make_files_output, make_review, make_step, write_job
 from jobs.reviewer import Reviewer

@@ -24,8 +24,7 @@ from deepwork.views.dashboard.endpoints import (
 from deepwork.views.dashboard.run_details import get_run_row
 from deepwork.views.overview.run_store import PLAN, TRACK, parse_session_row
 from deepwork.views.overview.session_rows import SessionRow
-from deepwork.views.overview.states.facts import SessionFacts
-from deepwork.views.overview.states.rules import judge_step
+from deepwork.views.overview.states.work_rules import SessionFacts, judge_step
 from deepwork.views.overview.task_row_store import TaskRowStore
 from deepwork.work.plans.models import Node, TaskStatus
 from deepwork.work.plans.rules.graph import Graph

@@ -17,9 +17,10 @@ def handle_event(context: HookContext, store: ExistingStore) -> str:
     with store.reading() as tx:
         work_store = CurrentWorkStore(tx)
         job = work_store.find_active_job(record.jobs) if record.jobs else None
-        if job and job["approval_id"]:  # it waits for a person, which costs nothing
-            job = None
         held = work_store.list_held_tasks(record.agents) if record.agents else []
+    # What waits for a person costs nothing, so the agent may stop.
+    job = job if job and rendering.judge_job(job).goes_on else None
+    held = [row for row in held if rendering.judge_held_task(row).goes_on]
     names = [f"stop:{job['id']}/{job['step_id']}"] if job else []
     names += [f"stop:{row['id']}" for row in held]
     is_known = all(each in record.told for each in names)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.views.overview.states.rules import MAX_NAMED
+from deepwork.views.overview.states.work_rules import MAX_NAMED
 from deepwork.work.agents.lease_conditions import IS_VALID
 
 OF_PLANS, OF_TASKS = "task.workflow_id IN :ids", "task.id IN :ids"

@@ -22,11 +22,11 @@ from deepwork.gates.approvals.service import find_or_ask
 from deepwork.kernel.call import Call
 from deepwork.kernel.config import load_settings
 from deepwork.kernel.files.lock import FileLock
-from deepwork.views.hooks import dispatch, failure_log, notices, rendering, session_memory, tool_use
+from deepwork.views.hooks import context, dispatch, failure_log, notices, rendering, tool_use
+from deepwork.views.hooks.context import MAX_RECORDS, SessionMemory
 from deepwork.views.hooks.dispatch import dispatch_event
 from deepwork.views.hooks.protocol import SESSION_START, STOP, TOOL_USE, parse_event
 from deepwork.views.hooks.rendering import MAX_TOKENS
-from deepwork.views.hooks.session_memory import MAX_RECORDS, SessionMemory
 from deepwork.views.overview import current_work_store
 from hooks.make import Project, build_event, build_tool_event
 
@@ -39,7 +39,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks that wait longer than agents like: on a busy machine a second may pass in vain."""
     monkeypatch.setattr(dispatch, "STORE_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(tool_use, "RENEWAL_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr(session_memory, "_LOCK_SECONDS", 60.0)
+    monkeypatch.setattr(context, "_LOCK_SECONDS", 60.0)
     monkeypatch.setattr(notices, "MARK_WAIT_SECONDS", 60.0)
 
 
@@ -505,9 +505,9 @@ def test_the_oldest_session_records_are_deleted(file_project: Project):
     agent = file_project.register_agent()
     for number in range(MAX_RECORDS + 3):
         heard = parse_event("claude-code", build_event(f"s{number}"))
-        session_memory = SessionMemory(file_project.app.settings.store_folder)
-        session_memory.folder.mkdir(parents=True, exist_ok=True)
-        session_memory.save(session_memory.load(heard, Path("/file_project")))
+        memory = SessionMemory(file_project.app.settings.store_folder)
+        memory.folder.mkdir(parents=True, exist_ok=True)
+        memory.save(memory.load(heard, Path("/file_project")))
 
     assert len(file_project.records) == MAX_RECORDS
     assert agent

@@ -15,8 +15,8 @@ from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadConte
 from deepwork.views.dashboard.evidence import Evidence, read_plan_evidence
 from deepwork.views.dashboard.runs import RunLine, build_run_lines
 from deepwork.views.dashboard.sessions import SessionPart, build_session_part
-from deepwork.views.overview.phase_statuses import derive_entry_status, derive_phase_status
 from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
+from deepwork.views.overview.run_lines import derive_entry_status, derive_phase_status
 from deepwork.views.overview.run_store import JOB, PLAN, TRACK, WorkListStore, get_run_kind, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, RUNNING_STATUSES
 from deepwork.work.plans.models import StatusCount as PlanTally

@@ -26,9 +26,8 @@ from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Command, Standing
 from deepwork.kernel.timestamps import parse_timestamp
-from deepwork.views.overview.gates import Gate, list_gates
 from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind, parse_session_row
-from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS
+from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, Gate, list_gates
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.plans import inbox as plans
 from deepwork.work.tracking import inbox as tracking

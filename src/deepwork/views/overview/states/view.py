@@ -18,10 +18,9 @@ from deepwork.gates.budgets.service import BudgetService, name_day
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Standing, State
-from deepwork.views.overview.gates import list_gates
 from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
-from deepwork.views.overview.session_rows import SessionRow
+from deepwork.views.overview.session_rows import SessionRow, list_gates
 from deepwork.views.overview.states import run_rules, work_rules
 from deepwork.views.overview.states.local_processes import LocalProcesses
 from deepwork.views.overview.states.run_rules import AttemptFacts, LandingFacts, RunFacts

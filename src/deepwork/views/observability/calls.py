@@ -94,7 +94,7 @@ _ATOMIC = select.PIPE_BUF
 
 
 class CallLog:
-    """Writes log lines of calls to a descriptor, far cheaper than `logging`, and without waiting for a reader.
+    """Writes lines of calls to a descriptor, far cheaper than `logging`, and without waiting for a reader.
 
     A client may start a server with a pipe for its standard error and never read it: lines that do not fit
     into the pipe are dropped, and counted.

@@ -16,6 +16,7 @@ from deepwork.gates.approvals import passkeys
 from deepwork.gates.approvals.credential_file import CredentialFile
 from deepwork.gates.approvals.credential_store import CredentialStore
 from deepwork.gates.approvals.credentials import Credential, build_challenge, choose_required
+from deepwork.gates.approvals.digests import compute_digest
 from deepwork.gates.approvals.passphrase import require_verifier
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
 from deepwork.kernel.answers import Answer
@@ -65,7 +66,7 @@ class EnrollmentActions:
     ) -> InTransaction[ProofChange]:
         """Enroll a passphrase, or change it."""
         require_verifier(verifier)
-        challenge = build_challenge("enroll", "passphrase")
+        challenge = build_challenge("enroll", "passphrase", compute_digest(verifier))
         checked = self._proofs.check(current_call(), challenge)
         return InTransaction(
             lambda: self._enroll(CredentialKind.PASSPHRASE, "passphrase", verifier, challenge, checked)

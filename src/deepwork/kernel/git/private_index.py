@@ -11,7 +11,10 @@ from tempfile import TemporaryDirectory
 
 from deepwork.kernel.call import current_call, ignore_progress
 from deepwork.kernel.errors import GitError
+from deepwork.kernel.files.git_index import may_hide_changes
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
+from deepwork.kernel.git.refs import resolve_commit
+from deepwork.kernel.git.safety import to_variables
 
 _SETTINGS = {
     "core.splitIndex": "false",  # would write a shared part next to the user's index
@@ -27,17 +30,9 @@ _SETTINGS = {
 }
 
 
-def _to_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    return {
-        "GIT_CONFIG_COUNT": str(len(settings)),
-        **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(settings)},
-        **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(settings.values())},
-    }
-
-
 # `git replace` could make a tree look like another one.
-_ENVIRONMENT = {**_to_environment(_SETTINGS), "GIT_NO_REPLACE_OBJECTS": "1"}
-DIFF_ENVIRONMENT = _to_environment({**_SETTINGS, "core.bigFileThreshold": "5m"})
+_ENVIRONMENT = {**to_variables(_SETTINGS.items()), "GIT_NO_REPLACE_OBJECTS": "1"}
+DIFF_ENVIRONMENT = to_variables([*_SETTINGS.items(), ("core.bigFileThreshold", "5m")])
 """For commands that compare contents: larger files are only reported as different."""
 
 
@@ -59,7 +54,7 @@ class PrivateIndex:
     ) -> None:
         self._git = git
         self._file = file
-        own = _to_environment({**_SETTINGS, **settings}) if settings else {}
+        own = to_variables({**_SETTINGS, **settings}.items()) if settings else {}
         self._env = {**_ENVIRONMENT, **own, **(env or {}), "GIT_INDEX_FILE": str(file)}
 
     def seed(self) -> None:
@@ -67,8 +62,10 @@ class PrivateIndex:
         self._file.unlink(missing_ok=True)
         # Keeps the timestamp: git re-reads every file that is not older than the index.
         with suppress(FileNotFoundError):
-            shutil.copy2(self._git.query_path("--git-path", "index"), self._file)
-            self._clear_assume_unchanged_flags()
+            shutil.copy2(self._git.find_path("index"), self._file)
+            head = resolve_commit(self._git, "HEAD")  # its length tells that of the hashes
+            if head is None or may_hide_changes(self._file.read_bytes(), len(head) // 2):
+                self._clear_assume_unchanged_flags()
 
     def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
         """Run git with this index instead of the user's."""
@@ -162,7 +159,7 @@ class PrivateIndex:
 @contextmanager
 def open_private_index(git: Git) -> Iterator[PrivateIndex]:
     """Yield a temporary copy of the index of the working tree that contains `git.root`."""
-    top = git.at(git.query_path("--show-toplevel"), max_output=MAX_LISTING_BYTES)
+    top = git.at(git.find_places().top, max_output=MAX_LISTING_BYTES)
     with TemporaryDirectory(prefix="deepwork-index-") as folder:
         index = PrivateIndex(top, Path(folder) / "index")
         index.seed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import Git, check_hash
+from deepwork.kernel.git.commit_records import get_tree
 from deepwork.kernel.git.private_index import PrivateIndex, open_private_index
 from deepwork.kernel.git.refs import (
     IDENTITY,
@@ -35,8 +36,8 @@ def rescue(git: Git, branch: str) -> str | None:
     the files gets a separate commit first. Commits of a detached HEAD that are on no branch are saved in
     the same way. Not saved: ignored files, and the content of nested repositories.
     """
-    check_branch_name(git, branch)
-    if git.query_path("--show-toplevel") != git.root:
+    check_branch_name(branch)
+    if git.find_places().top != git.root:
         return None  # not (or no longer) a working tree root: the tree around it is not ours
     head = resolve_commit(git, "HEAD")
     with open_private_index(git) as index:
@@ -119,13 +120,13 @@ def _create_commit(git: Git, tree: str, parents: list[str], message: str) -> str
 def _get_tree(git: Git, commit: str | None) -> str:
     if commit is None:
         return check_hash(git.run("mktree", input=b"").decode().strip())
-    return check_hash(git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip())
+    return get_tree(git, commit)
 
 
 def _list_merge_heads(git: Git) -> list[str]:
     """List the commits being merged, which may be on no local branch."""
     try:
-        lines = git.query_path("--git-path", "MERGE_HEAD").read_text().split()
+        lines = git.find_path("MERGE_HEAD").read_text().split()
     except (OSError, ValueError):
         return []
     return [commit for line in lines if (commit := resolve_commit(git, line))]

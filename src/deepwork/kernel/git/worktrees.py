@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
+from deepwork.kernel.files.heads import BRANCH_PREFIX, RefsElsewhere, resolve_ref
 from deepwork.kernel.files.lock import hold_file_lock
 from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
-from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.command import Git, require_version
+from deepwork.kernel.git.places import Places
 from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import (
     check_branch_name,
@@ -26,9 +28,7 @@ from deepwork.kernel.git.refs import (
     resolve_commit,
 )
 from deepwork.kernel.git.rescue import create_rescue_branch, has_all_work, is_dirty
-from deepwork.kernel.git.versions import require_version
 
-_BRANCH_REF_PREFIX = "refs/heads/"
 _LOCK_FILE_NAME = "deepwork-worktrees.lock"
 
 
@@ -57,7 +57,10 @@ class WorktreeMove:
 
 
 def list_worktrees(git: Git) -> list[Worktree]:
-    """List all registered worktrees, the main one first."""
+    """List all registered worktrees, the main one first; git is asked only if its refs are not in files."""
+    places = git.find_places()
+    with suppress(RefsElsewhere):
+        return [_read_main(git, places.common_dir), *_read_linked(places.common_dir)]
     with require_version(git, "2.36", "Listing worktrees"):
         output = os.fsdecode(git.run("worktree", "list", "--porcelain", "-z"))
     blocks = [block.split("\0") for block in output.split("\0\0") if block.strip("\0")]
@@ -82,7 +85,7 @@ def get_main_root(git: Git) -> Path:
         return main.path
     # In a submodule, or with a separate git directory, git lists that directory instead.
     common, top = _get_common_dir(git), find_tree_root(git.root)
-    if top is not None and git.query_path("--absolute-git-dir").resolve() == common:
+    if top is not None and git.find_places().git_dir == common:
         return top
     settings = ("config", "--file", str(common / "config"), "--get", "core.worktree")
     elsewhere = os.fsdecode(git.run(*settings, ok_codes=(0, 1)).removesuffix(b"\n"))
@@ -105,7 +108,7 @@ def add_worktree(
     repository can name arbitrary programs for both: Git LFS files are pointers until someone runs
     `git lfs pull`.
     """
-    check_branch_name(git, branch)
+    check_branch_name(branch)
     start = get_commit(git, base)
     path = _resolve_outside_git(git, path)
     with _lock_worktrees(git), ExitStack() as undo:
@@ -156,7 +159,7 @@ def move_worktree(git: Git, move: WorktreeMove) -> None:
             create_branch(git, move.new_branch, move.commit)
         if move.path is not None and move.new_path is not None:
             here = move.path if find_worktree(git, move.path) else move.new_path
-            git.at(here).run("symbolic-ref", "HEAD", _BRANCH_REF_PREFIX + move.new_branch)
+            git.at(here).run("symbolic-ref", "HEAD", BRANCH_PREFIX + move.new_branch)
         if has_branch(git, move.branch):
             delete_branch(git, move.branch, move.commit)
         if move.path is not None and find_worktree(git, move.path):
@@ -181,12 +184,39 @@ def require_movable(git: Git, path: Path) -> None:
 # --- listing
 
 
+def _read_main(git: Git, common: Path) -> Worktree:
+    is_bare = git.is_bare(Places(common, common, common))
+    path = common.parent if common.name == ".git" else common
+    return _build_worktree(path, common, is_main=True, is_bare=is_bare)
+
+
+def _read_linked(common: Path) -> Iterator[Worktree]:
+    for folder in sorted((common / "worktrees").glob("*")):
+        with suppress(OSError):  # git leaves out what it cannot read
+            mark = folder / os.fsdecode((folder / "gitdir").read_bytes().rstrip())
+            yield _build_worktree(mark.parent if mark.name == ".git" else mark, folder)
+
+
+def _build_worktree(path: Path, folder: Path, *, is_main: bool = False, is_bare: bool = False) -> Worktree:
+    ref, head = ("", None) if is_bare else resolve_ref(folder, "HEAD")
+    branch = ref.removeprefix(BRANCH_PREFIX) if ref.startswith(BRANCH_PREFIX) else None
+    lock = None if is_main else _read_lock(folder / "locked")
+    return Worktree(path, head, branch, is_main, is_bare, lock is not None, lock or "")
+
+
+def _read_lock(file: Path) -> str | None:
+    try:
+        return os.fsdecode(file.read_bytes().strip())
+    except OSError:
+        return None
+
+
 def _parse_worktree(lines: list[str], *, is_main: bool) -> Worktree:
     said = dict(line.partition(" ")[::2] for line in lines if line)
     return Worktree(
         path=Path(said["worktree"]),
         head=head if (head := said.get("HEAD", "")).strip("0") else None,
-        branch=said["branch"].removeprefix(_BRANCH_REF_PREFIX) if "branch" in said else None,
+        branch=said["branch"].removeprefix(BRANCH_PREFIX) if "branch" in said else None,
         is_main=is_main,
         is_bare="bare" in said,
         is_locked="locked" in said,
@@ -202,7 +232,7 @@ def _lock_worktrees(git: Git) -> Iterator[None]:
 
 
 def _get_common_dir(git: Git) -> Path:
-    return git.query_path("--git-common-dir").resolve()
+    return git.find_places().common_dir.resolve()
 
 
 # --- adding
@@ -246,7 +276,7 @@ def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) 
         )
     if holder is not None:
         _forget_if_gone(git, holder.path)
-    begin = find_common_ancestor(git, start, get_commit(git, _BRANCH_REF_PREFIX + branch))
+    begin = find_common_ancestor(git, start, get_commit(git, BRANCH_PREFIX + branch))
     if begin is None:
         raise InvalidInput(
             f"The branch {branch!r} has no commit in common with its base.",
@@ -256,13 +286,16 @@ def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) 
 
 
 def _create_branch(git: Git, branch: str, commit: str) -> None:
-    other = find_conflicting_branch(git, branch)
-    if other is not None:
+    try:
+        create_branch(git, branch, commit)
+    except GitError as error:
+        other = find_conflicting_branch(git, branch)
+        if other is None:
+            raise
         raise InvalidInput(
             f"The branch {branch!r} cannot exist beside the branch {other!r}.",
             suggestion="Choose another name.",
-        )
-    create_branch(git, branch, commit)
+        ) from error
 
 
 def _forget_if_gone(git: Git, path: Path) -> None:

@@ -12,7 +12,6 @@ from deepwork.kernel.states import Cause
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.runs import RunLine, RunRef, build_run_lines
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_lines import list_latest_runs
 from deepwork.views.overview.run_store import (
@@ -23,6 +22,9 @@ from deepwork.views.overview.run_store import (
     get_run_kind,
 )
 from deepwork.views.overview.states.totals import count_runs
+from deepwork.views.overview.work_operations import RunLine, describe_runs
+from deepwork.work.tracking.list_responses import RunRef
+from deepwork.work.tracking.operations import offer_resolve
 
 MAX_RUNS = 20
 
@@ -83,7 +85,7 @@ def read_home(context: ReadContext, _: NoParameters) -> Home:
     running, recent = (
         list_latest_runs(store, words, MAX_RUNS) for words in (ACTIVE_STATUSES, ENDED_STATUSES)
     )
-    lines = {line.id: line for line in build_run_lines(context.states, [*running, *recent])}
+    lines = {line.id: line for line in describe_runs(context.states, [*running, *recent])}
     return Home(
         needs_you=[_build_need(each) for each in inbox],
         needs_you_total=total,
@@ -101,7 +103,7 @@ def _build_need(entry: Attention) -> Need:
         id=entry.id,
         title=entry.title,
         detail=entry.detail,
-        run=RunRef.model_validate(entry.run) if entry.run else None,
+        run=RunRef(**entry.run) if entry.run else None,
         task=task,
         agent_name=entry.agent_name,
         since=format_timestamp(entry.since),
@@ -119,7 +121,7 @@ def _offer_for_failure(entry: Attention) -> list[Act]:
 
 _OFFERS: Mapping[str, Callable[[Attention], list[Act]]] = {
     "approval": lambda entry: offered_actions.list_approval_actions(entry.id),
-    "blocker": lambda entry: [offered_actions.offer_resolve(entry.id)],
+    "blocker": lambda entry: [offer_resolve(entry.id)],
     "failed_task": _offer_for_failure,
     "gate": lambda entry: offered_actions.list_session_actions(entry.record),
     "landing": lambda entry: offer_to_continue(entry.id, entry.task_id),

@@ -25,6 +25,19 @@ from deepwork.views.overview.states.view import StateView
 MAX_AGENTS = 5
 _MAX_OBJECTIVE = 300
 
+MAX_PHASES = 12
+"""Lists of runs have the status of each phase only up to this number of phases."""
+
+COUNTERS_BY_TASK_STATUS = {
+    "completed": "done",
+    "skipped": "done",
+    "failed": "failed",
+    "planning": "running",
+    "in_progress": "running",
+    "paused": "running",
+}
+"""How the tasks of plans are counted."""
+
 
 def list_merged_rows(
     store: WorkListStore,
@@ -192,20 +205,6 @@ def _to_milliseconds(moment: int | str) -> int:
     if isinstance(moment, int):
         return moment
     return int(datetime.fromisoformat(moment).astimezone(UTC).timestamp() * 1000)
-
-
-MAX_PHASES = 12
-"""Lists of runs have the status of each phase only up to this number of phases."""
-
-COUNTERS_BY_TASK_STATUS = {
-    "completed": "done",
-    "skipped": "done",
-    "failed": "failed",
-    "planning": "running",
-    "in_progress": "running",
-    "paused": "running",
-}
-"""How the tasks of plans are counted."""
 
 
 def derive_phase_status(tasks: Mapping[str, int]) -> str:

@@ -9,7 +9,7 @@ from deepwork.kernel.attention import Attention, Listed, format_detail, read_fir
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Command
-from deepwork.work.tracking.models import STALE_MS
+from deepwork.work.tracking.staleness import STALE_MS
 
 REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000
 """Tasks that ended longer ago no longer ask for a review."""

@@ -27,7 +27,7 @@ from deepwork.views.overview.states.run_rules import AttemptFacts, LandingFacts,
 from deepwork.views.overview.states.store import HAS_WORK, IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
 from deepwork.views.overview.states.work_rules import PlanFacts, PlanWork, SessionFacts, TaskFacts, TrackFacts
 from deepwork.work.plans.models import PlanStatus, TaskStatus
-from deepwork.work.tracking.models import STALE_MS
+from deepwork.work.tracking.staleness import STALE_MS
 
 _MS_PER_DAY = 24 * 3600 * 1000
 Standings = dict[str, Standing]

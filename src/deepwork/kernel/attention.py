@@ -33,7 +33,7 @@ class Attention:
     detail: str = ""
     run_id: str | None = None
     """Its plan, tracked workflow or job session; None if it belongs to none."""
-    run: dict[str, str] | None = None
+    run: dict[str, Any] | None = None
     """Id, kind and name of that, which the inbox looks up."""
     task_id: str | None = None
     task_name: str | None = None

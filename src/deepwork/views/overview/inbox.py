@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.rules import PROBLEM_WORDS
@@ -67,7 +68,7 @@ def _name_runs(tx: Transaction, entries: Sequence[Attention]) -> list[Attention]
     return [replace(each, run=_name_run(each.run_id, names)) if each.run_id else each for each in entries]
 
 
-def _name_run(id: str, names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+def _name_run(id: str, names: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     kind, name = names.get(id, (get_run_kind(id), id))
     return {"id": id, "kind": kind, "name": name}
 

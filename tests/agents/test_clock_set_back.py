@@ -9,13 +9,13 @@ import pytest
 
 from application import Clock, call_tool, make_app
 from deepwork.edge.server.application import Application
+from deepwork.kernel.states import State
 from deepwork.views.overview.activity_store import ActivityStore
-from deepwork.views.overview.attention_store import AttentionStore
 from deepwork.views.overview.current_work_store import CurrentWorkStore
 from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES
-from deepwork.views.overview.states.models import State
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS
+from deepwork.work.plans.inbox import list_lost_claims
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from notices.make import beat, claim, create_plan, register_agent
 from tracking.make import complete_task, create_task, create_workflow_and_phase
@@ -46,8 +46,8 @@ def describe_reads(app: Application, plan: str, task: str, agent: str) -> dict[s
         assert holder is not None
         told = {
             "open claims": ActivityStore(tx).count_activity(alive_since).open_claims == 1,
+            "lost claims": list_lost_claims(tx, 9)[1] == 0,
             "held tasks": len(ClaimStore(tx).list_held_tasks([agent])) == 1,
-            "lost claims": AttentionStore(tx).list_lost_claims(9)[1] == 0,
             "claims": len(CurrentWorkStore(tx).list_claims(9)) == 1,
             "last holder": holder["until"] >= tx.now,
             "state": StateView(tx, UNKNOWN_PROCESSES).judge_tasks([task])[task].state is State.RUNNING,

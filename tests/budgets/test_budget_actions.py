@@ -14,7 +14,7 @@ from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.queries import list_approvals
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.trust.models import CredentialKind
-from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.spending import build_spending
 from deepwork.views.overview.states.view import StateView
 
@@ -129,12 +129,12 @@ def test_a_plan_that_stopped_at_its_budget_waits_for_a_person(app: Application, 
     claim(app, second, agent)
 
     with app.database.reading() as tx:
-        before, _ = list_needs(StateView(tx, app.processes))
+        before, _ = list_inbox(StateView(tx, app.processes))
     set_budget(app, plan, usd=3)
     with app.database.reading() as tx:
-        after, _ = list_needs(StateView(tx, app.processes))
+        after, _ = list_inbox(StateView(tx, app.processes))
 
-    assert [(need["kind"], need["id"], need["title"]) for need in before] == [
+    assert [(need.kind, need.id, need.title) for need in before] == [
         ("budget", plan, "release used up its budget")
     ]
     assert after == []
@@ -215,16 +215,16 @@ def test_a_day_that_is_used_up_waits_for_a_person_until_a_task_is_handed_out(
     claim(app, second, agent)
 
     with app.database.reading() as tx:
-        before, total = list_needs(StateView(tx, app.processes))
+        before, total = list_inbox(StateView(tx, app.processes))
     (tmp_path / "user" / "deepwork" / "config.yml").write_text("budget: {day: {usd: 20}}")
     assert claim(app, second, agent)["success"]
     with app.database.reading() as tx:
-        after, _ = list_needs(StateView(tx, app.processes))
+        after, _ = list_inbox(StateView(tx, app.processes))
 
     [need] = before
-    assert (need["kind"], need["title"], total) == ("budget", "Today's budget is used up", 1)
-    assert "$1.00" in need["detail"]
-    assert need["next"] == "deepwork spend --by day"
+    assert (need.kind, need.title, total) == ("budget", "Today's budget is used up", 1)
+    assert "$1.00" in need.detail
+    assert need.next == "deepwork spend --by day"
     assert after == []
 
 

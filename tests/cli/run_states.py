@@ -6,8 +6,7 @@ from typing import Any
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptions, RunStatus
 from deepwork.edge.cli.run.state import RunState
-from deepwork.views.overview.states.facts import AttemptFacts, RunFacts
-from deepwork.views.overview.states.rules import judge_attempt, judge_run
+from deepwork.views.overview.states.run_rules import AttemptFacts, RunFacts, judge_attempt, judge_run
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000

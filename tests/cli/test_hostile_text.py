@@ -24,7 +24,7 @@ from deepwork.edge.cli.framework.parameter_kinds import find_kind
 from deepwork.edge.cli.framework.progress import ProgressBar
 from deepwork.edge.cli.framework.protected_output import ProtectedStream, protect_output
 from deepwork.kernel.foreign_text import dump_json
-from deepwork.views.observability.call_log import CallLog
+from deepwork.views.observability.calls import CallLog
 from deepwork.views.observability.logs import TEXT, JsonHandler, TextFormatter
 from hooks.foreign_text import MARK, PAYLOAD, fill_store
 from hooks.make import Project

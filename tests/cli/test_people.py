@@ -16,7 +16,7 @@ from application import call_tool, make_app
 from deepwork.edge.cli.main import deepwork
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import DeepworkError
-from deepwork.views.overview.states.models import State
+from deepwork.kernel.states import State
 
 PERSON = f"human:{getpass.getuser()}"
 

@@ -14,7 +14,7 @@ from conftest import KINDS
 from dashboard.make import create_client, read
 from deepwork.edge.server.application import Application
 from deepwork.kernel.database.sqlite import SQLite
-from deepwork.views.overview.attention_store import AttentionStore
+from deepwork.work.tracking.inbox import list_reviews
 from package.old_stores import create_empty_location, create_old_store
 from store_admin.stores import run_sql
 
@@ -122,11 +122,11 @@ def test_only_milestones_logged_by_a_person_count_as_reviews(place: str, upgrade
     insert(place, "milestones", *(make_milestone(id, text) | {"task_id": id} for id, text in texts.items()))
 
     with upgraded.database.reading() as tx:
-        rows, total = AttentionStore(tx).list_reviews(0, 100)
+        rows, total = list_reviews(tx, 100, since=0)
 
     persons = "SELECT id, logged_by_person FROM milestones WHERE logged_by_person IS NOT NULL"
     assert fetch(upgraded, persons) == [("tt_approval", "human:Ada")]
-    assert {row["id"] for row in rows} == set(texts) - {"tt_approval"}
+    assert {row.id for row in rows} == set(texts) - {"tt_approval"}
     assert total == len(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -21,11 +22,11 @@ from deepwork.gates.approvals.service import find_or_ask
 from deepwork.kernel.call import Call
 from deepwork.kernel.config import load_settings
 from deepwork.kernel.files.lock import FileLock
-from deepwork.views.hooks import dispatch, failure_log, notices, rendering, session_memory, tool_use
+from deepwork.views.hooks import context, dispatch, failure_log, notices, rendering, tool_use
+from deepwork.views.hooks.context import MAX_RECORDS, SessionMemory
 from deepwork.views.hooks.dispatch import dispatch_event
 from deepwork.views.hooks.protocol import SESSION_START, STOP, TOOL_USE, parse_event
 from deepwork.views.hooks.rendering import MAX_TOKENS
-from deepwork.views.hooks.session_memory import MAX_RECORDS, SessionMemory
 from deepwork.views.overview import current_work_store
 from hooks.make import Project, build_event, build_tool_event
 
@@ -38,7 +39,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks that wait longer than agents like: on a busy machine a second may pass in vain."""
     monkeypatch.setattr(dispatch, "STORE_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(tool_use, "RENEWAL_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr(session_memory, "_LOCK_SECONDS", 60.0)
+    monkeypatch.setattr(context, "_LOCK_SECONDS", 60.0)
     monkeypatch.setattr(notices, "MARK_WAIT_SECONDS", 60.0)
 
 
@@ -403,6 +404,32 @@ def test_an_agent_whose_step_waits_for_a_person_may_stop(project: Project):
     assert f"a person decides about it ({approval.id}): wait for the notice" in start
 
 
+def test_an_agent_whose_task_waits_for_a_person_may_stop(project: Project):
+    _, task = project.start_task()
+    assert "(running)" in project.run_for_context(SESSION_START, build_event(source="compact"))
+    with project.app.database.transaction() as tx:
+        [row] = tx.fetch_all("SELECT workflow_id FROM plan_tasks WHERE id = :id", id=task)
+        request = ApprovalRequest(ApprovalKind.TASK, task, row["workflow_id"], {"name": "design"})
+        approval = find_or_ask(tx, request)
+
+    assert project.run_hook(STOP, build_event(stop_hook_active=False)) == {}
+    start = project.run_for_context(SESSION_START, build_event(source="compact"))
+    assert "(needs_you)" in start
+    assert f"({approval.id}): wait for the notice" in start
+
+
+def test_an_agent_whose_step_only_a_person_can_pass_may_stop(project: Project):
+    session = start_job(project)
+    step = project.fetch_value("SELECT step_id FROM job_sessions WHERE id = :id", id=session)
+    data = json.loads(project.fetch_value("SELECT data FROM job_sessions WHERE id = :id", id=session))
+    data["step_progress"][step] |= {"submitted_outputs": {}, "person_reason": "rounds_used_up"}
+    project.execute("UPDATE job_sessions SET data = :data WHERE id = :id", data=json.dumps(data), id=session)
+
+    assert project.run_hook(STOP, build_event(stop_hook_active=False)) == {}
+    start = project.run_for_context(SESSION_START, build_event(source="compact"))
+    assert "a person decides about it (review): wait for the notice" in start
+
+
 def test_an_agent_kept_running_by_a_hook_may_stop(file_project: Project):
     file_project.start_task()
 
@@ -478,9 +505,9 @@ def test_the_oldest_session_records_are_deleted(file_project: Project):
     agent = file_project.register_agent()
     for number in range(MAX_RECORDS + 3):
         heard = parse_event("claude-code", build_event(f"s{number}"))
-        session_memory = SessionMemory(file_project.app.settings.store_folder)
-        session_memory.folder.mkdir(parents=True, exist_ok=True)
-        session_memory.save(session_memory.load(heard, Path("/file_project")))
+        memory = SessionMemory(file_project.app.settings.store_folder)
+        memory.folder.mkdir(parents=True, exist_ok=True)
+        memory.save(memory.load(heard, Path("/file_project")))
 
     assert len(file_project.records) == MAX_RECORDS
     assert agent

@@ -15,7 +15,7 @@ from application import call_tool
 from deepwork.kernel.files.lock import FileLock
 from deepwork.kernel.foreign_text import FRAME
 from deepwork.kernel.timestamps import format_age
-from deepwork.views.hooks import dispatch, failure_log, session_memory, tool_use
+from deepwork.views.hooks import context, dispatch, failure_log, tool_use
 from deepwork.views.hooks import notices as hook_notices
 from deepwork.views.hooks.identity import MAX_ISSUES, SessionRecord, learn_from_call
 from deepwork.views.hooks.protocol import SESSION_START, STOP, TOOL_USE
@@ -33,7 +33,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "STORE_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(tool_use, "RENEWAL_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(hook_notices, "MARK_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr(session_memory, "_LOCK_SECONDS", 60.0)
+    monkeypatch.setattr(context, "_LOCK_SECONDS", 60.0)
 
 
 def call_in_session(project: Project, tool: str, session: str = "s1", **given: Any) -> tuple[Any, str]:

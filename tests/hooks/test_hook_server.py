@@ -18,8 +18,8 @@ from deepwork.kernel.config import Settings
 from deepwork.kernel.environment import get_runtime_folder
 from deepwork.views.hooks.listener import HookListener
 from deepwork.views.hooks.protocol import HookEvent
-from deepwork.views.hooks.server_client import ask_server
 from deepwork.views.hooks.server_socket import (
+    ask_server,
     compute_store_identity,
     get_socket_path,
     require_own_peer,
@@ -33,13 +33,13 @@ PATIENCE_SECONDS = 110
 # Runs the hook with other time limits, and writes to standard error whether it used the driver.
 RECORDING = """
 import os, sys
-from deepwork.views.hooks import entrypoint, server_client
+from deepwork.views.hooks import entrypoint, server_socket
 def end(code):
     os.write(2, b"itself" if "psycopg" in sys.modules else b"server")
     os.kill(os.getpid(), 9)
 os._exit = end
 entrypoint.TIMEOUT_SECONDS = 100
-server_client.GREETING_SECONDS = float(sys.argv[1])
+server_socket.GREETING_SECONDS = float(sys.argv[1])
 entrypoint.main(sys.argv[2:])
 """
 
@@ -233,7 +233,7 @@ def test_a_silent_peer_does_not_keep_the_server_from_answering(
 ):
     monkeypatch.setattr("deepwork.views.hooks.listener.REQUEST_SECONDS", 0.05)
     monkeypatch.setattr("deepwork.views.hooks.listener.answer_request", lambda _: "Hello")
-    monkeypatch.setattr("deepwork.views.hooks.server_client.GREETING_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("deepwork.views.hooks.server_socket.GREETING_SECONDS", PATIENCE_SECONDS)
     settings = Settings(tmp_path, database="postgresql://localhost/none")
     listener = HookListener(settings)
     listener.start()

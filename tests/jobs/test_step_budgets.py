@@ -19,7 +19,7 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError
-from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.jobs import tools as job_tools
 from deepwork.work.jobs.sessions.state import PinnedEntry, Session, SessionEvent
@@ -179,8 +179,8 @@ def test_a_step_that_is_sent_back_without_minutes_waits_for_a_person(tmp_path: P
     assert "waits for a person" in back["message"]
     assert refuse(app, "abort_workflow", explanation="Again.")["code"] == "BUDGET_USED_UP"
     with app.database.reading() as tx:
-        [need] = list_needs(StateView(tx, app.processes))[0]
-    assert (need["kind"], need["title"]) == ("gate", "a used up its minutes")
+        [need] = list_inbox(StateView(tx, app.processes))[0]
+    assert (need.kind, need.title) == ("gate", "a used up its minutes")
 
 
 @pytest.mark.parametrize("action", ["send_back_step", "grant_round"])

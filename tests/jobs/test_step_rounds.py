@@ -14,10 +14,10 @@ from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import GateClosed, ToolError
 from deepwork.views.dashboard.sessions import build_session_part
-from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_store import WorkListStore, parse_session_row
-from deepwork.views.overview.states.facts import SessionFacts
 from deepwork.views.overview.states.view import StateView
+from deepwork.views.overview.states.work_rules import SessionFacts
 from deepwork.work.jobs.sessions.files import SessionFiles
 from jobs.project import make_files_output, make_review, make_step, write_job
 from jobs.reviewer import Reviewer
@@ -352,13 +352,13 @@ def test_a_step_whose_reviewer_gives_no_verdict_needs_a_person(
     work_until_it_ends(app, root)
 
     with app.database.reading() as tx:
-        needs, total = list_needs(StateView(tx, app.processes))
+        needs, total = list_inbox(StateView(tx, app.processes))
 
-    assert (total, needs[0]["kind"], needs[0]["title"]) == (1, "gate", "a got no verdict from its reviewer")
-    assert "quota exceeded" in needs[0]["detail"]
+    assert (total, needs[0].kind, needs[0].title) == (1, "gate", "a got no verdict from its reviewer")
+    assert "quota exceeded" in needs[0].detail
     decide(app, "grant_round", id)
     with app.database.reading() as tx:
-        assert list_needs(StateView(tx, app.processes)) == ([], 0)
+        assert list_inbox(StateView(tx, app.processes)) == ([], 0)
 
 
 # The agent's own reviewer

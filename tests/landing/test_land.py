@@ -8,6 +8,9 @@ import pytest
 
 from application import list_event_types
 from deepwork.kernel.errors import InvalidInput, NotAllowed
+from deepwork.kernel.states import Cause
+from deepwork.views.overview.inbox import list_inbox
+from deepwork.views.overview.states.view import StateView
 from landing.make import LandingProject, get_statuses
 from workspaces.make import commit
 
@@ -158,6 +161,27 @@ def test_a_conflict_without_an_attempt_goes_to_a_person_and_the_task_is_open_aga
     context = project.call("task_load_context", task_id=plan.ids["two"])
     assert "conflicts with main in a.txt" in str(context)
     assert project.read("a.txt") == "by one"
+
+
+def test_a_landing_that_fails_is_in_the_inbox_and_the_agent_hears_of_it(project: LandingProject) -> None:
+    plan = project.plan({"one": [], "two": []})
+    plan.claim("one")
+    plan.claim("two")
+    for name in ("one", "two"):
+        commit(Path(plan.claims[name]["workspace_path"]), name, a_txt=f"by {name}\n")
+        plan.complete(name)
+
+    [_, failed] = project.land(workflow_id=plan.id)["landings"]
+
+    with project.app.database.reading() as tx:
+        [entry], total = list_inbox(StateView(tx, project.app.processes))
+    assert (entry.kind, entry.id, entry.why, total) == ("landing", failed["id"], Cause.CONFLICT, 1)
+    assert (entry.task_id, entry.next) == (plan.ids["two"], f"deepwork land {plan.ids['two']}")
+    agents = {name: plan.claims[name]["agent_id"] for name in ("one", "two")}
+    [notice] = project.call("agent_heartbeat", agent_id=agents["two"])["notices"]
+    assert (notice["type"], notice["task_id"], notice["by"]) == ("retry", plan.ids["two"], "deepwork")
+    assert "a.txt" in notice["text"]
+    assert "notices" not in project.call("agent_heartbeat", agent_id=agents["one"])
 
 
 def test_resolved_work_lands_with_the_same_landing(project: LandingProject) -> None:

@@ -96,6 +96,19 @@ def test_what_an_agent_changes_in_a_plan_is_no_notice(app: Application, ada: str
     assert beat(app, ada) == []
 
 
+def test_the_agent_that_completed_a_task_is_notified_if_a_person_opens_it_again(
+    app: Application, ada: str, held: tuple[str, str]
+):
+    call_tool(app, "task_update_status", id=held[1], status="in_progress", agent_id=ada)
+    call_tool(app, "task_update_status", id=held[1], status="completed", outcome="Done.", agent_id=ada)
+    act(app, "task_update_status", id=held[1], status="pending", outcome="The tests are missing")
+
+    [notice] = beat(app, ada)
+
+    assert (notice["type"], notice["task_id"], notice["by"]) == ("retry", held[1], ANNA)
+    assert "The tests are missing." in notice["text"]
+
+
 def test_the_former_holder_is_notified_of_a_release(app: Application, ada: str, held: tuple[str, str]):
     act(app, "task_release", task_id=held[1], agent_id=ada, reason="Bob is faster")
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from deepwork.views.observability.call_log import CallLog
+from deepwork.views.observability.calls import CallLog
 
 LINE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO deepwork\.calls: tool=x outcome=ok\n")
 

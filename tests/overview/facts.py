@@ -7,14 +7,15 @@ from typing import Any
 from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptions, RunStatus
 from deepwork.views.overview.session_rows import SessionRow
-from deepwork.views.overview.states.facts import (
+from deepwork.views.overview.states.run_rules import (
     AttemptFacts,
     LandingFacts,
-    PlanFacts,
     RunFacts,
-    SessionFacts,
-    TaskFacts,
+    judge_attempt,
+    judge_landing,
+    judge_run,
 )
+from deepwork.views.overview.states.work_rules import PlanFacts, SessionFacts, TaskFacts
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 
 PLAN, TASK, RUN, ATTEMPT, LANDING, APPROVAL = "wf_1", "tk_1", "rn_1", "at_1", "ld_1", "ap_1"
@@ -53,15 +54,21 @@ def make_landing(status: LandingStatus, **changes: Any) -> LandingFacts:
         "title": "Build", "host": "local", "repository_path": "/p", "target": "main", "done_at": NOON,
         "created_by": "human:ada", "created_at": NOON, "updated_at": NOON,
     }  # fmt: skip
-    return LandingFacts(Landing(status=status, **(known | changes)), **about)
+    return LandingFacts(Landing(status=status, **(known | changes)), **judge(about))
+
+
+def judge(changes: dict[str, Any]) -> dict[str, Any]:
+    """Judge the runs, attempts and landings that a thing depends on: its facts have how those stand."""
+    rules: dict[type, Any] = {RunFacts: judge_run, AttemptFacts: judge_attempt, LandingFacts: judge_landing}
+    return {name: rules.get(type(given), lambda it: it)(given) for name, given in changes.items()}
 
 
 def make_plan(status: PlanStatus = PlanStatus.IN_PROGRESS, **changes: Any) -> PlanFacts:
-    return PlanFacts(PLAN, status, **changes)
+    return PlanFacts(PLAN, status, **judge(changes))
 
 
 def make_task(status: TaskStatus = TaskStatus.PENDING, **changes: Any) -> TaskFacts:
-    return TaskFacts(TASK, status, changes.pop("plan", make_plan()), **changes)
+    return TaskFacts(TASK, status, changes.pop("plan", make_plan()), **judge(changes))
 
 
 def make_session(status: str = "active", **changes: Any) -> SessionFacts:
@@ -70,4 +77,6 @@ def make_session(status: str = "active", **changes: Any) -> SessionFacts:
         "current_entry_index": 0,
         "step_progress": {"write": {"started_at": "2026-11-17T12:00:00Z"}},
     }
-    return SessionFacts(SessionRow("ab12cd34", "letter/main", "", status, "write", data, NOON), **changes)
+    return SessionFacts(
+        SessionRow("ab12cd34", "letter/main", "", status, "write", data, NOON), **judge(changes)
+    )

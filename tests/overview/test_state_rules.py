@@ -11,14 +11,17 @@ import pytest
 from deepwork.delivery.landing.models import LandingKind, LandingStatus, Problem
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, RunOptions, RunStatus
 from deepwork.edge.cli.main import deepwork
-from deepwork.views.overview.states.facts import PlanWork, TrackFacts
-from deepwork.views.overview.states.models import Cause, Command, Standing, State
-from deepwork.views.overview.states.rules import (
+from deepwork.kernel.states import Cause, Command, Standing, State
+from deepwork.views.overview.states.run_rules import (
     build_run_command,
     judge_attempt,
     judge_landing,
-    judge_plan,
     judge_run,
+)
+from deepwork.views.overview.states.work_rules import (
+    PlanWork,
+    TrackFacts,
+    judge_plan,
     judge_session,
     judge_step,
     judge_task,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from application import call_tool
 from deepwork.delivery.runner.attempt_files import AttemptLocks
 from deepwork.edge.server.application import Application
 from deepwork.kernel.files.lock import is_file_locked
+from deepwork.kernel.states import State
 from deepwork.views.overview.states.local_processes import LocalProcesses
-from deepwork.views.overview.states.models import State
 from deepwork.views.overview.states.view import StateView
 from statement_counter import count_statements
 
@@ -48,6 +49,24 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_plans(app: Ap
         return counted.count
 
     assert count(ids[:1]) == count(ids) <= 16
+
+
+def test_a_plan_counts_its_tasks_as_they_are_judged_one_by_one(app: Application):
+    id = make_plan(app, 6)
+    [first, *_] = call_tool(app, "workflow_get", id=id, include_tasks=True)["tasks"]
+    with app.database.transaction() as tx:
+        tx.execute(
+            "INSERT INTO spending_totals (subject_kind, subject_id, tokens, usd_micros, active_ms, reached_at)"
+            " VALUES ('task', :id, 1, 1, 1, 1)",
+            id=first["id"],
+        )
+
+    with app.database.reading() as tx:
+        view = StateView(tx, app.processes)
+        counted, judged = view.judge_plans([id])[id].tasks, view.judge_tasks_of_plan(id)
+
+    assert judged[first["id"]].state is State.NEEDS_YOU
+    assert counted == Counter(each.state for each in judged.values())
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunOpt
 from deepwork.delivery.runner.service import RunService, create_run
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
-from deepwork.views.overview.states.models import State
+from deepwork.kernel.states import State
 from jobs.project import make_step, write_job
 from jobs.runs import call_job_tool
 from tracking import make as track

@@ -17,8 +17,8 @@ from deepwork.gates.access.audit_chain import verify_chain
 from deepwork.gates.access.store import AuditStore, TokenStore
 from deepwork.kernel.database import schema
 from deepwork.kernel.database.sqlite import SQLite
-from deepwork.views.overview.attention_store import AttentionStore
 from deepwork.work.jobs.sessions.store import SessionStore
+from deepwork.work.tracking.inbox import list_reviews
 from package.old_stores import SCHEMAS, create_empty_location, create_old_store
 from store_admin.stores import read_all_rows, run_sql
 
@@ -175,10 +175,10 @@ def _tracking(app: Application) -> None:
 
 def _reviews(app: Application) -> None:
     with app.database.reading() as tx:
-        rows, total = AttentionStore(tx).list_reviews(0, 10)
+        rows, total = list_reviews(tx, 10, since=0)
     # Whoever approved the other task is not known to the user who adopted the store.
     waiting = ["unsure"] if "://" in app.settings.database else ["approved", "unsure"]
-    assert (sorted(row["name"] for row in rows), total) == (waiting, len(waiting))
+    assert (sorted(str(row.task_name) for row in rows), total) == (waiting, len(waiting))
 
 
 def _agent(app: Application, name: str) -> dict[str, Any]:

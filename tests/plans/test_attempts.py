@@ -8,7 +8,7 @@ import pytest
 
 from application import call_tool
 from deepwork.kernel.errors import Code, DeepworkError
-from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.states.view import StateView
 from plans.world import Plan, World
 
@@ -153,9 +153,9 @@ def test_it_is_the_first_failed_task_that_needs_a_person(world: World):
     fail(world, plan["test"])
 
     with world.app.database.reading() as tx:
-        needs, _ = list_needs(StateView(tx, world.app.processes))
+        needs, _ = list_inbox(StateView(tx, world.app.processes))
 
-    titles = [need["title"] for need in needs if need["run"]["id"] == plan.id]
+    titles = [need.title for need in needs if need.run_id == plan.id]
     assert titles == ["build failed 3 times and waits for you", "test failed"]
 
 

@@ -19,7 +19,7 @@ from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import GateClosed
-from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.provenance_store import ProvenanceStore
 from deepwork.views.overview.states.view import StateView
 from gated_project import CHECK, GatedProject
@@ -284,8 +284,8 @@ def test_a_task_that_changed_a_guarded_file_waits_for_a_person(gated: GatedProje
     assert f"`deepwork approvals approve {error['approval']['id']}`" in error["suggestion"]
     assert get_status(gated, tasks["fix"]) == "in_progress"
     with gated.app.database.reading() as tx:
-        [need], _ = list_needs(StateView(tx, gated.app.processes))
-    assert need["title"] == "Approve changes to guarded files: guarded/test_a.py"
+        [need], _ = list_inbox(StateView(tx, gated.app.processes))
+    assert need.title == "Approve changes to guarded files: guarded/test_a.py"
 
 
 def test_the_check_of_a_task_that_changed_a_guarded_file_exits_with_3(gated: GatedProject, tmp_path: Path):

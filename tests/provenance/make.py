@@ -14,7 +14,7 @@ from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.edge.server.application import Application
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.git.command import Git
-from deepwork.views.overview.work_directory import StoredWork
+from deepwork.views.overview.provenance_store import StoredWork
 from workspaces.make import commit, create_plan, run_git
 
 LINES = [f"line {number}\n" for number in range(1, 41)]

@@ -17,7 +17,7 @@ from deepwork.kernel.call import Call
 from deepwork.kernel.errors import GateClosed, NotAllowed, NotFound
 from deepwork.views.dashboard.endpoints import NoParameters, ReadContext
 from deepwork.views.dashboard.home import read_home
-from deepwork.views.overview.needs import list_needs
+from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.agents.presence import Presence
 from reviews.make import FOLDER, ReviewProject, make_project, make_rule_data, parse_ids
@@ -140,17 +140,17 @@ def test_a_review_without_progress_waits_for_a_person_and_is_not_asked_for_again
 
 def test_what_waits_for_a_person_is_listed_until_they_decide(app: Application, stuck: str):
     with app.database.reading() as tx:
-        [need], total = list_needs(StateView(tx, app.processes))
+        [need], total = list_inbox(StateView(tx, app.processes))
         [shown] = read_home(ReadContext(tx, Presence(app.database, 90), {}), NoParameters()).needs_you
 
-    assert (total, need["kind"], need["id"], need["run"]) == (1, "review", stuck, None)
-    assert need["title"] == "python — a.py makes no progress in review"
-    assert "major a.py:2: Problem 1." in need["detail"]
-    assert need["next"] == f"deepwork review pass {stuck}"
+    assert (total, need.kind, need.id, need.run) == (1, "review", stuck, None)
+    assert need.title == "python — a.py makes no progress in review"
+    assert "major a.py:2: Problem 1." in need.detail
+    assert need.next == f"deepwork review pass {stuck}"
     assert (shown.id, shown.actions) == (stuck, [])
     decide(app, "grant_review_round", stuck)
     with app.database.reading() as tx:
-        assert list_needs(StateView(tx, app.processes)) == ([], 0)
+        assert list_inbox(StateView(tx, app.processes)) == ([], 0)
 
 
 def test_every_reviewer_ends_within_the_rounds(project: ReviewProject, app: Application):

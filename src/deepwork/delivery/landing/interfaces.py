@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from deepwork.delivery.landing.models import Landing, WorkOrigin
 from deepwork.kernel.database.transaction import Transaction
-
-
-class Standing(Protocol):
-    """What every interface says about a thing: its state, why, and what is next."""
-
-    def to_answer(self) -> dict[str, Any]: ...
+from deepwork.kernel.states import Standing
 
 
 class LandingStates(Protocol):

@@ -28,7 +28,9 @@ from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import CommitFacts
 from deepwork.kernel.git.refs import find_first_commit
 from deepwork.kernel.names import new_id
+from deepwork.kernel.notices.service import DEEPWORK
 from deepwork.kernel.records import copy_with
+from deepwork.work.plans.notices import notify_of_reopening
 from deepwork.work.plans.status_changes import reopen_task
 
 LEASE_SECONDS = 30
@@ -180,7 +182,9 @@ class WorkReturner:
         if landing.task_id is None:
             return
         detail = {"landing": landing.id, "target": landing.target, "branch": landing.branch}
-        reopen_task(tx, landing.task_id, text, reason=f"it could not land on {landing.target}", detail=detail)
+        reason = f"it could not land on {landing.target}"
+        reopen_task(tx, landing.task_id, text, reason=reason, detail=detail)
+        notify_of_reopening(tx, landing.task_id, f"{reason}. {text}", DEEPWORK)
 
 
 def link_landed_commit(tx: Transaction, landing: Landing, facts: CommitFacts) -> None:

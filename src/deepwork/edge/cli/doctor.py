@@ -172,9 +172,9 @@ def _find_stopped_work(settings: Settings) -> Iterator[str]:
     from deepwork.delivery.runner.store import RunStore
     from deepwork.kernel.database.existing_store import open_existing_store
     from deepwork.kernel.foreign_text import quote_line
-    from deepwork.views.overview.needs import list_stopped_work
+    from deepwork.kernel.states import State
+    from deepwork.views.overview.inbox import list_reached_budgets
     from deepwork.views.overview.states.local_processes import build_local_processes
-    from deepwork.views.overview.states.models import State
     from deepwork.views.overview.states.totals import MAX_COUNTED
     from deepwork.views.overview.states.view import StateView
 
@@ -183,14 +183,14 @@ def _find_stopped_work(settings: Settings) -> Iterator[str]:
             if store is None:
                 return
             with store.reading() as tx:
-                stopped = list_stopped_work(tx)
                 open_runs, _ = RunStore(tx).list_page(is_open=True, limit=MAX_COUNTED)
-                runs = StateView(tx, build_local_processes(settings)).judge_runs(open_runs)
+                view = StateView(tx, build_local_processes(settings))
+                stopped, runs = list_reached_budgets(view), view.judge_runs(open_runs)
     except DeepworkError:  # as above
         return
-    for need in stopped:
-        plan = f"{quote_line(need['run']['name'], 60)} ({need['run']['id']})"
-        yield f"Plan {plan} waits: {quote_line(need['title'], 80)}. {need['detail']} {need['next']}"
+    for each in stopped:
+        plan = f"{quote_line(each.run['name'], 60)} ({each.run_id})" if each.run else ""
+        yield f"Plan {plan} waits: {quote_line(each.title, 80)}. {each.detail} {each.next}"
     for id, standing in runs.items():
         if standing.state is State.UNATTENDED:
             yield f"Nobody drives run {id}: {standing.next}"

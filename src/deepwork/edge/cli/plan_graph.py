@@ -11,7 +11,7 @@ import click
 from deepwork.edge.cli.framework import clock, terminal
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.states import name_state
-from deepwork.views.overview.states.models import Standing, State
+from deepwork.kernel.states import Standing, State
 from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.task_row_store import TaskRowStore
 from deepwork.work.plans.diagrams import DrawnLine, draw

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
-    from deepwork.views.overview.states.models import Standing
+    from deepwork.kernel.states import Standing
     from deepwork.views.overview.states.view import StateView
 
 Thing = dict[str, Any]

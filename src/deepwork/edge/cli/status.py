@@ -15,9 +15,11 @@ from deepwork.edge.cli.status_page import render_page
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.engine import Engine
 from deepwork.kernel.database.opening import open_engine
+from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.hooks import failure_log
 
 if TYPE_CHECKING:
+    from deepwork.kernel.attention import Attention
     from deepwork.kernel.events.log import Event
 
 NEEDS_SHOWN = 10
@@ -90,10 +92,11 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
     from deepwork.kernel.database.transaction import Database
     from deepwork.kernel.events.log import EventStore, append_events
     from deepwork.views.overview.current_work_store import CurrentWorkStore
-    from deepwork.views.overview.needs import count_runs, list_needs
+    from deepwork.views.overview.inbox import list_inbox
     from deepwork.views.overview.run_lines import build_run_lines, list_latest_runs
     from deepwork.views.overview.run_store import ACTIVE_STATUSES, WorkListStore
     from deepwork.views.overview.states.local_processes import build_local_processes
+    from deepwork.views.overview.states.totals import count_runs
     from deepwork.views.overview.states.view import StateView
 
     # Before we open the store ourselves, because we would be listed too.
@@ -103,7 +106,7 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
     try:
         with database.reading() as tx:
             view = StateView(tx, build_local_processes(settings))
-            needs, needs_total = list_needs(view)
+            inbox, inbox_total = list_inbox(view)
             running = build_run_lines(view, list_latest_runs(WorkListStore(tx), ACTIVE_STATUSES, RUNS_SHOWN))
             counts = count_runs(view)
             store, log = CurrentWorkStore(tx), EventStore(tx)
@@ -117,8 +120,8 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
         "store": engine.address,
         "servers": servers,
         "untrusted_settings": list(settings.untrusted_keys),
-        "needs_you_total": needs_total,
-        "needs_you": [_build_need(need) for need in needs[: None if whole else NEEDS_SHOWN]],
+        "needs_you_total": inbox_total,
+        "needs_you": [_build_need(each) for each in inbox[: None if whole else NEEDS_SHOWN]],
         "counts": counts,
         **_group_runs(running, steps),
         "held": held,
@@ -141,16 +144,16 @@ def _list_processes(others: Iterable[str] | None) -> Iterator[str]:
         yield " ".join([name, *filter(None, words[after + 1 :])])[:200]
 
 
-def _build_need(need: Mapping[str, Any]) -> dict[str, Any]:
-    run = need["run"]["name"] if need["run"] else "review"
+def _build_need(entry: Attention) -> dict[str, Any]:
     return {
-        "kind": need["kind"],
-        "what": need["title"],
-        "why": need["detail"] if need["kind"] in _EXPLAINED_KINDS else None,
-        "run": run,
-        "id": need["id"],
-        "since": need["since"],
-        "command": need["next"],
+        "kind": entry.kind,
+        "what": entry.title,
+        "because": entry.why.value,
+        "why": entry.detail if entry.kind in _EXPLAINED_KINDS else None,
+        "run": entry.run["name"] if entry.run else "review",
+        "id": entry.id,
+        "since": format_timestamp(entry.since),
+        "command": entry.next,
     }
 
 

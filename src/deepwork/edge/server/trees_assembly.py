@@ -46,7 +46,7 @@ class TreesAssembly:
     def verifier(self) -> ProvenanceVerifier:
         """Verifies which tasks made the commits of this repository."""
         from deepwork.delivery.provenance.verification import ProvenanceVerifier
-        from deepwork.views.overview.work_directory import StoredWork
+        from deepwork.views.overview.provenance_store import StoredWork
 
         return ProvenanceVerifier(self.database, open_git(self.settings.repository_root), StoredWork())
 

@@ -1,1 +1,1 @@
-"""Notices: what a person did, delivered to the agents that it concerns."""
+"""Notices: what agents must hear of, stored until an answer or a hook carries it."""

@@ -8,7 +8,7 @@ from deepwork.kernel.names import CaseInsensitiveEnum
 
 
 class NoticeType(CaseInsensitiveEnum):
-    """What the person did."""
+    """What happened."""
 
     ANSWER = "answer"
     APPROVED = "approved"
@@ -30,13 +30,13 @@ class NoticeType(CaseInsensitiveEnum):
 
 @dataclass(frozen=True)
 class Notice:
-    """What a person did, for one agent or for the work on a workflow; times in Unix milliseconds."""
+    """What an agent, or the work on a workflow, must hear of; times in Unix milliseconds."""
 
     id: str
     type: NoticeType
     at: int
     by_whom: str
-    """The person, such as `human:anna`."""
+    """The person, such as `human:anna`, or `deepwork`."""
     text: str
     agent_id: str | None
     """The agent it is for; None if it is for the sessions that work on the workflow."""

@@ -79,6 +79,11 @@ def build_retry_text(task: str, hint: str | None) -> str:
     return f"Task {quote_line(task)}, which failed, is to be tried again{_give(hint)} Claim it to continue."
 
 
+def build_reopened_text(task: str, why: str) -> str:
+    """Describe that a completed task is open again."""
+    return f"Task {quote_line(task)}, which you completed, is open again{_give(why)} Claim it to correct it."
+
+
 def build_replan_text(task: str, reason: str) -> str:
     """Describe that the plan of a held task was replaced, which ended the claim."""
     return f"The plan of task {quote_line(task)} was replaced{_give(reason)} Stop, and claim the task again."

@@ -18,19 +18,26 @@ from deepwork.kernel.notices.store import NoticeStore
 MAX_NOTICES = 20
 """Notices in one answer; the next answer carries the rest."""
 
+DEEPWORK = "deepwork"
+"""Tells what no person and no agent did."""
+
 log = logging.getLogger("deepwork")
 
 
 class NoticeService:
-    """Writes the notices of one transaction, if a person makes the call; agents cause no notices."""
+    """Writes the notices of one transaction.
 
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
+    An agent needs no notice of what it does itself, so without `by` only what people do is told. What nobody
+    does, such as a landing that fails, is told by `DEEPWORK`.
+    """
+
+    def __init__(self, tx: Transaction, by: str | None = None) -> None:
+        self._tx, self._by = tx, by or (tx.caller if is_person(tx.caller) else None)
 
     @property
     def is_needed(self) -> bool:
-        """Whether a person acts; ask before you look for the agents that are concerned."""
-        return is_person(self._tx.caller)
+        """Whether somebody acts whom others must hear of; ask before you look for those."""
+        return self._by is not None
 
     def notify_agents(
         self,
@@ -60,13 +67,13 @@ class NoticeService:
     def _add(
         self, rows: Sequence[tuple[str | None, NoticeType, str, str | None, str | None, str | None]]
     ) -> None:
-        if not self.is_needed or not rows:
+        if self._by is None or not rows:
             return
-        store, now = NoticeStore(self._tx), self._tx.now
+        store, now, by = NoticeStore(self._tx), self._tx.now, self._by
         store.delete_before(now - RETENTION_MS)
         store.add(
             [
-                Notice(new_id("nt"), type, now, self._tx.caller, cut_text(text), agent, workflow, task, about)
+                Notice(new_id("nt"), type, now, by, cut_text(text), agent, workflow, task, about)
                 for agent, type, text, workflow, task, about in rows
             ]
         )

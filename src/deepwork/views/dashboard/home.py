@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
 
 from deepwork.delivery.landing.responses import offer_to_continue
+from deepwork.kernel.attention import Attention
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.offered_actions import Act
+from deepwork.kernel.states import Cause
+from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.overview.needs import count_runs, list_needs
+from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_lines import list_latest_runs
 from deepwork.views.overview.run_store import (
     ACTIVE_STATUSES,
@@ -19,6 +21,7 @@ from deepwork.views.overview.run_store import (
     WorkListStore,
     get_run_kind,
 )
+from deepwork.views.overview.states.totals import count_runs
 from deepwork.views.overview.work_operations import RunLine, describe_runs
 from deepwork.work.tracking.list_responses import RunRef
 from deepwork.work.tracking.operations import offer_resolve
@@ -34,21 +37,8 @@ class TaskRef(RestAnswer):
 class Need(RestAnswer):
     """Something that waits for a person, since when, and what to do about it."""
 
-    kind: Literal[
-        "blocker",
-        "approval",
-        "manual_review",
-        "failed_task",
-        "stale_task",
-        "gate",
-        "review",
-        "lost_claim",
-        "waiting_plan",
-        "budget",
-        "parked_attempt",
-        "agent_run",
-        "landing",
-    ]
+    kind: str
+    """The name of its source."""
     id: str
     title: str
     detail: str
@@ -57,6 +47,8 @@ class Need(RestAnswer):
     task: TaskRef | None = None
     agent_name: str | None = None
     since: str
+    because: Cause
+    """Why it waits."""
     next: str | None = None
     """The command that answers it."""
     actions: list[Act]
@@ -89,13 +81,13 @@ class Home(RestAnswer):
 def read_home(context: ReadContext, _: NoParameters) -> Home:
     """Read everything that the home page shows."""
     tx, store = context.tx, WorkListStore(context.tx)
-    needs, total = list_needs(context.states)
+    inbox, total = list_inbox(context.states)
     running, recent = (
         list_latest_runs(store, words, MAX_RUNS) for words in (ACTIVE_STATUSES, ENDED_STATUSES)
     )
     lines = {line.id: line for line in describe_runs(context.states, [*running, *recent])}
     return Home(
-        needs_you=[_build_need(need) for need in needs],
+        needs_you=[_build_need(each) for each in inbox],
         needs_you_total=total,
         running=[lines[row["id"]] for row in running],
         recent=[lines[row["id"]] for row in recent],
@@ -104,40 +96,41 @@ def read_home(context: ReadContext, _: NoParameters) -> Home:
     )
 
 
-def _build_need(need: Mapping[str, Any]) -> Need:
-    fields = {name: value for name, value in need.items() if name not in ("agent_id", "session")}
-    return Need(**fields, actions=_list_actions(need))
+def _build_need(entry: Attention) -> Need:
+    task = TaskRef(id=entry.task_id, name=entry.task_name or "") if entry.task_id else None
+    return Need(
+        kind=entry.kind,
+        id=entry.id,
+        title=entry.title,
+        detail=entry.detail,
+        run=RunRef(**entry.run) if entry.run else None,
+        task=task,
+        agent_name=entry.agent_name,
+        since=format_timestamp(entry.since),
+        because=entry.why,
+        next=entry.next,
+        actions=_OFFERS[entry.kind](entry) if entry.kind in _OFFERS else [],
+    )
 
 
-def _list_actions(need: Mapping[str, Any]) -> list[Act]:
-    """List what a person can do about it."""
-    id, kind, run_id = need["id"], need["kind"], need["run"]["id"] if need["run"] else ""
-    if kind == "waiting_plan":
-        return offered_actions.list_plan_actions(id, "paused")
-    if kind == "failed_task" and get_run_kind(run_id) == PLAN:
-        return offered_actions.list_planned_task_actions(id, "failed", None)
-    if kind == "lost_claim":
-        return [offered_actions.offer_release(id, need["agent_id"])]
-    if kind in _OFFERED_FOR:
-        return _OFFERED_FOR[kind](need)
-    if kind in _OFFERED_LISTS:
-        return _OFFERED_LISTS[kind](id)
-    return [_OFFERS[kind](id)] if kind in _OFFERS else []
+def _offer_for_failure(entry: Attention) -> list[Act]:
+    if get_run_kind(entry.run_id or "") == PLAN:
+        return offered_actions.list_planned_task_actions(entry.id, "failed", None)
+    return [offered_actions.offer_acknowledge(entry.id)]
 
 
-_OFFERED_FOR: Mapping[str, Callable[[Mapping[str, Any]], list[Act]]] = {
-    "gate": lambda need: offered_actions.list_session_actions(need["session"]),
-    "landing": lambda need: offer_to_continue(need["id"], (need["task"] or {}).get("id")),
+_OFFERS: Mapping[str, Callable[[Attention], list[Act]]] = {
+    "approval": lambda entry: offered_actions.list_approval_actions(entry.id),
+    "blocker": lambda entry: [offer_resolve(entry.id)],
+    "failed_task": _offer_for_failure,
+    "gate": lambda entry: offered_actions.list_session_actions(entry.record),
+    "landing": lambda entry: offer_to_continue(entry.id, entry.task_id),
+    "lost_claim": lambda entry: [offered_actions.offer_release(entry.id, entry.agent_id or "")],
+    "manual_review": lambda entry: offered_actions.list_review_actions(entry.id),
+    "stale_task": lambda entry: [offered_actions.offer_abandon(entry.id)],
+    "waiting_plan": lambda entry: offered_actions.list_plan_actions(entry.id, "paused"),
 }
-_OFFERED_LISTS = {
-    "approval": offered_actions.list_approval_actions,
-    "manual_review": offered_actions.list_review_actions,
-}
-_OFFERS = {
-    "blocker": offer_resolve,
-    "failed_task": offered_actions.offer_acknowledge,
-    "stale_task": offered_actions.offer_abandon,
-}
+"""What a person can do about it on the page, besides the command; by source."""
 
 
 ENDPOINTS = (

@@ -8,8 +8,7 @@ from typing import Any
 from deepwork.kernel.database.engine import Row
 from deepwork.views.dashboard.endpoints import RestAnswer, StateFields, build_state_fields
 from deepwork.views.overview.session_rows import SessionRow
-from deepwork.views.overview.states.facts import SessionFacts
-from deepwork.views.overview.states.rules import judge_step
+from deepwork.views.overview.states.work_rules import SessionFacts, judge_step
 
 
 class Criterion(RestAnswer):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 from pydantic import Field
 
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.states import Cause, Standing, State
 from deepwork.kernel.timestamps import parse_timestamp
 from deepwork.views.dashboard.endpoints import (
     Endpoint,
@@ -23,9 +24,7 @@ from deepwork.views.dashboard.endpoints import (
 from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_store import PLAN, TRACK, parse_session_row
 from deepwork.views.overview.session_rows import SessionRow
-from deepwork.views.overview.states.facts import SessionFacts
-from deepwork.views.overview.states.models import Cause, Standing, State
-from deepwork.views.overview.states.rules import judge_step
+from deepwork.views.overview.states.work_rules import SessionFacts, judge_step
 from deepwork.views.overview.task_row_store import TaskRowStore
 from deepwork.work.plans.models import Node, TaskStatus
 from deepwork.work.plans.rules.graph import Graph
@@ -121,16 +120,28 @@ class _TaskCounts:
         self._files, self._decisions = store.count_files(run_id), store.count_decisions(run_id)
         self._issues = store.count_issues(run_id)
         self._blocked = store.find_blocked(run_id) if self._issues else set()
+        self._counted = self._files.keys() | self._decisions.keys() | self._issues.keys()
+        self._plain_ends: dict[tuple[Standing, bool], list[Any]] = {}
 
-    def append_to(self, values: list[Any], id: str, standing: Standing, *, is_stale: bool) -> list[Any]:
-        """Append the state, counts and flags of a task to its row, without trailing zeros."""
-        files, decisions, issues = self._files.get(id, 0), self._decisions.get(id, 0), self._issues.get(id, 0)
+    def build_end(self, id: str, standing: Standing, *, is_stale: bool) -> list[Any]:
+        """Build the end of a task's row: its state, counts and flags, without trailing zeros.
+
+        Most tasks of a large plan have no counts and share a few states, so those ends are built once.
+        """
+        if id in self._counted:
+            return self._build_end(id, standing, is_stale)
+        key = (standing, is_stale)
+        if key not in self._plain_ends:
+            self._plain_ends[key] = self._build_end(id, standing, is_stale)
+        return self._plain_ends[key]
+
+    def _build_end(self, id: str, standing: Standing, is_stale: bool) -> list[Any]:
+        counts = (each.get(id, 0) for each in (self._files, self._decisions, self._issues))
         is_blocked = standing.cause is Cause.TASKS or id in self._blocked
-        values += (standing.state, standing.because, is_blocked, is_stale, files, decisions, issues)
-        values.append(standing.next)
-        while not values[-1]:
-            values.pop()
-        return values
+        end = [standing.state, standing.because, is_blocked, is_stale, *counts, standing.next]
+        while not end[-1]:
+            end.pop()
+        return end
 
 
 def _read_tracked_rows(context: ReadContext, query: RowsQuery) -> Rows:
@@ -153,18 +164,20 @@ def _read_planned_rows(context: ReadContext, query: RowsQuery) -> Rows:
     store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
     after = decode_cursor(query.cursor, int, int) if query.cursor else None
     found = store.list_planned(context.id, after, query.limit + 1)
-    states = context.states.judge_tasks_of_plan(context.id)
+    shown = found[: query.limit]
+    states = context.states.judge_tasks_of_plan(context.id, shown)
     rows = []
-    for row in found[: query.limit]:
+    for row in shown:
         standing = states[row["id"]]
         rows.append(_build_row(row, counts, standing, is_stale=standing.state is State.UNATTENDED))
-    return rows, len(states), _encode_next_cursor(found, query, "phase", "position")
+    total = len(rows) if after is None and len(found) == len(shown) else store.count_planned(context.id)
+    return rows, total, _encode_next_cursor(found, query, "phase", "position")
 
 
 def _build_row(row: Row, counts: _TaskCounts, standing: Standing, *, is_stale: bool) -> list[Any]:
     """Build a table row; the query selects its columns in the order of COLUMNS."""
-    selected = list(row.values())[:_SELECTED_COLUMN_COUNT]
-    return counts.append_to(selected, row["id"], standing, is_stale=is_stale)
+    selected = islice(row.values(), _SELECTED_COLUMN_COUNT)
+    return [*selected, *counts.build_end(row["id"], standing, is_stale=is_stale)]
 
 
 def _read_step_rows(context: ReadContext, session: SessionRow, query: RowsQuery) -> Rows:
@@ -182,25 +195,19 @@ def _read_step_rows(context: ReadContext, session: SessionRow, query: RowsQuery)
     for number, step in steps[start : start + query.limit]:
         id, progress = f"{session.id}/{step}", session.get_progress(step)
         last = milestones.get(id, {})
-        rows.append(
-            counts.append_to(
-                [
-                    id,
-                    step,
-                    session.get_step_status(step),
-                    number,
-                    None,
-                    None,
-                    _parse_milliseconds(progress.get("started_at")),
-                    _parse_milliseconds(progress.get("completed_at")),
-                    last.get("milestone"),
-                    last.get("progress"),
-                ],
-                id,
-                judge_step(facts, step),
-                is_stale=False,
-            )
-        )
+        values = [
+            id,
+            step,
+            session.get_step_status(step),
+            number,
+            None,
+            None,
+            _parse_milliseconds(progress.get("started_at")),
+            _parse_milliseconds(progress.get("completed_at")),
+            last.get("milestone"),
+            last.get("progress"),
+        ]
+        rows.append([*values, *counts.build_end(id, judge_step(facts, step), is_stale=False)])
     end = start + query.limit
     return rows, len(steps), encode_cursor([end]) if end < len(steps) else None
 

@@ -15,7 +15,11 @@ _NOT_ADOPTED_TEXT = (
     "deepwork does not use the store of this project, because this user did not make it. "
     "Ask the user to run `deepwork doctor`."
 )
-_MODULES = {SESSION_START: "session_start", TOOL_USE: "tool_use", STOP: "stop"}
+_HANDLERS = {
+    SESSION_START: ("session_events", "handle_start"),
+    TOOL_USE: ("tool_use", "handle_event"),
+    STOP: ("session_events", "handle_stop"),
+}
 
 
 def dispatch_event(kind: str, settings: Settings, event: HookEvent) -> str:
@@ -23,7 +27,7 @@ def dispatch_event(kind: str, settings: Settings, event: HookEvent) -> str:
     if kind != SESSION_START and not event.tool and not HookContext(settings, event).has_known_session:
         return ""  # most calls of most sessions: do not open the store for them, least of all a remote one
     if "://" in settings.database_location:
-        from deepwork.views.hooks.server_client import ask_server  # noqa: PLC0415 - not for files
+        from deepwork.views.hooks.server_socket import ask_server  # noqa: PLC0415 - not for files
 
         answer = ask_server(kind, settings, event)
         if answer is not None:
@@ -39,8 +43,9 @@ def handle_event(kind: str, settings: Settings, event: HookEvent, *, is_own_only
         with open_existing_store(settings.database_location, STORE_WAIT_SECONDS) as store:
             if store is None:
                 return ""
-            module = import_module(f"deepwork.views.hooks.{_MODULES[kind]}")
-            text: str = module.handle_event(HookContext(settings, event, is_own_only), store)
+            module, name = _HANDLERS[kind]
+            handle = getattr(import_module(f"deepwork.views.hooks.{module}"), name)
+            text: str = handle(HookContext(settings, event, is_own_only), store)
             return text
     except StoreNotAdopted:
         # Nothing of its content: it may be somebody else's. One line per session, for the person.

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.foreign_text import FRAME, close_quotes, quote, quote_line, quote_value, show_id
+from deepwork.kernel.states import RUNNING, State
 from deepwork.kernel.timestamps import format_age
 from deepwork.views.overview.current_work_store import MOST_COUNTED
 
 if TYPE_CHECKING:
     from deepwork.kernel.notices.models import Notice
+    from deepwork.kernel.states import Standing
     from deepwork.views.hooks.current_work import CurrentWork
 
 MAX_TOKENS = 2000
@@ -112,6 +114,32 @@ def render_stop_reminder(job: Row | None, held: Iterable[Row]) -> str:
     return cut_to_budget("\n".join(["Before you stop: this work is not finished in deepwork.", *lines, end]))
 
 
+def judge_held_task(row: Row) -> Standing:
+    """Judge a task that the agent holds, by the rules of every interface; its hook shows that it is alive."""
+    # Imported here, as for job sessions: most sessions hold nothing.
+    from deepwork.views.overview.states import work_rules as rules  # noqa: PLC0415
+    from deepwork.work.plans.models import PlanStatus, TaskStatus  # noqa: PLC0415
+
+    try:
+        plan = rules.PlanFacts(row["workflow_id"], PlanStatus(row["plan_status"]))
+        task = rules.TaskFacts(row["id"], TaskStatus(row["status"]), plan, is_claimed=True)
+    except ValueError:  # a status of another version
+        return RUNNING
+    return rules.judge_task(task._replace(waits_for=row["waits_for"], approval_id=row["approval_id"]))
+
+
+def judge_job(row: Row) -> Standing:
+    """Judge a job session that the agent works on, by the rules of every interface."""
+    from deepwork.views.overview.session_rows import SessionRow  # noqa: PLC0415
+    from deepwork.views.overview.states import work_rules as rules  # noqa: PLC0415
+
+    data = {"entries": [], "step_progress": {}} | parse_session_data(row)
+    name = f"{row['job_name']}/{row['workflow_name']}"
+    session = SessionRow(row["id"], name, row["goal"], row["status"], row["step_id"], data, updated_at=0)
+    waits = session.person_reason is not None
+    return rules.judge_session(rules.SessionFacts(session, row["approval_id"], waits_for_person=waits))
+
+
 def parse_session_data(row: Row) -> dict[str, Any]:
     """Parse the JSON data of a job session row."""
     data = json.loads(row["data"])
@@ -137,11 +165,11 @@ def _format_agents(agents: dict[str, str]) -> str:
 
 def _render_own_jobs(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
-        data = parse_session_data(row)
+        data, standing = parse_session_data(row), judge_job(row)
         progress = (data.get("step_progress") or {}).get(row["step_id"]) or {}
         waits = "its review sent it back: fix it" if progress.get("quality_attempts") else "do it"
-        if row["approval_id"]:
-            waits = f"a person decides about it ({show_id(row['approval_id'])}): wait for the notice"
+        if not standing.goes_on:
+            waits = _describe_standstill(standing, row["approval_id"])
         decided = "".join(f". {line}" for line in _list_decisions(data))
         named = f"session_id={quote_line(row['id'])}"
         yield (
@@ -197,14 +225,28 @@ def _render_held_tasks(work: CurrentWork) -> Iterator[str]:
 
 
 def _render_held_task(row: Row) -> str:
+    standing = judge_held_task(row)
     begin = "" if row["status"] in ("in_progress", "paused") else ', set it to "in_progress"'
-    return (
-        f"You hold task {show_id(row['id'])} {quote_line(row['name'], 100)} ({show_id(row['status'])})"
+    held = (
+        f"You hold task {show_id(row['id'])} {quote_line(row['name'], 100)} ({standing.state})"
         f" of plan {quote_line(row['plan_name'], 100)} ({show_id(row['workflow_id'])}),"
-        f" claim_epoch {row['epoch']}: continue it{_format_place(row)}{begin},"
+        f" claim_epoch {row['epoch']}: "
+    )
+    if not standing.goes_on:
+        return f"{held}{_describe_standstill(standing, row['approval_id'])}, or give it up with task_release."
+    return (
+        f"{held}continue it{_format_place(row)}{begin},"
         " record progress with checkpoint_add, finish it with task_update_status,"
         f" or give it up with task_release.{_format_checks(row)}"
     )
+
+
+def _describe_standstill(standing: Standing, approval_id: str | None) -> str:
+    """Describe why the agent cannot continue, and what to do instead; details may be foreign text."""
+    if standing.state is State.STOPPED:
+        return f"it is {standing.state} ({standing.cause}): stop work on it"
+    about = show_id(approval_id) if approval_id else standing.cause
+    return f"a person decides about it ({about}): wait for the notice"
 
 
 def _format_checks(row: Row) -> str:

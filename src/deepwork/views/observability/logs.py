@@ -11,8 +11,7 @@ from typing import Any, TextIO
 
 from deepwork.kernel.call import current_call
 from deepwork.kernel.foreign_text import dump_json, escape_controls, escape_line
-from deepwork.views.observability.call_log import CallLog
-from deepwork.views.observability.calls import set_call_log
+from deepwork.views.observability.calls import CallLog, set_call_log
 
 FORMATS = ("text", "json")
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

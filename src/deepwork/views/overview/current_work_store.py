@@ -45,7 +45,9 @@ class CurrentWorkStore:
         sql = """
             SELECT task.id, task.name, task.status, task.workflow_id, plans.name AS plan_name,
                    leases.who, leases.until, leases.epoch, tree.path AS workspace_path, tree.branch,
-                   task.requirements, plans.requirements AS plan_requirements
+                   task.requirements, plans.requirements AS plan_requirements, task.waits_for,
+                   plans.status AS plan_status, (SELECT min(approvals.id) FROM approvals
+                     WHERE approvals.subject_id = task.id AND approvals.status = 'pending') AS approval_id
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
               JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
               LEFT JOIN workspaces AS tree ON tree.id = task.workspace_id AND tree.status = 'active'

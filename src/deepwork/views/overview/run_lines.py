@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.states import State
 from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.overview.run_store import (
@@ -19,7 +20,6 @@ from deepwork.views.overview.run_store import (
     parse_session_row,
 )
 from deepwork.views.overview.session_rows import RUNNING_STATUSES
-from deepwork.views.overview.states.models import State
 from deepwork.views.overview.states.view import StateView
 
 MAX_AGENTS = 5

@@ -41,6 +41,11 @@ class TaskRowStore:
         found: int = self._tx.fetch_value(sql, id=workflow_id)
         return found
 
+    def count_planned(self, workflow_id: str) -> int:
+        sql = "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id"
+        found: int = self._tx.fetch_value(sql, id=workflow_id)
+        return found
+
     def list_planned(self, workflow_id: str, after: Sequence[object] | None, limit: int) -> list[Row]:
         """List planned tasks in the order of the plan, each with its last holder and last milestone."""
         beyond = "AND (task.sequence, task.position) > (:sequence, :position)" if after else ""
@@ -48,7 +53,8 @@ class TaskRowStore:
         sql = f"""
             SELECT task.id, task.name, task.status, task.sequence AS phase, NULL AS parent_id,
                    agents.name AS agent_name, task.started_at, task.finished_at AS completed_at,
-                   {_LAST_MILESTONE_SQL.format(ended="finished_at")}, task.position
+                   {_LAST_MILESTONE_SQL.format(ended="finished_at")}, task.position,
+                   task.workflow_id, task.sequence, task.is_explicit, task.open_dependencies
               FROM plan_tasks AS task
               LEFT JOIN agents ON agents.id = CASE WHEN task.status <> 'pending' THEN (
                    SELECT agent_id FROM plan_claims WHERE task_id = task.id ORDER BY epoch DESC LIMIT 1) END

@@ -1,4 +1,4 @@
-"""Notices to agents of what people do with plans and with the tasks that agents hold."""
+"""Notices to agents of what happens to plans and to tasks that they hold, or completed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from deepwork.kernel.notices.rules import (
     build_plan_change_text,
     build_plan_text,
     build_release_text,
+    build_reopened_text,
     build_replan_text,
     build_retry_text,
     build_task_text,
@@ -18,6 +19,7 @@ from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.models import PlanStatus, Task, TaskStatus, Workflow
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.queue_store import QueueStore
+from deepwork.work.plans.stores.task_store import TaskStore
 
 _PLAN_NOTICES = {PlanStatus.PAUSED: NoticeType.PAUSED, PlanStatus.IN_PROGRESS: NoticeType.RESUMED}
 
@@ -84,6 +86,15 @@ def notify_of_replan(tx: Transaction, task: Task, holder: str | None, reason: st
     _notify(tx, task, holder, NoticeType.REPLANNED, build_replan_text(task.name, reason))
 
 
-def _notify(tx: Transaction, task: Task, agent_id: str | None, type: NoticeType, text: str) -> None:
+def notify_of_reopening(tx: Transaction, task_id: str, why: str, by: str | None = None) -> None:
+    """Notify the agent that completed a task that it is open again; `by` as in `NoticeService`."""
+    task = TaskStore(tx).get(task_id)
+    last = ClaimStore(tx).find_last_claimer(task_id)
+    _notify(tx, task, last, NoticeType.RETRY, build_reopened_text(task.name, why), by)
+
+
+def _notify(
+    tx: Transaction, task: Task, agent_id: str | None, type: NoticeType, text: str, by: str | None = None
+) -> None:
     agents = [agent_id] if agent_id else []
-    NoticeService(tx).notify_agents(agents, type, text, workflow_id=task.workflow_id, task_id=task.id)
+    NoticeService(tx, by).notify_agents(agents, type, text, workflow_id=task.workflow_id, task_id=task.id)

@@ -13,6 +13,7 @@ from deepwork.kernel.records import copy_with
 from deepwork.work.plans.approval_gate import require_start_approved
 from deepwork.work.plans.claims import LockedTask
 from deepwork.work.plans.models import CheckpointType, PlanStatus, Task, TaskStatus, Workflow
+from deepwork.work.plans.notices import notify_of_reopening
 from deepwork.work.plans.queue_responses import TaskUpdated
 from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.rules.transitions import (
@@ -145,4 +146,5 @@ def reopen_by_person(tx: Transaction, task_id: str, why: str | None) -> bool:
         return False
     reason = f"{tx.caller} opened it again"
     reopen_task(tx, task_id, why or f"{reason}.", reason=reason)
+    notify_of_reopening(tx, task_id, why or reason)
     return True

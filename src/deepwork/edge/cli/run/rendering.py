@@ -14,7 +14,7 @@ from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.run.state import RunState
 from deepwork.edge.cli.states import name_state
 from deepwork.gates.budgets.models import MICROS_PER_USD
-from deepwork.views.overview.states.models import State
+from deepwork.kernel.states import State
 
 if TYPE_CHECKING:
     pass

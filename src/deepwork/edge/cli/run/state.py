@@ -14,9 +14,9 @@ from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.cli.framework.who_acts import name_person
 from deepwork.kernel.call import Call
 from deepwork.kernel.events.log import EventStore
+from deepwork.kernel.states import Standing
 from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
-from deepwork.views.overview.states.models import Standing
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore

@@ -6,16 +6,24 @@ from collections.abc import Iterable, Sequence
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.views.overview.states.rules import MAX_NAMED
+from deepwork.views.overview.states.work_rules import MAX_NAMED
 from deepwork.work.agents.lease_conditions import IS_VALID
 
 OF_PLANS, OF_TASKS = "task.workflow_id IN :ids", "task.id IN :ids"
 """Which tasks are read: all of some plans, or some tasks."""
 IS_SPECIAL = """(task.status IN ('planning', 'in_progress', 'paused', 'failed') OR task.claimed_by IS NOT NULL
-    OR task.id IN (SELECT subject_id FROM landings WHERE workflow_id IN :ids AND ended_at IS NULL)
-    OR task.id IN (SELECT subject_id FROM approvals WHERE workflow_id IN :ids
-                      AND status IN ('pending', 'refused')))"""
+    OR task.id IN (
+        SELECT subject_id FROM landings WHERE workflow_id IN :ids AND ended_at IS NULL
+         UNION ALL
+        SELECT subject_id FROM approvals WHERE workflow_id IN :ids AND status IN ('pending', 'refused')
+         UNION ALL
+        SELECT task_id FROM attempts WHERE workflow_id IN :ids AND ended_at IS NULL
+         UNION ALL
+        SELECT subject_id FROM spending_totals WHERE subject_kind = 'task' AND reached_at IS NOT NULL))"""
 """Tasks of plans that are judged one by one; the others are counted by the database."""
+HAS_WORK = """(task.workspace_id IS NOT NULL
+    OR task.id IN (SELECT task_id FROM landings WHERE workflow_id IN :ids AND status = 'landed'))"""
+"""Tasks that may land, or have landed; a count needs only their number."""
 
 
 class StateStore:
@@ -41,14 +49,23 @@ class StateStore:
         """
         return self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)
 
+    def list_plain_rows(self, plan_id: str) -> list[Row]:
+        """List all tasks of a plan, with no more than says what they wait for."""
+        sql = """
+            SELECT id, workflow_id, status, sequence, is_explicit, open_dependencies FROM plan_tasks
+             WHERE workflow_id = :id
+        """
+        return self._tx.fetch_all(sql, id=plan_id)
+
     def count_tasks(self, plan_ids: Sequence[str]) -> list[Row]:
         """Count the tasks of plans by level and status; `plain` ones are not judged one by one."""
         sql = f"""
             SELECT workflow_id, sequence, status, count(*) AS tasks, sum(plain) AS plain,
                    sum(CASE WHEN is_explicit AND open_dependencies > 0 THEN plain ELSE 0 END) AS waiting,
                    sum(CASE WHEN is_explicit THEN 0 ELSE plain END) AS implied
-              FROM (SELECT task.*, CASE WHEN {IS_SPECIAL} THEN 0 ELSE 1 END AS plain FROM plan_tasks AS task
-                     WHERE task.workflow_id IN :ids) AS found
+              FROM (SELECT task.workflow_id, task.sequence, task.status, task.is_explicit,
+                           task.open_dependencies, CASE WHEN {IS_SPECIAL} THEN 0 ELSE 1 END AS plain
+                      FROM plan_tasks AS task WHERE task.workflow_id IN :ids) AS found
              GROUP BY workflow_id, sequence, status ORDER BY workflow_id, sequence
         """
         return self._tx.fetch_all(sql, ids=list(plan_ids))

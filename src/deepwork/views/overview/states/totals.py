@@ -1,13 +1,14 @@
-"""How many open things of each kind have which state."""
+"""How many things of each kind there are, and which states the open ones have."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.store import RunStore as AgentRunStore
-from deepwork.views.overview.run_store import ACTIVE_STATUSES, JOB, PLAN, TRACK, WorkListStore
-from deepwork.views.overview.states.models import State
+from deepwork.kernel.states import State
+from deepwork.views.overview.run_store import ACTIVE_STATUSES, JOB, KINDS, PLAN, TRACK, WorkListStore
 from deepwork.views.overview.states.view import StateView
 
 MAX_COUNTED = 500
@@ -32,3 +33,26 @@ def count_by_kind(view: StateView) -> dict[str, dict[str, int]]:
         "landing": Counter(each.state for each in view.judge_landings(landings).values()),
     }
     return {kind: {state.value: counts[state] for state in State} for kind, counts in found.items()}
+
+
+def count_runs(view: StateView) -> dict[str, Any]:
+    """Count runs by stored status, open ones and their tasks by state, and open blockers."""
+    store = WorkListStore(view.tx)
+    by_kind = {kind: store.count_by_status(kind) for kind in KINDS}
+    blocked = store.count_blocked()
+    active = sum(by_kind[kind].get(word, 0) for kind in KINDS for word in ACTIVE_STATUSES[kind])
+    completed = sum(by_kind[kind].get("completed", 0) for kind in KINDS)
+    total = sum(sum(each.values()) for each in by_kind.values())
+    kinds = count_by_kind(view)
+    states = sum((Counter(kinds[kind]) for kind in KINDS), Counter[str]())
+    return {
+        "running": states["running"],
+        "blocked": blocked,
+        "blockers": store.count_open_blockers(),
+        "completed": completed,
+        "failed": total - active - completed,
+        "total": total,
+        "open": active,
+        "states": {state.value: states[state] for state in State},
+        "tasks": kinds["task"],
+    }

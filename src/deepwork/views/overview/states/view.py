@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -17,30 +17,22 @@ from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.service import BudgetService, name_day
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.views.overview.gates import list_gates
+from deepwork.kernel.states import Cause, Standing, State
 from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
-from deepwork.views.overview.session_rows import SessionRow
-from deepwork.views.overview.states import rules
-from deepwork.views.overview.states.facts import (
-    AttemptFacts,
-    LandingFacts,
-    PlanFacts,
-    PlanWork,
-    RunFacts,
-    SessionFacts,
-    TaskFacts,
-    TrackFacts,
-)
+from deepwork.views.overview.session_rows import SessionRow, list_gates
+from deepwork.views.overview.states import run_rules, work_rules
 from deepwork.views.overview.states.local_processes import LocalProcesses
-from deepwork.views.overview.states.models import Cause, Standing, State
-from deepwork.views.overview.states.store import IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
+from deepwork.views.overview.states.run_rules import AttemptFacts, LandingFacts, RunFacts
+from deepwork.views.overview.states.store import HAS_WORK, IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
+from deepwork.views.overview.states.work_rules import PlanFacts, PlanWork, SessionFacts, TaskFacts, TrackFacts
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.tracking.staleness import STALE_MS
 
 _MS_PER_DAY = 24 * 3600 * 1000
 Standings = dict[str, Standing]
 """By id of the thing."""
+OpenTasks = Callable[[Row], tuple[Sequence[str], int]]
 
 
 @dataclass(frozen=True)
@@ -56,45 +48,67 @@ class StateView:
 
     def __init__(self, tx: Transaction, processes: LocalProcesses) -> None:
         self.tx, self._processes, self._store = tx, processes, StateStore(tx)
+        self._judged_plans: dict[str, PlanStates] = {}
 
     # Plans and tasks
 
     def judge_plans(self, ids: Sequence[str]) -> dict[str, PlanStates]:
-        """Judge plans; their tasks are counted, and only those judged one by one that are not plain."""
+        """Judge plans, each once; their tasks are counted, and judged one by one if they are not plain."""
+        if fresh := [id for id in ids if id not in self._judged_plans]:
+            self._judged_plans |= self._judge_plans(fresh)
+        return {id: self._judged_plans[id] for id in ids if id in self._judged_plans}
+
+    def _judge_plans(self, ids: Sequence[str]) -> dict[str, PlanStates]:
         plans = self._load_plans(ids)
         scope = f"{OF_PLANS} AND {IS_SPECIAL}"
         special = self._load_tasks(scope, ids, plans)
-        landable = self._store.count_landable(ids, self._processes.host) if ids else {}
-        landed = self._store.count_landed(ids) if ids else {}
+        landable = self._store.count_landable(ids, self._processes.host)
+        landed = self._store.count_landed(ids)
         judged: dict[str, list[tuple[TaskFacts, Standing]]] = {id: [] for id in plans}
         for task in special:
-            judged[task.plan.id].append((task, rules.judge_task(task)))
-        rows = _group(self._store.count_tasks(ids) if ids else [], "workflow_id")
+            judged[task.plan.id].append((task, work_rules.judge_task(task)))
+        rows = _group(self._store.count_tasks(ids), "workflow_id")
         result = {}
         for id, plan in plans.items():
             states = Counter(standing.state for _, standing in judged[id])
             plain_landed = landed.get(id, 0) - states[State.LANDED]
             states += _count_plain_tasks(plan, rows.get(id, ()), plain_landed)
             work = _build_work(states, judged[id], landable.get(id, 0))
-            result[id] = PlanStates(rules.judge_plan(plan, work), states)
+            result[id] = PlanStates(work_rules.judge_plan(plan, work), states)
         return result
 
-    def judge_tasks_of_plan(self, plan_id: str) -> Standings:
-        """Judge all tasks of a plan."""
-        found = self._load_tasks(OF_PLANS, [plan_id], self._load_plans([plan_id]))
-        return {task.id: rules.judge_task(task) for task in found}
+    def judge_tasks_of_plan(self, plan_id: str, given: Sequence[Row] | None = None) -> Standings:
+        """Judge the tasks of a plan; of the plain ones, those that wait for the same are judged once.
+
+        A caller that has read the rows of its tasks, with the columns of `list_plain_rows`, gives them.
+        """
+        plans = self._load_plans([plan_id])
+        special = self._load_tasks(f"{OF_PLANS} AND ({IS_SPECIAL} OR {HAS_WORK})", [plan_id], plans)
+        found = {task.id: work_rules.judge_task(task) for task in special}
+        rows = self._store.list_plain_rows(plan_id) if given is None else given
+        rows = [row for row in rows if row["id"] not in found]
+        find_open = self._find_open_tasks(OF_PLANS, [plan_id], rows)
+        judged: dict[tuple[str, str, int], Standing] = {}
+        for row in rows:
+            names, total = find_open(row)
+            key = (row["status"], work_rules.name_tasks(names, total), total)
+            if key not in judged:
+                plain = TaskFacts(row["id"], TaskStatus(row["status"]), plans[plan_id], names, total)
+                judged[key] = work_rules.judge_task(plain)
+            found[row["id"]] = judged[key]
+        return found
 
     def judge_tasks(self, ids: Sequence[str]) -> Standings:
         """Judge some tasks of plans."""
         plans = self._load_plans(self._store.list_plans_of(ids)) if ids else {}
-        return {task.id: rules.judge_task(task) for task in self._load_tasks(OF_TASKS, ids, plans)}
+        return {task.id: work_rules.judge_task(task) for task in self._load_tasks(OF_TASKS, ids, plans)}
 
     def _load_plans(self, ids: Sequence[str]) -> dict[str, PlanFacts]:
         if not ids:
             return {}
         store = self._store
         asked, used_up = store.find_asked(ids), store.find_used_up_budgets(ids)
-        runs = self._load_open_runs("workflow_id", ids)
+        runs = self._judge_open_runs("workflow_id", ids)
         found = {}
         for row in store.list_plans(ids):
             approval, was_refused = asked.get(("plan", row["id"]), (None, False))
@@ -129,14 +143,19 @@ class StateView:
             used_up=store.find_used_up_budgets(known),
             landed=store.find_landed_tasks(known),
             attempts={each.attempt.task_id: each for each in attempts},
-            landings={each.landing.subject_id: each for each in landings},
+            landings={each.landing.subject_id: run_rules.judge_landing(each) for each in landings},
             fresh_since=self.tx.now - self._processes.lease_ms,
             host=self._processes.host,
         )
+        find_open = self._find_open_tasks(scope, ids, rows)
+        return [records.build(row, plans[row["workflow_id"]], find_open(row)) for row in rows]
+
+    def _find_open_tasks(self, scope: str, ids: Sequence[str], rows: Sequence[Row]) -> OpenTasks:
+        """Return a function that finds the first open tasks that a task waits for, and how many there are."""
         named = self._name_dependencies(scope, ids, rows)
         leveled = {row["workflow_id"] for row in rows if _may_wait(row, by_level=True)}
         levels = self._name_levels(sorted(leveled))
-        return [records.build(row, plans[row["workflow_id"]], _find_open(row, named, levels)) for row in rows]
+        return lambda row: _find_open(row, named, levels)
 
     def _name_dependencies(
         self, scope: str, ids: Sequence[str], rows: Sequence[Row]
@@ -168,17 +187,17 @@ class StateView:
 
     def judge_runs(self, runs: Sequence[Run]) -> Standings:
         """Judge runs of agents."""
-        return {each.run.id: rules.judge_run(each) for each in self._load_runs(runs)}
+        return {each.run.id: run_rules.judge_run(each) for each in self._load_runs(runs)}
 
     def judge_attempts(self, attempts: Sequence[Attempt]) -> Standings:
         """Judge attempts of agents."""
-        return {each.attempt.id: rules.judge_attempt(each) for each in self._load_attempts(attempts)}
+        return {each.attempt.id: run_rules.judge_attempt(each) for each in self._load_attempts(attempts)}
 
-    def _load_open_runs(self, column: str, ids: Sequence[str]) -> dict[str, RunFacts]:
-        """Map plans or job sessions to their open run."""
+    def _judge_open_runs(self, column: str, ids: Sequence[str]) -> Standings:
+        """Judge the open runs of plans or job sessions, by the id of those."""
         run_ids = self._store.list_open_run_ids(column, ids)
         loaded = self._load_runs(RunStore(self.tx).find_by_ids(run_ids)) if run_ids else []
-        return {str(getattr(each.run, column)): each for each in loaded}
+        return {str(getattr(each.run, column)): run_rules.judge_run(each) for each in loaded}
 
     def _load_runs(self, runs: Sequence[Run]) -> list[RunFacts]:
         if not runs:
@@ -253,10 +272,10 @@ class StateView:
         plans = sorted(
             {each.workflow_id for each in landings if each.status is _RETURNED and each.workflow_id}
         )
-        runs = self._load_open_runs("workflow_id", plans) if plans else {}
+        runs = self._judge_open_runs("workflow_id", plans) if plans else {}
         loaded = self._load_landings(landings)
         found = [replace(each, run=runs.get(each.landing.workflow_id or "")) for each in loaded]
-        return {each.landing.id: rules.judge_landing(each) for each in found}
+        return {each.landing.id: run_rules.judge_landing(each) for each in found}
 
     def _load_landings(self, landings: Sequence[Landing]) -> list[LandingFacts]:
         waiting = [each.id for each in landings if each.status is LandingStatus.WAITING]
@@ -276,7 +295,7 @@ class StateView:
         steps = {f"{each.id}/{each.step_id}": each.id for each in active}
         asked = self._store.find_pending_approvals(list(steps)) if ids else {}
         approvals = {steps[step]: approval for step, approval in asked.items()}
-        runs = self._load_open_runs("session_id", ids) if ids else {}
+        runs = self._judge_open_runs("session_id", ids) if ids else {}
         gates = {gate.session.id for gate in list_gates(self.tx, active)}
         return {
             each.id: SessionFacts(
@@ -291,7 +310,7 @@ class StateView:
 
     def judge_sessions(self, sessions: Sequence[SessionRow]) -> Standings:
         """Judge job sessions."""
-        return {id: rules.judge_session(facts) for id, facts in self.load_sessions(sessions).items()}
+        return {id: work_rules.judge_session(facts) for id, facts in self.load_sessions(sessions).items()}
 
     def judge_session_ids(self, ids: Sequence[str]) -> Standings:
         """Judge the job sessions with these ids that the store knows."""
@@ -311,7 +330,7 @@ class StateView:
         blockers = {row["workflow_id"]: row["id"] for row in reversed(self._store.find_blockers(ids))}
         since = self.tx.now - STALE_MS
         return {
-            row["id"]: rules.judge_track(
+            row["id"]: work_rules.judge_track(
                 TrackFacts(
                     row["id"],
                     row["status"],
@@ -330,7 +349,7 @@ class StateView:
         found = self._store.find_blockers(workflows) if workflows else []
         blockers = {row["task_id"]: row["id"] for row in reversed(found)}
         since = self.tx.now - STALE_MS
-        return {row["id"]: rules.judge_tracked_task(_build_track(row, blockers, since)) for row in rows}
+        return {row["id"]: work_rules.judge_tracked_task(_build_track(row, blockers, since)) for row in rows}
 
 
 _RETURNED = LandingStatus.RETURNED
@@ -344,15 +363,14 @@ class _TaskRecords:
     used_up: set[str]
     landed: Mapping[str, int]
     attempts: Mapping[str, AttemptFacts]
-    landings: Mapping[str, LandingFacts]
+    landings: Mapping[str, Standing]
     fresh_since: int
     host: str
 
     def build(self, row: Row, plan: PlanFacts, open: tuple[Sequence[str], int]) -> TaskFacts:
         """Build the facts of a task from its row and the open tasks that it waits for."""
         id, is_claimed = row["id"], row["claimed_by"] is not None
-        if row["status"] == "pending" and not is_claimed and id not in self._marked:
-            return TaskFacts(id, TaskStatus.PENDING, plan, *open)  # most of a large plan
+        attempt = self.attempts.get(id)
         approval, was_refused = self._find_approval(id)
         is_done, has_tree = row["status"] == "completed", row["tree_status"] == "active"
         is_here = row["tree_host"] == self.host
@@ -368,17 +386,13 @@ class _TaskRecords:
             was_refused=was_refused,
             is_used_up=bool(row["is_used_up"]),
             is_budget_used_up=id in self.used_up,
-            attempt=self.attempts.get(id),
+            attempt=run_rules.judge_attempt(attempt) if attempt else None,
+            continues_at=attempt.attempt.not_before if attempt else None,
             landing=self.landings.get(id),
             is_landed=is_done and self._has_landed(row),
             can_land=is_done and has_tree and is_here,
             elsewhere=row["tree_host"] if is_done and has_tree and not is_here else None,
         )
-
-    @cached_property
-    def _marked(self) -> set[str]:
-        """Tasks about which more is stored than their row."""
-        return {id for _, id in self.asked} | self.used_up | self.attempts.keys() | self.landings.keys()
 
     def _find_approval(self, id: str) -> tuple[str | None, bool]:
         found = (self.asked.get((kind, id)) for kind in _APPROVALS_OF_TASKS) if self.asked else ()
@@ -422,7 +436,7 @@ def _build_work(
         or (standing.state is State.FAILED and standing.cause is Cause.ATTEMPTS_USED_UP)
     ]
     parked = [
-        task.attempt.attempt.not_before or 0
+        task.continues_at or 0
         for task, standing in judged
         if standing.state is State.PARKED and task.attempt is not None
     ]
@@ -437,8 +451,8 @@ def _build_work(
 
 def _count_plain_tasks(plan: PlanFacts, rows: Sequence[Row], landed: int) -> Counter[State]:
     """Count the tasks that need no closer look, by the same rules; the rows are the levels of a plan."""
-    blocked = rules.judge_task(TaskFacts("", TaskStatus.PENDING, plan, open_total=1)).state
-    free = rules.judge_task(TaskFacts("", TaskStatus.PENDING, plan)).state
+    blocked = work_rules.judge_task(TaskFacts("", TaskStatus.PENDING, plan, open_total=1)).state
+    free = work_rules.judge_task(TaskFacts("", TaskStatus.PENDING, plan)).state
     left: Counter[int] = Counter()
     for row in rows:
         left[row["sequence"]] += 0 if row["status"] in ("completed", "skipped") else row["tasks"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from deepwork.kernel.timestamps import format_timestamp
+
 
 class State(StrEnum):
     """Where a thing is; docs/glossary.md has the table for people."""
@@ -86,6 +88,11 @@ class Standing(NamedTuple):
     next: str | None = None
 
     @property
+    def goes_on(self) -> bool:
+        """Whether an agent works on it, or can."""
+        return self.state in (State.RUNNING, State.READY)
+
+    @property
     def because(self) -> str | None:
         """`code` or `code: detail`; None if there is nothing to say."""
         if self.cause is None:
@@ -95,3 +102,13 @@ class Standing(NamedTuple):
     def to_answer(self) -> dict[str, str | None]:
         """Return the keys that every interface adds to a thing."""
         return {"state": self.state.value, "because": self.because, "next": self.next}
+
+
+DONE, LANDED = Standing(State.DONE), Standing(State.LANDED)
+RUNNING = Standing(State.RUNNING)
+FAILED, STOPPED = Standing(State.FAILED), Standing(State.STOPPED)
+
+
+def format_until(moment: int | None) -> str:
+    """Say until when a thing is parked, as a detail of why; empty if that is not known."""
+    return f"until {format_timestamp(moment)}" if moment else ""

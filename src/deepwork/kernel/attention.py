@@ -1,0 +1,63 @@
+"""Attention: something that somebody should look at, why, and what to do about it.
+
+People find it in their inbox, which `views/overview/inbox.py` reads from a list of sources. An agent looks at
+nothing by itself, so what it must hear is delivered: `kernel/notices` stores it until an answer or a hook
+carries it. docs/inbox.md compares both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.states import Cause
+from deepwork.kernel.text_budget.lines import truncate_to_line
+
+_MAX_DETAIL = 500
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Something that waits for a person; times in Unix milliseconds."""
+
+    kind: str
+    """The name of its source; pages offer actions by it."""
+    id: str
+    title: str
+    why: Cause
+    next: str | None
+    """The exact command that answers it."""
+    since: int
+    detail: str = ""
+    run_id: str | None = None
+    """Its plan, tracked workflow or job session; None if it belongs to none."""
+    run: dict[str, Any] | None = None
+    """Id, kind and name of that, which the inbox looks up."""
+    task_id: str | None = None
+    task_name: str | None = None
+    agent_name: str | None = None
+    agent_id: str | None = None
+    record: Any = None
+    """What it is about, for pages that offer more than the command."""
+
+
+Listed = tuple[list[Attention], int]
+"""The first entries of a source, and how many there are in all."""
+
+
+def read_first(
+    tx: Transaction, columns: str, rows: str, order: str, limit: int, **values: Any
+) -> tuple[list[Row], int]:
+    """Read the first rows and count them all; the database counts only if there are more than `limit`."""
+    sql = f"SELECT {columns} FROM {rows} ORDER BY {order} LIMIT :limit"
+    found = tx.fetch_all(sql, limit=limit, **values)
+    if len(found) < limit:
+        return found, len(found)
+    return found, int(tx.fetch_value(f"SELECT count(*) FROM {rows}", **values))
+
+
+def format_detail(text: str | None) -> str:
+    """Cut a text to one line that fits into a list."""
+    return truncate_to_line(text or "", _MAX_DETAIL) or ""

@@ -1,0 +1,262 @@
+"""The inbox: everything that waits for a person, from one list of sources.
+
+A source says what waits and how many there are, with one or two statements. It is a function of the slice
+that owns the rows, or of this module if it needs several slices or the state of a thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from deepwork.delivery.landing.models import Landing, LandingStatus
+from deepwork.delivery.landing.rules import PROBLEM_WORDS
+from deepwork.delivery.landing.store import LandingStore
+from deepwork.delivery.runner.models import Attempt, ParkedFor, Run
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.delivery.runner.store import RunStore as AgentRunStore
+from deepwork.gates.approvals.inbox import list_pending_approvals
+from deepwork.gates.budgets.day_budget import load_day_budget
+from deepwork.gates.budgets.models import SubjectKind
+from deepwork.gates.budgets.rules import describe_budget
+from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.reviews.inbox import WAITING_WORDS, list_waiting_reviews
+from deepwork.kernel.attention import Attention, Listed, format_detail, read_first
+from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.states import Cause, Command, Standing
+from deepwork.kernel.timestamps import parse_timestamp
+from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind, parse_session_row
+from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, Gate, list_gates
+from deepwork.views.overview.states.view import StateView
+from deepwork.work.plans import inbox as plans
+from deepwork.work.tracking import inbox as tracking
+
+MAX_ENTRIES = 100
+Source = Callable[[StateView, int], Listed]
+"""Lists up to so many entries, the newest first, and says how many there are."""
+
+
+def list_inbox(view: StateView, sources: Sequence[Source] | None = None) -> Listed:
+    """List what waits for a person, the most urgent source first, and how much there is in all.
+
+    Two sources may name the same task with the same command, such as an approval and the agent that waits for
+    it: the first one speaks for both.
+    """
+    found: dict[tuple[str, str | None], Attention] = {}
+    total = 0
+    for source in SOURCES if sources is None else sources:
+        listed, its_total = source(view, MAX_ENTRIES)
+        fresh = [each for each in listed if _name_thing(each) not in found]
+        found |= {_name_thing(each): each for each in fresh}
+        total += its_total - len(listed) + len(fresh)
+    return _name_runs(view.tx, list(found.values())[:MAX_ENTRIES]), total
+
+
+def list_reached_budgets(view: StateView) -> list[Attention]:
+    """List only what stopped at a budget."""
+    return list_inbox(view, [list_day_budget, _from_rows(plans.list_reached_budgets)])[0]
+
+
+def _name_thing(entry: Attention) -> tuple[str, str | None]:
+    return entry.task_id or entry.id, entry.next
+
+
+def _name_runs(tx: Transaction, entries: Sequence[Attention]) -> list[Attention]:
+    names = WorkListStore(tx).find_names([each.run_id for each in entries if each.run_id])
+    return [replace(each, run=_name_run(each.run_id, names)) if each.run_id else each for each in entries]
+
+
+def _name_run(id: str, names: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    kind, name = names.get(id, (get_run_kind(id), id))
+    return {"id": id, "kind": kind, "name": name}
+
+
+def _from_rows(list_rows: Callable[[Transaction, int], Listed]) -> Source:
+    """Make a source of a function that needs only the rows of its slice."""
+    return lambda view, limit: list_rows(view.tx, limit)
+
+
+# Job sessions
+
+
+def list_held_steps(view: StateView, limit: int) -> Listed:
+    """List the job sessions whose current step waits for a person or failed its review."""
+    rows = WorkListStore(view.tx).list_active_sessions(MAX_ACTIVE_SESSIONS)
+    found = [_describe_gate(gate) for gate in list_gates(view.tx, [parse_session_row(row) for row in rows])]
+    return found[:limit], len(found)
+
+
+def _describe_gate(gate: Gate) -> Attention:
+    session, has_failed = gate.session, gate.has_failed
+    at = gate.reviews[-1]["ts"] if gate.reviews else None
+    tried = session.get_progress(session.step_id).get("quality_attempts") or 0
+    reason = _join_feedback(event for event in gate.reviews if event["ts"] == at)
+    how = "did not pass its review" if has_failed else f"was submitted {tried} times without a review"
+    if session.person_reason:
+        how = WAITING_WORDS.get(session.person_reason, how)
+        reason = session.get_progress(session.step_id).get("gate_feedback") or reason
+        has_failed = True
+    task_id = f"{session.id}/{session.step_id}"
+    return Attention(
+        kind="gate",
+        id=task_id,
+        title=f"{session.step_id} {how}",
+        why=Cause.REVIEW,
+        next=Command.PASS_STEP.about(session.id),
+        since=parse_timestamp(at, "ts") if at else session.updated_at,
+        detail=format_detail(reason or f"Reviewed {tried} time(s)." if has_failed else ""),
+        run_id=session.id,
+        task_id=task_id,
+        task_name=session.step_id,
+        record=session,
+    )
+
+
+def _join_feedback(events: Iterable[Row]) -> str:
+    """Join the feedback of the reviews of one attempt that failed."""
+    failed = [event["data"] for event in events if event["type"] == "review:failed"]
+    return "; ".join(data.get("feedback") or "" for data in failed)
+
+
+# The budget of a day
+
+
+def list_day_budget(view: StateView, _: int) -> Listed:
+    """List that today's budget is used up, if it is and a plan waits for it."""
+    tx, budget = view.tx, load_day_budget()
+    day = name_day(tx.now)
+    reached_at = BudgetService(tx).find_total(SubjectKind.DAY, day).reached_at if budget else None
+    if budget is None or reached_at is None:
+        return [], 0
+    plan = WorkListStore(tx).list_ids(PLAN, ("ready", "in_progress"), 1)
+    if not plan:
+        return [], 0
+    found = Attention(
+        kind="budget",
+        id=day,
+        title="Today's budget is used up",
+        why=Cause.BUDGET,
+        next=Command.SPEND.value,
+        since=reached_at,
+        detail=f"All work of a day may cost {describe_budget(budget)}. Raise `budget.day` in your settings,"
+        " or wait until midnight UTC.",
+        run_id=plan[0],
+    )
+    return [found], 1
+
+
+# Landings
+
+
+def list_failed_landings(view: StateView, limit: int) -> Listed:
+    """List landings that only a person can help on; those that wait for an approval are listed as that."""
+    found, total = LandingStore(view.tx).list_newest(
+        statuses=[LandingStatus.NEEDS_PERSON], is_open=True, limit=limit
+    )
+    states = view.judge_landings(found)
+    return [_describe_landing(each, states[each.id]) for each in found], total
+
+
+def _describe_landing(landing: Landing, standing: Standing) -> Attention:
+    words = PROBLEM_WORDS[landing.problem] if landing.problem else "could not land"
+    return Attention(
+        kind="landing",
+        id=landing.id,
+        title=f"{landing.title} {words}",
+        why=standing.cause or Cause.LANDING,
+        next=standing.next,
+        since=landing.updated_at,
+        detail=format_detail(landing.reason),
+        run_id=landing.workflow_id,
+        task_id=landing.task_id,
+        task_name=landing.title if landing.task_id else None,
+    )
+
+
+# Agents under a run
+
+
+def list_parked_attempts(view: StateView, limit: int) -> Listed:
+    """List the attempts of agents that wait for a person or for a budget, newest first."""
+    found = """attempts LEFT JOIN plan_tasks AS task ON task.id = attempts.task_id
+        WHERE ended_at IS NULL AND stage = 'parked' AND parked_for IN ('person', 'budget')"""
+    order = "attempts.updated_at DESC, attempts.id"
+    rows, total = read_first(view.tx, "attempts.id, task.name", found, order, limit)
+    attempts = AttemptStore(view.tx).find_by_ids([row["id"] for row in rows]) if rows else {}
+    states = view.judge_attempts(list(attempts.values()))
+    return [_describe_parked(attempts[row["id"]], row["name"], states[row["id"]]) for row in rows], total
+
+
+def _describe_parked(attempt: Attempt, task_name: str | None, standing: Standing) -> Attention:
+    session_id, _, step = attempt.task_id.partition("/")
+    name = task_name or step or attempt.task_id
+    waits_for = "you" if attempt.parked_for is ParkedFor.PERSON else "a budget"
+    return Attention(
+        kind="parked_attempt",
+        id=attempt.id,
+        title=f"The agent of {name} waits for {waits_for}",
+        why=standing.cause or Cause.PERSON,
+        next=standing.next,
+        since=attempt.updated_at,
+        detail=format_detail(attempt.reason),
+        run_id=attempt.workflow_id or session_id,
+        task_id=attempt.task_id,
+        task_name=name,
+        agent_name=attempt.profile,
+    )
+
+
+def list_stopped_runs(view: StateView, limit: int) -> Listed:
+    """List the runs of agents that ended because a person is needed, newest first.
+
+    Not if the work continues in a later run, or is over.
+    """
+    found = """runner_runs AS run
+        LEFT JOIN plans ON plans.id = run.workflow_id
+        LEFT JOIN job_sessions AS session ON session.id = run.session_id
+        WHERE run.status = 'needs_person'
+          AND (plans.status IN ('ready', 'in_progress', 'paused', 'failed') OR session.status = 'active')
+          AND NOT EXISTS (SELECT 1 FROM runner_runs AS later
+               WHERE (later.workflow_id = run.workflow_id OR later.session_id = run.session_id)
+                 AND (later.ended_at IS NULL OR later.ended_at > run.ended_at))"""
+    columns = "run.id, coalesce(plans.name, session.job_name || '/' || session.workflow_name) AS name"
+    rows, total = read_first(view.tx, columns, found, "run.ended_at DESC, run.id", limit)
+    names = {row["id"]: row["name"] for row in rows}
+    runs = {run.id: run for run in AgentRunStore(view.tx).find_by_ids(names)} if names else {}
+    states = view.judge_runs(list(runs.values()))
+    return [_describe_stopped(runs[id], name, states[id]) for id, name in names.items()], total
+
+
+def _describe_stopped(run: Run, name: str, standing: Standing) -> Attention:
+    return Attention(
+        kind="agent_run",
+        id=run.id,
+        title=f"Agents stopped working on {name}",
+        why=standing.cause or Cause.PERSON,
+        next=standing.next,
+        since=run.ended_at or run.updated_at,
+        detail=format_detail(run.reason),
+        run_id=run.workflow_id or run.session_id,
+    )
+
+
+SOURCES: tuple[Source, ...] = (
+    _from_rows(tracking.list_blockers),
+    _from_rows(list_pending_approvals),
+    list_held_steps,
+    _from_rows(list_waiting_reviews),
+    list_day_budget,
+    _from_rows(plans.list_reached_budgets),
+    list_failed_landings,
+    list_parked_attempts,
+    list_stopped_runs,
+    _from_rows(tracking.list_reviews),
+    _from_rows(tracking.list_failed_tasks),
+    _from_rows(plans.list_failed_tasks),
+    _from_rows(plans.list_lost_claims),
+    _from_rows(tracking.list_silent_tasks),
+    _from_rows(plans.list_paused_plans),
+)
+"""The most urgent first. To add one, write its function and name it here."""

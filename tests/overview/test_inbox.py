@@ -1,0 +1,65 @@
+"""The inbox lists everything that waits for a person, one entry for each thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from application import Clock
+from approvals.make import ask
+from dashboard.make import World, make_everything
+from dashboard.make_agent_runs import add_attempt, move, start_run
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor
+from deepwork.edge.server.application import Application
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
+from deepwork.kernel.attention import Attention
+from deepwork.kernel.states import Cause
+from deepwork.views.overview.inbox import MAX_ENTRIES, list_inbox
+from deepwork.views.overview.states.view import StateView
+
+
+@pytest.fixture
+def world(app: Application, tmp_path: Path, clock: Clock) -> World:
+    return make_everything(app, tmp_path, clock)
+
+
+def read(app: Application, *sources: Any) -> tuple[list[Attention], int]:
+    with app.database.reading() as tx:
+        return list_inbox(StateView(tx, app.processes), sources or None)
+
+
+def test_every_entry_says_why_and_what_to_do(app: Application, world: World):
+    entries, total = read(app)
+
+    assert total == len(entries) > 5
+    assert all(isinstance(each.why, Cause) and each.next for each in entries)
+    assert all(each.run and each.run["id"] == each.run_id for each in entries)
+
+
+def test_an_agent_that_waits_for_an_approval_is_not_listed_beside_it(app: Application, world: World):
+    run, task = start_run(app, world.plan), world.planned["ship"]
+    before = read(app)[1]
+    parked = add_attempt(app, run, task)
+    move(app, parked, AttemptStage.PARKED, parked_for=ParkedFor.PERSON, reason="Approve it.")
+    assert [each.kind for each in read(app)[0] if each.task_id == task] == ["parked_attempt"]
+
+    asked = ask(app, ApprovalRequest(ApprovalKind.TASK, task, world.plan, {"name": "ship"}))
+    entries, total = read(app)
+
+    assert [(each.kind, each.id, each.why) for each in entries if each.task_id == task] == [
+        ("approval", asked.id, Cause.APPROVAL)
+    ]
+    assert total == before + 1
+
+
+def test_a_source_is_a_function_that_lists_the_first_entries_and_their_number(app: Application):
+    def list_many(view: StateView, limit: int) -> tuple[list[Attention], int]:
+        made = [Attention("many", str(n), "A thing", Cause.PERSON, f"look {n}", n) for n in range(limit)]
+        return made, 150
+
+    entries, total = read(app, list_many, list_many)
+
+    assert (len(entries), entries[0].next) == (MAX_ENTRIES, "look 0")
+    assert total == 200  # of the second source, only those that it did not list are new

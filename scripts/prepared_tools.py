@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from scripts.json_lines import render_json
 
-from deepwork.edge.server.application import ALL_TOOL_CLASSES
+from deepwork.edge.server.application import OPERATION_CLASSES
 from deepwork.edge.server.prepared_tools import SCHEMAS_FILE, TOOLS_FILE, compute_checksum
-from deepwork.edge.server.registry import ToolSpec, import_class, list_specs
+from deepwork.edge.server.registry import OperationSpec, import_class, list_specs
 from deepwork.edge.server.tool_models import describe_parameters
 
 
@@ -22,7 +22,7 @@ def build_tools() -> dict[str, Any]:
     """Describe the classes of tools, without schemas."""
     return {
         "checksum": compute_checksum(),
-        "classes": {path: _describe_class(path) for path in ALL_TOOL_CLASSES},
+        "classes": {path: _describe_class(path) for path in OPERATION_CLASSES},
     }
 
 
@@ -30,7 +30,7 @@ def build_schemas() -> dict[str, Any]:
     """Build the schemas of all tools, by class."""
     return {
         path: {spec.name: _build_schemas(spec) for spec in list_specs(import_class(path))}
-        for path in ALL_TOOL_CLASSES
+        for path in OPERATION_CLASSES
     }
 
 
@@ -52,7 +52,7 @@ def _describe_class(path: str) -> dict[str, Any]:
     }
 
 
-def _describe_tool(spec: ToolSpec) -> dict[str, Any]:
+def _describe_tool(spec: OperationSpec) -> dict[str, Any]:
     described: dict[str, Any] = {
         "declaration": _drop_defaults(spec.declaration),
         "description": spec.description,
@@ -61,7 +61,7 @@ def _describe_tool(spec: ToolSpec) -> dict[str, Any]:
     return described | ({"ends_in_transaction": True} if spec.ends_in_transaction else {})
 
 
-def _build_schemas(spec: ToolSpec) -> dict[str, Any]:
+def _build_schemas(spec: OperationSpec) -> dict[str, Any]:
     output = {} if spec.output_schema is None else {"output": spec.output_schema}
     return {"input": spec.input_schema, **output}
 

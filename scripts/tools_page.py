@@ -9,7 +9,7 @@ from pathlib import Path
 from rs_bpe.bpe import openai
 
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.config import load_settings
 
 PAGE = Path(__file__).parent.parent / "docs" / "tools.md"
@@ -59,25 +59,25 @@ def render_page() -> str:
     return HEAD + "\n".join([*costs, total]) + "\n\n" + "\n".join(sections)
 
 
-def load_registry() -> dict[str, ToolSpec]:
+def load_registry() -> dict[str, OperationSpec]:
     """Load every tool; the database is never opened."""
     return Application(
         load_settings(Path(__file__).parent, {"database": "unused.db"}, environment={})
     ).registry
 
 
-def count_tokens(spec: ToolSpec) -> int:
+def count_tokens(spec: OperationSpec) -> int:
     """Count the tokens that a tool's definition costs in every session."""
     shown = {"name": spec.name, "description": spec.listed_description, "inputSchema": spec.listed_schema}
     return int(openai.o200k_base().count(json.dumps(shown, separators=(",", ":"))))
 
 
-def _render_cost_row(name: str, specs: list[ToolSpec]) -> str:
+def _render_cost_row(name: str, specs: list[OperationSpec]) -> str:
     cost = sum(map(count_tokens, specs))
     return f"| {name} | {len(specs)} | {cost} | {cost / len(specs):.0f} |"
 
 
-def _render_section(spec: ToolSpec) -> str:
+def _render_section(spec: OperationSpec) -> str:
     traits = [
         word
         for word, holds in [
@@ -118,7 +118,7 @@ def _format_remark(shape: dict[str, object]) -> str:
     return "; ".join([*described, *keys, *limits, *default])
 
 
-def _format_answer(spec: ToolSpec) -> str:
+def _format_answer(spec: OperationSpec) -> str:
     schema = spec.output_schema or {}
     required = set(schema.get("required", []))
     return ", ".join(

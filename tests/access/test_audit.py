@@ -36,7 +36,7 @@ from deepwork.gates.access.models import AuditEntry, ChainedEntry, ChainHead, Ch
 from deepwork.gates.access.store import AuditStore
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
-from deepwork.kernel.tool_declarations import tool
+from deepwork.kernel.operations import operation
 from deepwork.work.agents.tools import AgentTools
 
 
@@ -147,7 +147,7 @@ def test_a_failed_call_is_recorded_with_its_code(app: Application):
 def test_an_internal_error_is_recorded_and_leaves_nothing_else(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ):
-    @tool("work", acts_as="id", idempotent=True, destructive=True)
+    @operation("work", acts_as="id", idempotent=True, destructive=True)
     def breaks(tools: AgentTools, id: str) -> None:
         with app.database.transaction() as tx:
             tx.emit("agent:updated", {})

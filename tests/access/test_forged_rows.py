@@ -50,9 +50,7 @@ def find_problem(app: Application) -> str | None:
 
 def give(app: Application, id: str) -> None:
     """Approve as the command does, so that the call is in the log."""
-    invoke(
-        app.database, app.person_actions["give_approval"], {"approval_id": id}, Call(PERSON, "give_approval")
-    )
+    invoke(app.database, app.operations["give_approval"], {"approval_id": id}, Call(PERSON, "give_approval"))
 
 
 def expect_asked_again(app: Application, forged: str) -> None:
@@ -121,7 +119,7 @@ def test_a_decision_that_was_put_back_as_a_whole_is_found_in_the_log(app: Applic
     with app.database.reading() as tx:
         before = read(app, asked.id)
         seal = tx.fetch_value("SELECT seal FROM seals WHERE kind = 'approvals' AND id = :id", id=asked.id)
-    spec = app.person_actions["refuse_approval"]
+    spec = app.operations["refuse_approval"]
     invoke(app.database, spec, {"approval_id": asked.id}, Call(PERSON, "refuse_approval"))
 
     run_sql(app, "UPDATE approvals SET status = 'given', decided_at = :at", at=before.decided_at)
@@ -246,7 +244,7 @@ def save_rows(app: Application, table: str, id: str) -> Callable[[], None]:
 
 
 def refuse(app: Application, id: str) -> None:
-    spec = app.person_actions["refuse_approval"]
+    spec = app.operations["refuse_approval"]
     invoke(app.database, spec, {"approval_id": id}, Call(PERSON, "refuse_approval"))
 
 

@@ -7,19 +7,19 @@ from typing import Any, ClassVar
 import pytest
 
 from application import make_app
-from deepwork.edge.server.registry import ToolSpec, list_specs
+from deepwork.edge.server.registry import OperationSpec, list_specs
 from deepwork.gates.access import rules, scopes
 from deepwork.gates.access.models import Token
 from deepwork.gates.access.scopes import Scope
 from deepwork.gates.access.tools import TokenTools
-from deepwork.kernel.tool_declarations import Traits
+from deepwork.kernel.operations import Traits
 
 SECRET = "s" * 43
 ID = "3k9x0q2m7b1z"
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> dict[str, ToolSpec]:
+def registry(tmp_path: Path) -> dict[str, OperationSpec]:
     return make_app(tmp_path, str(tmp_path / "deepwork.db")).registry
 
 
@@ -30,11 +30,11 @@ def test_a_public_method_without_a_declaration_is_refused():
         def brand_new(self) -> None:
             """A tool whose author forgot to declare its scope."""
 
-    with pytest.raises(TypeError, match=r"brand_new is a public method .* add @tool"):
+    with pytest.raises(TypeError, match=r"brand_new is public in a class of operations: add @operation"):
         list_specs(Undeclared())
 
 
-def test_a_tool_is_read_only_if_and_only_if_it_needs_no_more_than_read(registry: dict[str, ToolSpec]):
+def test_a_tool_is_read_only_if_and_only_if_it_needs_no_more_than_read(registry: dict[str, OperationSpec]):
     assert {spec.declaration.scope for spec in registry.values() if spec.read_only} == {"read"}
     assert "read" not in {spec.declaration.scope for spec in registry.values() if not spec.read_only}
 
@@ -58,13 +58,13 @@ def test_even_listing_tokens_needs_the_scope_admin():
     ],
 )  # fmt: skip
 def test_a_call_requires_the_declared_scope(
-    registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], scope: str
+    registry: dict[str, OperationSpec], tool: str, arguments: dict[str, Any], scope: str
 ):
     assert scopes.get_required_scope(registry[tool].declaration, arguments) == scope
 
 
 @pytest.mark.parametrize("force", ["true", "yes", 1, 1.0, "on", "1", "TRUE", 0, None])
-def test_no_spelling_of_true_bypasses_the_rule(registry: dict[str, ToolSpec], force: Any):
+def test_no_spelling_of_true_bypasses_the_rule(registry: dict[str, OperationSpec], force: Any):
     """A value that a tool would accept as true needs the scope of true."""
     given = {"id": "wf_1", "status": "failed", "force": force}
 
@@ -72,7 +72,7 @@ def test_no_spelling_of_true_bypasses_the_rule(registry: dict[str, ToolSpec], fo
 
 
 @pytest.mark.parametrize("mark_read", [None, "no", 0, "false", [], True])
-def test_no_other_spelling_of_false_lowers_the_scope(registry: dict[str, ToolSpec], mark_read: Any):
+def test_no_other_spelling_of_false_lowers_the_scope(registry: dict[str, OperationSpec], mark_read: Any):
     """Only a value that is certainly false lowers the scope."""
     given = {"id": "msg_1", "mark_read": mark_read}
 
@@ -85,7 +85,7 @@ def test_a_scope_includes_those_before_it():
     assert covered == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, ToolSpec]):
+def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, OperationSpec]):
     assert scopes.is_offered_to(Scope.READ, registry["agent_list"].declaration)
     assert scopes.is_offered_to(Scope.READ, registry["message_get"].declaration)
     assert not scopes.is_offered_to(Scope.READ, registry["message_send"].declaration)
@@ -107,12 +107,12 @@ def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, Tool
     ],
 )
 def test_the_acting_agent_is_read_from_the_declared_argument(
-    registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], named: str | None
+    registry: dict[str, OperationSpec], tool: str, arguments: dict[str, Any], named: str | None
 ):
     assert scopes.find_acting_agent(registry[tool].declaration, arguments) == named
 
 
-def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str, ToolSpec]):
+def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str, OperationSpec]):
     """A tool that forgot `acts_as` would let one token act for an agent of another."""
     for name, spec in registry.items():
         agents = {

@@ -54,7 +54,7 @@ class Person:
 
     def act(self, action: str, proof: GivenProof | None = None, **given: Any) -> Any:
         """Enroll or lower a proof."""
-        spec = self.app.person_actions[action]
+        spec = self.app.operations[action]
         return invoke(self.app.database, spec, given, Call(self.caller, action, proof=proof))
 
     def enroll_passkey(

@@ -81,7 +81,7 @@ class Participant:
             rows = tx.fetch_all("SELECT id FROM approvals WHERE status = 'pending'")
         for row in rows:
             call = Call(f"human:{self.name}", "give_approval")
-            spec = self.app.person_actions["give_approval"]
+            spec = self.app.operations["give_approval"]
             with suppress(DeepworkError):
                 invoke(self.app.database, spec, {"approval_id": row["id"]}, call)
 

@@ -40,7 +40,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def act(app: Application, action: str, id: str, caller: str = PERSON, **given: Any) -> Any:
-    spec = app.person_actions[action]
+    spec = app.operations[action]
     return invoke(app.database, spec, {"approval_id": id, **given}, Call(caller, action))
 
 

@@ -34,7 +34,7 @@ def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def act(app: Application, tool: str, passphrase: str = "", **given: Any) -> Any:
     """Do something in a person's name, as a command or the page does."""
-    spec = app.registry.get(tool) or app.person_actions[tool]
+    spec = app.operations[tool]
     return invoke(app.database, spec, given, Call("human:ada", tool, proof=GivenProof(passphrase)))
 
 

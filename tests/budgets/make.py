@@ -46,9 +46,7 @@ def end(app: Application, task: str, agent: str) -> None:
 
 def set_budget(app: Application, id: str, caller: str = "human:ann", **given: Any) -> Any:
     """Set a budget, as the command line and the dashboard do."""
-    return invoke(
-        app.database, app.person_actions["set_budget"], {"id": id, **given}, Call(caller, "set_budget")
-    )
+    return invoke(app.database, app.operations["set_budget"], {"id": id, **given}, Call(caller, "set_budget"))
 
 
 def write_user_settings(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:

@@ -269,7 +269,7 @@ def test_work_that_waits_for_approval_counts_as_unreviewed_and_its_clock_stands(
     refused = claim(app, second, agents[1])
     approval = closed.value.evidence["approval"]["id"]
     person = Call("human:ann", "refuse_approval")
-    invoke(app.database, app.person_actions["refuse_approval"], {"approval_id": approval}, person)
+    invoke(app.database, app.operations["refuse_approval"], {"approval_id": approval}, person)
 
     assert refused["reason"] == "review_backlog"
     assert claim(app, second, agents[1])["success"]

@@ -150,7 +150,7 @@ def test_an_agent_cannot_waive(project: Project):
     project.fail()
     with project.app.database.reading() as tx:
         id = tx.fetch_value("SELECT id FROM proofs")
-    spec = project.app.person_actions["waive_proof"]
+    spec = project.app.operations["waive_proof"]
 
     with pytest.raises(NotAllowed, match="Only a person"):
         invoke(project.app.database, spec, {"proof_id": id, "reason": "x"}, Call("local", "waive_proof"))

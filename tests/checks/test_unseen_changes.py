@@ -7,14 +7,14 @@ import os
 import subprocess
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from checks.make import Project, run_git, shell
+from checks.make import Project, replace_object, run_git, shell
 from checks.test_attacks import Agent, attack_while_it_runs, own_cache
 from deepwork.kernel.files.folder_watch import CannotWatch, FolderWatch
 from deepwork.kernel.files.open_writers import find_open_for_writing
@@ -169,19 +169,22 @@ def test_a_stored_tree_that_lists_other_files_than_its_hash_is_not_believed(gate
 
     agent.sh("echo easy > guarded/more; touch good; git add -A")
     lie = run_git(gated.folder, "rev-parse", f"{run_git(gated.folder, 'write-tree')}:guarded")
-    _replace_object(gated.folder, lie, honest)
+    replace_object(gated.folder, lie, honest)
 
     assert agent.report()["code"] == "GIT_ERROR"
 
 
-def _replace_object(folder: Path, name: str, other: str) -> None:
-    """Store the content of a tree under the name of another one."""
-    content = subprocess.run(
-        ["git", "cat-file", "tree", other], cwd=folder, check=True, capture_output=True
-    ).stdout
-    place = folder / ".git/objects" / name[:2] / name[2:]
-    place.unlink()
-    place.write_bytes(zlib.compress(b"tree %d\0" % len(content) + content))
+def test_checks_that_are_stored_under_the_hash_of_stricter_ones_are_not_believed(gated: GatedProject):
+    """A person trusted both: the easier ones were those of an older commit."""
+    gated.define_check(shell("true"))
+    easy = run_git(gated.folder, "rev-parse", "HEAD:.deepwork/checks.yml")
+    gated.define_check(shell("test -e good"))
+    strict = run_git(gated.folder, "rev-parse", "HEAD:.deepwork/checks.yml")
+    agent = Agent(gated)
+
+    replace_object(gated.folder, strict, easy)
+
+    assert agent.report()["code"] == "GIT_ERROR"
 
 
 # --- files that are open
@@ -325,7 +328,20 @@ def test_a_run_that_proves_nothing_counts_no_tests(project: Project):
 # --- another user
 
 
+@pytest.fixture
+def open_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cache in a folder that every user can enter, as many home folders are."""
+    with TemporaryDirectory(prefix="deepwork-test-", dir="/var/lib") as folder:
+        place = Path(folder)
+        place.chmod(0o755)
+        monkeypatch.setattr(
+            "deepwork.gates.checks.clean_folders.get_cache_folder", lambda: place / "deepwork"
+        )
+        yield
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user of this machine")
+@pytest.mark.usefixtures("open_cache")
 def test_another_user_neither_reads_nor_prepares_clean_trees(gated: GatedProject, tmp_path: Path):
     """A real second user tries to write into the clean tree and all folders above it while a check runs."""
     place, said = tmp_path / "place", tmp_path / "said"

@@ -14,11 +14,12 @@ from click.testing import CliRunner
 from cli.command_tree import map_tool_commands
 from cli.run import run_deepwork
 from deepwork.edge.cli import main
-from deepwork.edge.server.application import ALL_TOOL_CLASSES
+from deepwork.edge.server.application import OPERATION_CLASSES
 from deepwork.edge.server.registry import describe_class
 
 NO_STORE = "There is no store for {} yet; `deepwork status` says what comes next.\n"
-READ_ONLY = {spec.name for path in ALL_TOOL_CLASSES for spec in describe_class(path).specs if spec.read_only}
+TOOL_CLASSES = [kind for kind in map(describe_class, OPERATION_CLASSES) if not kind.traits.people_only]
+READ_ONLY = {spec.name for kind in TOOL_CLASSES for spec in kind.specs if spec.read_only}
 
 
 def fill_arguments(command: click.Command) -> list[str]:

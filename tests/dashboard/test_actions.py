@@ -92,11 +92,9 @@ def test_every_action_works(world: World, app: Application, page: TestClient, tm
     assert read(page, f"/runs/{world.paused}")["status"] == "in_progress"
     assert read(page, f"/runs/{world.job}")["status"] == "aborted"
     assert read(page, f"/tasks/{world.tasks['part']}")["task"]["status"] == "failed"
-    assert (
-        sorted(done.keys() | {"resolve_issue", "workspace_update", *app.person_actions})
-        == list_actions(app)
-        == ACTIONS
-    )
+    of_people = {name for name, spec in app.operations.items() if spec.declaration.for_people}
+    assert sorted(of_people) == list_actions(app) == ACTIONS
+    assert {*done, "resolve_issue", "workspace_update"} == of_people & app.registry.keys()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +174,7 @@ def test_each_action_needs_a_person_and_the_scope_of_its_tool(app: Application, 
     needed = "admin" if tool in ADMIN_ACTIONS else "work"
     person = act(create_client(app, create_token(app, "bob", needed, is_person=True)), tool)
 
-    spec = {**app.registry, **app.person_actions}[tool]
+    spec = app.operations[tool]
     assert scopes.get_required_scope(spec.declaration, {}) == needed
     assert (read_only.status_code, read_only.json()["code"]) == (403, "UNAUTHORIZED")
     assert 'scope="work"' in read_only.headers["www-authenticate"]

@@ -16,7 +16,7 @@ from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError, ToolError
 from deepwork.kernel.notices.store import NoticeStore
 from deepwork.views.hooks.rendering import _render_own_jobs
-from deepwork.work.jobs.notices import drop_read_send_backs
+from deepwork.work.jobs.decisions import drop_read_send_backs
 from deepwork.work.jobs.quality_gate import ReviewResult, SentBack
 from deepwork.work.jobs.sessions import files, state_manager
 from jobs.project import make_review, make_step, write_files, write_job
@@ -49,7 +49,7 @@ def id(app: Application) -> str:
 
 def decide(app: Application, action: str, session_id: str, key: str | None = None, **given: Any) -> Any:
     call = Call(PERSON, action, key)
-    return invoke(app.database, app.person_actions[action], {"session_id": session_id, **given}, call)
+    return invoke(app.database, app.operations[action], {"session_id": session_id, **given}, call)
 
 
 def list_decisions(answer: Any) -> list[tuple[str, str, str | None]]:

@@ -49,7 +49,7 @@ def finish(app: Application, **more: Any) -> Any:
 
 
 def decide(app: Application, id: str, action: str = "give_approval", **given: Any) -> Any:
-    spec = app.person_actions[action]
+    spec = app.operations[action]
     return invoke(app.database, spec, {"approval_id": id, **given}, Call(PERSON, action))
 
 
@@ -166,7 +166,7 @@ def test_passing_the_gate_is_no_approval(app: Application) -> None:
     id = start_job(app)
     finish(app)
 
-    spec = app.person_actions["pass_step"]
+    spec = app.operations["pass_step"]
     with pytest.raises(GateClosed) as closed:
         invoke(app.database, spec, {"session_id": id}, Call(PERSON, "pass_step"))
 

@@ -73,7 +73,7 @@ def refuse(app: Application, tool: str, **arguments: Any) -> dict[str, Any]:
 
 def decide(app: Application, action: str, session_id: str, **given: Any) -> Any:
     call = Call("human:ada", action, None)
-    return invoke(app.database, app.person_actions[action], {"session_id": session_id, **given}, call)
+    return invoke(app.database, app.operations[action], {"session_id": session_id, **given}, call)
 
 
 def make_session(**given: Any) -> Session:
@@ -277,7 +277,7 @@ def test_a_pending_approval_stops_the_clock_and_a_refused_one_starts_it(gated: G
 
     pending, is_running = report(gated)
     decision = {"approval_id": pending["approval"]["id"], "comment": "Longer."}
-    refuse_approval = gated.app.person_actions["refuse_approval"]
+    refuse_approval = gated.app.operations["refuse_approval"]
     invoke(gated.app.database, refuse_approval, decision, Call("human:ada", "refuse_approval"))
     refused, is_running_again = report(gated)
 

@@ -57,9 +57,7 @@ def make_finding(claim: str = "It is wrong.", line: int | None = 1, **more: Any)
 
 
 def decide(app: Application, action: str, id: str, **more: Any) -> Any:
-    return invoke(
-        app.database, app.person_actions[action], {"session_id": id, **more}, Call("human:ada", action)
-    )
+    return invoke(app.database, app.operations[action], {"session_id": id, **more}, Call("human:ada", action))
 
 
 def work_until_it_ends(

@@ -15,7 +15,7 @@ from deepwork.gates.checks.definitions import parse_checks
 from deepwork.gates.checks.models import CHECKS_FILE
 from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.call import Call
-from deepwork.work.plans.requirements import ApprovalTime, PlanRequirements, serialize_requirements
+from deepwork.work.plans.models import ApprovalTime, PlanRequirements, serialize_requirements
 from workspaces.make import Plan, commit, run_git
 
 PERSON = "human:ada"
@@ -72,13 +72,11 @@ class LandingProject:
     def land(self, **arguments: Any) -> dict[str, Any]:
         """Land as a person does with `deepwork land`."""
         call = Call(PERSON, "land_work", patience=None)
-        answer: dict[str, Any] = invoke(
-            self.app.database, self.app.person_actions["land_work"], arguments, call
-        )
+        answer: dict[str, Any] = invoke(self.app.database, self.app.operations["land_work"], arguments, call)
         return answer
 
     def act(self, action: str, **arguments: Any) -> Any:
-        return invoke(self.app.database, self.app.person_actions[action], arguments, Call(PERSON, action))
+        return invoke(self.app.database, self.app.operations[action], arguments, Call(PERSON, action))
 
     def call(self, tool: str, **arguments: Any) -> Any:
         return call_tool(self.app, tool, **arguments)

@@ -74,7 +74,7 @@ def test_a_landing_that_waits_for_another_process_says_so(project: LandingProjec
         assert other
         call = Call(PERSON, "land_work", patience=None, report_progress=note)
         landing = {"workflow_id": plan.id}
-        answer = invoke(project.app.database, project.app.person_actions["land_work"], landing, call)
+        answer = invoke(project.app.database, project.app.operations["land_work"], landing, call)
 
     assert said == ["Waiting: another process lands onto main, or died less than a minute ago"]
     assert answer["exit_code"] == 0

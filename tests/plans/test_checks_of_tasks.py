@@ -70,7 +70,7 @@ def test_a_waived_check_is_called_waived_and_not_failed(any_gated: GatedProject)
     any_gated.close("task_update_status", id=tasks["fix"], status="completed", outcome="Done.")
     with any_gated.app.database.reading() as tx:
         [red], _ = ProofStore(tx).list_newest(1)
-    waive = any_gated.app.person_actions["waive_proof"]
+    waive = any_gated.app.operations["waive_proof"]
     call = Call("human:ada", waive.name, account="human:ada")
     said = invoke(any_gated.app.database, waive, {"proof_id": red.id, "reason": "known"}, call)
 

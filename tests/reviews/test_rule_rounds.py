@@ -59,7 +59,7 @@ def report(app: Application, *findings: dict[str, Any], **more: Any) -> Any:
 
 
 def decide(app: Application, action: str, id: str) -> Any:
-    return invoke(app.database, app.person_actions[action], {"review_id": id}, Call("human:ada", action))
+    return invoke(app.database, app.operations[action], {"review_id": id}, Call("human:ada", action))
 
 
 def test_findings_that_block_keep_the_review_open_and_the_next_round_shows_what_changed(

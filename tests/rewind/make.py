@@ -16,7 +16,7 @@ PERSON = "human:anna"
 
 def act(app: Application, action: str, caller: str = PERSON, **arguments: Any) -> Any:
     """Call an action of people."""
-    return invoke(app.database, app.person_actions[action], arguments, Call(caller, action))
+    return invoke(app.database, app.operations[action], arguments, Call(caller, action))
 
 
 def rewind(app: Application, task_id: str, **given: Any) -> Any:

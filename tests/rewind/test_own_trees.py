@@ -274,5 +274,5 @@ def test_a_rewind_needs_the_enrolled_passphrase(app: Application, plan: Plan) ->
     assert read_state(tree) == state
 
     call = Call(PERSON, "rewind_task", proof=GivenProof(PASSPHRASE))
-    answer = invoke(app.database, app.person_actions["rewind_task"], arguments, call)
+    answer = invoke(app.database, app.operations["rewind_task"], arguments, call)
     assert answer["stage"] == "done"

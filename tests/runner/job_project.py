@@ -102,7 +102,7 @@ class JobProject:
         """Decide as a person, in the tree of the run or about an approval."""
         app = make_app(self.find_tree(run), self._location, **self._flags) if run else self.app
         try:
-            return invoke(app.database, app.person_actions[action], given, Call(PERSON, action))
+            return invoke(app.database, app.operations[action], given, Call(PERSON, action))
         finally:
             if run:
                 app.close()

@@ -70,7 +70,7 @@ def run(project: RunProject, **request: Any) -> Run:
 def act(project: RunProject, action: str, **arguments: Any) -> Any:
     """Do what a person does."""
     app = project.app
-    spec = app.registry.get(action) or app.person_actions[action]
+    spec = app.operations[action]
     return invoke(app.database, spec, arguments, Call(PERSON, action, account=PERSON))
 
 

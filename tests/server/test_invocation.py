@@ -14,7 +14,7 @@ from deepwork.kernel.answers import Done
 from deepwork.kernel.call import Call, current_call
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed
-from deepwork.kernel.tool_declarations import NotPrepared, Traits, tool
+from deepwork.kernel.operations import NotPrepared, Traits, operation
 
 
 def call_as(
@@ -100,7 +100,7 @@ class Doors:
         self.proved: list[str] = []
         self.opened = 0
 
-    @tool("work", prepared_by="_prove", prepared_when=("how", "slowly"))
+    @operation("work", prepared_by="_prove", prepared_when=("how", "slowly"))
     def open_door(self, how: str) -> Done:
         """Open the door."""
         with self._database.transaction() as tx:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepwork.edge.server.application import ALL_TOOL_CLASSES
+from deepwork.edge.server.application import OPERATION_CLASSES
 from deepwork.edge.server.plain_arguments import PlainArguments
-from deepwork.edge.server.registry import ToolSpec, describe_class
+from deepwork.edge.server.registry import OperationSpec, describe_class
 from deepwork.edge.server.tool_models import validate_with_model
 from deepwork.kernel.errors import InvalidInput
 
-SPECS = {f"{path}.{spec.name}": spec for path in ALL_TOOL_CLASSES for spec in describe_class(path).specs}
+SPECS = {f"{path}.{spec.name}": spec for path in OPERATION_CLASSES for spec in describe_class(path).specs}
 WORDS = ["worker", "WORKER", "online", "blocked", "text", "warn", "tasks", " padded ", "", "x" * 201, "\x1c"]
 VALUES = st.recursive(
     st.none()
@@ -28,7 +28,7 @@ VALUES = st.recursive(
 )
 
 
-def validate(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any] | None:
+def validate(spec: OperationSpec, arguments: dict[str, Any]) -> dict[str, Any] | None:
     try:
         return validate_with_model(spec.name, spec.parameters, arguments)
     except InvalidInput:

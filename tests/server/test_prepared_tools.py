@@ -9,12 +9,12 @@ from scripts.prepared_tools import build_schemas, build_tools, render
 
 from application import make_app
 from deepwork.edge.server import prepared_tools, registry
-from deepwork.edge.server.application import ALL_TOOL_CLASSES, Application
-from deepwork.edge.server.registry import ToolSpec, describe_class, import_class, list_specs
+from deepwork.edge.server.application import OPERATION_CLASSES, Application
+from deepwork.edge.server.registry import OperationSpec, describe_class, import_class, list_specs
 from deepwork.kernel.config import load_settings
 
 
-def describe(spec: ToolSpec) -> tuple[object, ...]:
+def describe(spec: OperationSpec) -> tuple[object, ...]:
     return (
         spec.name,
         spec.toolset,
@@ -33,7 +33,7 @@ def test_the_prepared_descriptions_match_the_code():
     assert prepared_tools.SCHEMAS_FILE.read_text() == render(build_schemas()), "run `make docs`"
 
 
-@pytest.mark.parametrize("path", ALL_TOOL_CLASSES)
+@pytest.mark.parametrize("path", OPERATION_CLASSES)
 def test_a_prepared_class_equals_one_that_is_computed(path: str):
     described, tools = describe_class(path), import_class(path)
 

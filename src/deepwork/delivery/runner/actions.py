@@ -16,29 +16,29 @@ from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import RunStore
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Id
 
 
 class RunActions:
     """Decisions of people about runs."""
 
-    traits: ClassVar = Traits(toolset="runner", one_transaction=True)
+    traits: ClassVar = Traits(toolset="runner", people_only=True, one_transaction=True)
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def pause_run(self, run_id: Id) -> RunView:
         """Start no more agents; those that work finish what they do."""
         return self._move(run_id, RunStatus.PAUSED, "Paused")
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def resume_run(self, run_id: Id) -> RunView:
         """Start agents again in a run that was paused or is stopping."""
         return self._move(run_id, RunStatus.ACTIVE, None)
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def stop_run(
         self, run_id: Id, now: Annotated[bool, Field(description="End the agents that work")] = False
     ) -> RunView:

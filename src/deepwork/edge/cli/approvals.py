@@ -121,7 +121,7 @@ def _decide(
         key = None if idempotency_key is None else check_key(idempotency_key)
         arguments = {"approval_id": chosen} | ({"comment": comment} if comment else {})
         call = build_person_call(app.database, action, key, passphrase_stdin=passphrase_stdin)
-        answer = invoke(app.database, app.person_actions[action], arguments, call)
+        answer = invoke(app.database, app.operations[action], arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:

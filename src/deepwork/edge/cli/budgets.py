@@ -57,7 +57,7 @@ def set_budget(
         key = None if idempotency_key is None else check_key(idempotency_key)
         call = build_act_call("set_budget", key, passphrase_stdin=passphrase_stdin)
         arguments = {"id": known, "remove_others": remove_others, **given}
-        answer = invoke(app.database, app.person_actions["set_budget"], arguments, call)
+        answer = invoke(app.database, app.operations["set_budget"], arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
         return

@@ -176,7 +176,7 @@ def waive_proof(proof_id: str, reason: str, passphrase_stdin: bool, as_json: boo
 
     with open_application(place.pop("path"), place) as app:
         proof = _get_proof(app, proof_id)
-        spec = app.person_actions["waive_proof"]
+        spec = app.operations["waive_proof"]
         call = build_act_call(spec.name, passphrase_stdin=passphrase_stdin)
         answer = invoke(app.database, spec, {"proof_id": proof.id, "reason": reason}, call)
     if as_json:

@@ -95,4 +95,4 @@ def proof(as_json: bool, **place: Any) -> None:
 def _invoke(app: Application, call: Any, **given: Any) -> Any:
     from deepwork.edge.server.invocation import invoke
 
-    return invoke(app.database, app.person_actions[call.tool], given, call)
+    return invoke(app.database, app.operations[call.tool], given, call)

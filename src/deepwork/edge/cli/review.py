@@ -161,7 +161,7 @@ def _decide(
     """Decide about a review in the name of the person at this shell."""
     call = build_act_call(action, passphrase_stdin=passphrase_stdin)
     with open_application(path, place) as app:
-        spec = app.person_actions[action]
+        spec = app.operations[action]
         answer = invoke(app.database, spec, {"review_id": review_id}, call)
     print_answer(answer, as_json=as_json)
 

@@ -48,6 +48,6 @@ def decide(app: Application, action: str, run_id: str, **arguments: Any) -> dict
 
     call = Call(name_person(), action, carries_notices=False)
     answer: dict[str, Any] = invoke(
-        app.database, app.person_actions[action], {"run_id": run_id, **arguments}, call
+        app.database, app.operations[action], {"run_id": run_id, **arguments}, call
     )
     return answer

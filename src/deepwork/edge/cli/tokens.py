@@ -11,9 +11,7 @@ from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.server.invocation import invoke
-from deepwork.edge.server.registry import index_by_name
 from deepwork.gates.access.scopes import Scope
-from deepwork.gates.access.tools import TokenTools
 from deepwork.kernel.call import Call
 
 
@@ -76,5 +74,4 @@ def revoke(name: str, as_json: bool, **place: Any) -> None:
 
 def _call_tool(tool: str, given: dict[str, Any], place: dict[str, Any], **how: bool) -> Any:
     with open_application(place.pop("path"), place, **how) as app:
-        spec = index_by_name([TokenTools(app.database)])[tool]
-        return invoke(app.database, spec, given, Call("local", tool))
+        return invoke(app.database, app.operations[tool], given, Call("local", tool))

@@ -16,7 +16,7 @@ from deepwork.kernel.protocol.revisions import INVALID_PARAMS
 if TYPE_CHECKING:
     from deepwork.delivery.runner.agent_access import AgentToken, Grant
     from deepwork.edge.server.application import Application
-    from deepwork.edge.server.registry import ToolSpec
+    from deepwork.edge.server.registry import OperationSpec
     from deepwork.kernel.call import Call
 
 _INSTRUCTIONS = """\
@@ -49,10 +49,10 @@ class AgentService(McpService):
         """Only what needs no store is quick: every call asks it what the token allows."""
         return request.method == "tools/list"
 
-    def _find_tool(self, name: str) -> ToolSpec:
+    def _find_tool(self, name: str) -> OperationSpec:
         return self._all_tools.get(name) or super()._find_tool(name)
 
-    def _invoke(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+    def _invoke(self, request: Request, spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:
         grant = self._token.find_grant()
         agent = BoundAgent(grant.agent_id, grant.session_id, self._token.require_valid)
         caller = f"{AGENT_PREFIX}{grant.agent_id}"
@@ -66,7 +66,7 @@ class AgentService(McpService):
             raise
         return super()._invoke(request, spec, bound, call)
 
-    def describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
+    def describe_tool(self, spec: OperationSpec) -> dict[str, Any]:
         """Describe a tool; what is filled in is not required, as some clients would refuse to call it."""
         described = super().describe_tool(spec)
         schema = described["inputSchema"]

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.edge.server.job_stack import JobStackReader
-from deepwork.edge.server.registry import Tools, ToolSpec, describe_class, index_by_name
+from deepwork.edge.server.registry import OperationSpec, Tools, describe_class, import_class
 from deepwork.kernel.config import STATE_FOLDER, Settings
 
 if TYPE_CHECKING:
+    from deepwork.delivery.landing.operations import LandingOperations
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
-    from deepwork.delivery.rewind.actions import RewindActions
+    from deepwork.delivery.rewind.operations import RewindOperations
     from deepwork.delivery.runner.interfaces import AgentDoor
     from deepwork.delivery.runner.loop import Runner
     from deepwork.edge.server.jobs_assembly import JobsAssembly
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from deepwork.gates.approvals.interfaces import DecisionHandler
     from deepwork.gates.approvals.models import ApprovalKind
     from deepwork.gates.checks.service import CheckService
+    from deepwork.gates.reviews.actions import ReviewActions
     from deepwork.gates.reviews.tools import ReviewTools
     from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.kernel.events.feed import EventFeed
     from deepwork.views.overview.states.local_processes import LocalProcesses
+    from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
@@ -46,12 +49,11 @@ if TYPE_CHECKING:
     from deepwork.work.plans.task_tools import TaskTools
     from deepwork.work.plans.work_gate import WorkGate
     from deepwork.work.templates.tools import TemplateTools
-    from deepwork.work.tracking.attribution_service import AttributionService
+    from deepwork.work.tracking.attribution_service import AttributionService, ChangeDescriptions
     from deepwork.work.tracking.context_tools import ContextTools
     from deepwork.work.tracking.log_tools import LogTools
     from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.work.tracking.task_proofs import TrackedTaskProver
-    from deepwork.work.tracking.task_work import ChangeDescriptions
     from deepwork.work.tracking.tools import TrackTools
     from deepwork.work.workspaces.repositories import RepositoryLocator
     from deepwork.work.workspaces.service import WorkspaceService
@@ -139,7 +141,7 @@ class Application:
         return self.jobs.quality_gate
 
     @cached_property
-    def registry(self) -> dict[str, ToolSpec]:
+    def registry(self) -> dict[str, OperationSpec]:
         """Every tool by name, whatever the settings select.
 
         Jobs and tracking both have a `start_workflow`: with both toolsets on, a combined tool replaces them.
@@ -147,7 +149,7 @@ class Application:
         toolsets = {name: self.build_toolset(name) for name in self.toolsets}
         offered = self.settings.toolsets
         if {"jobs", "tracking"} <= set(offered) or "all" in offered:
-            toolsets["jobs"] |= self._describe_tools(_COMBINED)
+            toolsets["jobs"] |= self._describe(_COMBINED)
             del toolsets["tracking"]["start_workflow"]
         elif "tracking" in offered:
             del toolsets["jobs"]["start_workflow"]
@@ -157,36 +159,38 @@ class Application:
         return dict(sorted(found.items()))
 
     @cached_property
-    def person_actions(self) -> dict[str, ToolSpec]:
-        """What only people can do, by name: described like tools, but offered to no agent."""
-        from deepwork.delivery.landing.actions import LandingActions
-        from deepwork.delivery.runner.actions import RunActions
-        from deepwork.gates.approvals.enrollment import EnrollmentActions
-        from deepwork.gates.checks.actions import ProofActions
-        from deepwork.gates.reviews.actions import ReviewActions
-        from deepwork.work.plans.budget_actions import BudgetActions
+    def operations(self) -> dict[str, OperationSpec]:
+        """Everything that anybody can call, by name: the tools, and what only people can do."""
+        described = [self._describe(path) for path in self._people_classes]
+        return self.registry | {name: spec for specs in described for name, spec in specs.items()}
 
-        reviews = ReviewActions(self.reviews.planner, self.database)
-        kinds = (EnrollmentActions, BudgetActions, ProofActions, RunActions)
-        simple = [kind(self.database) for kind in kinds]
-        landings = LandingActions(self.database, lambda: self.landings.service)
-        gates = self.jobs.gate_actions, self._approval_actions
-        return index_by_name([*gates, reviews, landings, self.rewind_actions, *simple])
-
-    @cached_property
-    def rewind_actions(self) -> RewindActions:
-        """Undoes tasks for people."""
-        from deepwork.edge.server.rewind_assembly import build_rewind_actions
+    def _build_rewind_operations(self) -> RewindOperations:
+        from deepwork.edge.server.rewind_assembly import build_rewind_operations
 
         folder = self.settings.repository_root / STATE_FOLDER
         parts = self.database, self.presence, self.repositories, self._attribution
-        return build_rewind_actions(*parts, lambda: self.landings.prepared, folder)
+        return build_rewind_operations(*parts, lambda: self.landings.prepared, folder)
 
-    @cached_property
-    def _approval_actions(self) -> ApprovalActions:
+    def _build_approval_actions(self) -> ApprovalActions:
         from deepwork.gates.approvals.actions import ApprovalActions
 
         return ApprovalActions(self.database, self._find_decision_handler)
+
+    def _build_review_actions(self) -> ReviewActions:
+        from deepwork.gates.reviews.actions import ReviewActions
+
+        return ReviewActions(self.reviews.planner, self.database)
+
+    def _build_landing_operations(self) -> LandingOperations:
+        from deepwork.delivery.landing.operations import LandingOperations
+
+        return LandingOperations(self.database, lambda: self.landings.service, self._view_states)
+
+    def _view_states(self, tx: Transaction) -> StateView:
+        """Return what judges the states of things in this transaction."""
+        from deepwork.views.overview.states.view import StateView
+
+        return StateView(tx, self.processes)
 
     def _find_decision_handler(self, kind: ApprovalKind) -> DecisionHandler | None:
         """Return what carries out the decisions about a kind of subject."""
@@ -219,16 +223,21 @@ class Application:
 
     @property
     def _toolset_classes(self) -> list[str]:
-        return [path for path in _BUILDERS if path != _COMBINED]
+        others = (_COMBINED, *self._people_classes)
+        return [path for path in _BUILDERS if path not in others]
 
-    def build_toolset(self, name: str) -> dict[str, ToolSpec]:
+    @property
+    def _people_classes(self) -> list[str]:
+        return [path for path in _BUILDERS if describe_class(path).traits.people_only]
+
+    def build_toolset(self, name: str) -> dict[str, OperationSpec]:
         """Build the tools of one toolset, by name."""
         paths = [path for path in self._toolset_classes if describe_class(path).traits.toolset == name]
-        found = {tool: spec for path in paths for tool, spec in self._describe_tools(path).items()}
+        found = {tool: spec for path in paths for tool, spec in self._describe(path).items()}
         return dict(sorted(found.items()))
 
-    def _describe_tools(self, path: str) -> dict[str, ToolSpec]:
-        """Describe the tools of a class; the object is built when the first of them is called."""
+    def _describe(self, path: str) -> dict[str, OperationSpec]:
+        """Describe the operations of a class; the object is built when the first of them is called."""
         return {
             spec.name: replace(spec, find_method=partial(self._find_method, path, spec.name))
             for spec in describe_class(path).specs
@@ -302,7 +311,7 @@ class Application:
         return WorkGate(self.database, self.presence, self._build_task_work)
 
     def _build_task_work(self) -> ChangeDescriptions:
-        from deepwork.work.tracking.task_work import ChangeDescriptions
+        from deepwork.work.tracking.attribution_service import ChangeDescriptions
 
         return ChangeDescriptions(self.database, self._attribution)
 
@@ -491,6 +500,11 @@ def _record_events(tx: Transaction, events: Sequence[PendingEvent]) -> None:
         record_uses(tx, events)
 
 
+def _build_with_database(path: str) -> Callable[[Application], Tools]:
+    """Return what builds operations that need nothing but the database."""
+    return lambda app: import_class(path)(app.database)  # type: ignore[call-arg] # its constructor
+
+
 _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.work.agents.tools:AgentTools": Application._build_agent_tools,
     "deepwork.work.messages.tools:MessageTools": Application._build_message_tools,
@@ -505,7 +519,23 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.work.jobs.tools:WorkflowTools": lambda app: app.jobs.tools,
     "deepwork.gates.reviews.tools:ReviewTools": lambda app: app.reviews,
     _COMBINED: Application._build_start_workflow,
+    # What only people can do:
+    "deepwork.gates.approvals.actions:ApprovalActions": Application._build_approval_actions,
+    "deepwork.gates.reviews.actions:ReviewActions": Application._build_review_actions,
+    "deepwork.work.jobs.gate_actions:GateActions": lambda app: app.jobs.gate_actions,
+    "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
+    "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
+    **{
+        path: _build_with_database(path)
+        for path in (
+            "deepwork.gates.access.tools:TokenTools",
+            "deepwork.gates.approvals.enrollment:EnrollmentActions",
+            "deepwork.gates.checks.actions:ProofActions",
+            "deepwork.work.plans.budget_actions:BudgetActions",
+            "deepwork.delivery.runner.actions:RunActions",
+        )
+    },
 }
 
-ALL_TOOL_CLASSES = tuple(_BUILDERS)
-"""The classes whose public methods are tools, as `module:name`."""
+OPERATION_CLASSES = tuple(_BUILDERS)
+"""The classes whose public methods are operations, as `module:name`."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.gates.access import scopes
 from deepwork.gates.access.audit import AuditRecord
 from deepwork.gates.access.audit_chain import REPEATED, classify_outcome
@@ -25,15 +25,15 @@ from deepwork.kernel.call import (
 from deepwork.kernel.database.idempotency import KeyStore, compute_digest, find_answer, run_once
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
+from deepwork.kernel.operations import InTransaction, NotPrepared
 from deepwork.kernel.records import copy_with
-from deepwork.kernel.tool_declarations import InTransaction, NotPrepared
 from deepwork.views.observability.calls import CallRecorder
 from deepwork.work.agents.store import AgentStore
 
 log = logging.getLogger("deepwork")
 
 
-def invoke(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
+def invoke(database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call) -> Any:
     """Call a tool and return its answer as JSON values; a repeated idempotency key returns the first answer.
 
     Every call that may change something is recorded in the audit log, even if it fails.
@@ -46,7 +46,7 @@ def invoke(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: C
         )
 
 
-def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
+def _invoke_recorded(database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call) -> Any:
     record = AuditRecord(call, spec.parameter_names, given)
     digest = "" if call.key is None else compute_digest(given)
     outcomes: list[ActionOutcome] = []
@@ -65,14 +65,14 @@ def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any
 
 
 def record_refusal(
-    database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call, refusal: DeepworkError
+    database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call, refusal: DeepworkError
 ) -> None:
     """Record a call that was refused before it was made, as one is that exceeds its scope."""
     if not spec.read_only:
         _record_failure(database, spec, AuditRecord(call, spec.parameter_names, given), refusal)
 
 
-def require_scope(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> None:
+def require_scope(spec: OperationSpec, given: Mapping[str, Any], call: Call) -> None:
     """Raise if the caller's token does not cover the tool; the error names only the missing scope."""
     needed = scopes.get_required_scope(spec.declaration, given)
     if not Scope(call.scope).covers(needed):
@@ -94,7 +94,9 @@ def require_person(call: Call) -> None:
         )
 
 
-def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> None:
+def require_own_agent(
+    database: Database, spec: OperationSpec, arguments: Mapping[str, Any], call: Call
+) -> None:
     """Raise if the call acts for an agent that another token registered."""
     # A person may release any agent's task from the dashboard; the audit record says that it was a person.
     is_release_by_person = spec.name == "task_release" and is_person(call.caller)
@@ -113,14 +115,14 @@ def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str
         )
 
 
-def _invoke_read_only(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
+def _invoke_read_only(spec: OperationSpec, given: Mapping[str, Any], call: Call) -> Any:
     with use_call(call):
         require_scope(spec, given, call)
         return _to_json(spec.method(**spec.validate_arguments(given)))
 
 
 def _invoke_changing(
-    database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call, record: AuditRecord
+    database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call, record: AuditRecord
 ) -> Any:
     require_person(call)
     require_scope(spec, given, call)
@@ -142,7 +144,7 @@ def _prove(database: Database, given: Mapping[str, Any], call: Call, missing: No
 
 
 def _change(
-    database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call, record: AuditRecord
+    database: Database, spec: OperationSpec, arguments: Mapping[str, Any], call: Call, record: AuditRecord
 ) -> Any:
     if spec.declaration.long_running:
         return _invoke_long_running(database, spec, arguments, call)
@@ -178,7 +180,7 @@ def _change_prepared(change: Callable[[], Any]) -> Any:
         ) from again
 
 
-def _prepare(spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+def _prepare(spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:
     """Do what the tool needs before its transaction, by the method that it declares.
 
     What that stores is no effect of the call, whose audit entry says how it ended.
@@ -189,7 +191,9 @@ def _prepare(spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
         return prepare(**arguments)
 
 
-def _invoke_long_running(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+def _invoke_long_running(
+    database: Database, spec: OperationSpec, arguments: Mapping[str, Any], call: Call
+) -> Any:
     """Call a tool without an open transaction, then do the part of its work that needs one."""
     if call.key is not None and spec.ends_in_transaction:
         # A repeated call gets the first answer even if the tool would refuse it now.
@@ -206,7 +210,7 @@ def _invoke_long_running(database: Database, spec: ToolSpec, arguments: Mapping[
 
 
 def _revise_answer(
-    database: Database, spec: ToolSpec, call: Call, answer: Any, outcomes: Sequence[ActionOutcome]
+    database: Database, spec: OperationSpec, call: Call, answer: Any, outcomes: Sequence[ActionOutcome]
 ) -> Any:
     """Change the answer by the outcomes of the actions after the commit.
 
@@ -226,7 +230,7 @@ def _revise_answer(
     return revised
 
 
-def _record_failure(database: Database, spec: ToolSpec, record: AuditRecord, error: Exception) -> None:
+def _record_failure(database: Database, spec: OperationSpec, record: AuditRecord, error: Exception) -> None:
     if isinstance(error, StorageError):  # the store is unavailable for the audit record too
         return
     is_refused = isinstance(error, DeepworkError) and error.code is Code.UNAUTHORIZED

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from deepwork import __version__
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.instructions import build_instructions
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.edge.server.toolsets import select_tools
 from deepwork.gates.access.scopes import Scope, is_offered_to
 from deepwork.kernel.call import ANONYMOUS, LOCAL, Call
 from deepwork.kernel.errors import DeepworkError, InvalidInput
+from deepwork.kernel.operations import OperationDeclaration
 from deepwork.kernel.protocol.messages import JsonText, Request, RequestError, to_json
 from deepwork.kernel.protocol.revisions import INTERNAL_ERROR, INVALID_PARAMS
 from deepwork.kernel.protocol.service import HttpCaller, ToolAnswer
-from deepwork.kernel.tool_declarations import ToolDeclaration
 from deepwork.views.observability import tracing
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class McpService:
         source: HttpCaller | None = request.caller
         return None if source is None else source.scope.get("deepwork.owner")
 
-    def _get_spec(self, request: Request) -> ToolSpec | None:
+    def _get_spec(self, request: Request) -> OperationSpec | None:
         """Return the tool of a call; its name may still be anything."""
         name = request.params.get("name")
         return self.tools.get(name) if isinstance(name, str) else None
@@ -126,7 +126,7 @@ class McpService:
         offered = [spec for spec in self.tools.values() if is_offered_to(scope, spec.declaration)]
         return JsonText("[" + ",".join(to_json(self.describe_tool(spec)) for spec in offered) + "]")
 
-    def describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
+    def describe_tool(self, spec: OperationSpec) -> dict[str, Any]:
         """Describe a tool as tools/list does."""
         described: dict[str, Any] = {
             "name": spec.name,
@@ -148,7 +148,7 @@ class McpService:
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
             return ToolAnswer(to_json(self._invocation.error_to_dict(error, name)), is_error=True)
 
-    def _find_tool(self, name: str) -> ToolSpec:
+    def _find_tool(self, name: str) -> OperationSpec:
         if (spec := self.tools.get(name)) is not None:
             return spec
         import difflib  # noqa: PLC0415 - only for a mistake
@@ -159,7 +159,7 @@ class McpService:
             suggestion="Call one of the tools that tools/list names.",
         )
 
-    def _invoke(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+    def _invoke(self, request: Request, spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:
         if spec.declaration.may_take_long(arguments):  # it stops early once nobody waits for its answer
             call = replace(call, is_wanted=lambda: not request.is_cancelled)
         if request.can_report:
@@ -260,7 +260,7 @@ def _format_caller(session_id: str | None, meta: Mapping[str, Any]) -> str:
     return f"client:{client}"[:200]
 
 
-def _describe_effects(declaration: ToolDeclaration) -> dict[str, bool]:
+def _describe_effects(declaration: OperationDeclaration) -> dict[str, bool]:
     """Return the annotations of MCP, without those that repeat a default or say nothing of a reading tool."""
     if declaration.read_only:
         return {"readOnlyHint": True, "openWorldHint": False}
@@ -270,7 +270,7 @@ def _describe_effects(declaration: ToolDeclaration) -> dict[str, bool]:
     )
 
 
-def _to_read_only(spec: ToolSpec) -> ToolSpec:
+def _to_read_only(spec: OperationSpec) -> OperationSpec:
     """In read-only mode no tool changes anything: the scope `read` suffices and no audit record is needed."""
     if spec.read_only:
         return spec

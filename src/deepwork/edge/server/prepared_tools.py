@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deepwork.kernel.tool_declarations import Preset, ToolDeclaration, Traits, WhenFalse
+from deepwork.kernel.operations import OperationDeclaration, Preset, Traits, WhenFalse
 
 PACKAGE = Path(__file__).parents[2]
 TOOLS_FILE = Path(__file__).with_name("prepared") / "tools.json"
@@ -32,13 +32,13 @@ class PreparedTool:
         self._path, self.name, self._data = path, name, data
 
     @property
-    def declaration(self) -> ToolDeclaration:
+    def declaration(self) -> OperationDeclaration:
         given = dict(self._data["declaration"])
         if "when_false" in given:
             given["when_false"] = WhenFalse(**given["when_false"])
         for name in _TUPLES & given.keys():
             given[name] = tuple(given[name])
-        return ToolDeclaration(**given)
+        return OperationDeclaration(**given)
 
     @property
     def description(self) -> str:
@@ -100,9 +100,10 @@ def compute_checksum() -> int:
 
 
 def _list_sources() -> list[Path]:
-    names = ("*tools.py", "inputs.py", "models.py", "*responses.py", "*_answers.py", "*_presets.py")
+    declared = ("*tools.py", "*actions.py", "*operations.py", "enrollment.py")
+    names = (*declared, "inputs.py", "models.py", "*responses.py", "*_answers.py", "*_presets.py")
     slices = [path for name in names for path in PACKAGE.glob(f"*/*/{name}")]
-    shared = ("answers.py", "names.py", "tool_declarations.py", "tool_types.py")
+    shared = ("answers.py", "names.py", "offered_actions.py", "operations.py", "paging.py", "tool_types.py")
     own = ("registry.py", "schemas.py", "start_workflow.py", "tool_models.py", "type_hints.py")
     return sorted(
         [

@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.instructions import WAYS
 from deepwork.edge.server.invocation import invoke
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.foreign_text import FRAME, quote_line
@@ -61,7 +61,7 @@ class PromptSpec:
         return self.render_text({name: value for name, value in given.items() if value}, call)
 
 
-def build_prompts(app: Application, tools: Mapping[str, ToolSpec]) -> dict[str, PromptSpec]:
+def build_prompts(app: Application, tools: Mapping[str, OperationSpec]) -> dict[str, PromptSpec]:
     """Build the prompts whose tools are enabled, by name."""
     renderer = PromptRenderer(app, tools)
     prompts = [
@@ -91,7 +91,7 @@ def build_prompts(app: Application, tools: Mapping[str, ToolSpec]) -> dict[str, 
 class PromptRenderer:
     """Renders the texts of the prompts."""
 
-    def __init__(self, app: Application, tools: Mapping[str, ToolSpec]) -> None:
+    def __init__(self, app: Application, tools: Mapping[str, OperationSpec]) -> None:
         self._app = app
         self._tools = tools
 

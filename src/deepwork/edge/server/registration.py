@@ -33,7 +33,7 @@ from pydantic import PrivateAttr
 
 from deepwork.edge.server.mcp_service import McpService, get_scope
 from deepwork.edge.server.prompts import PromptSpec
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.edge.server.resources import ResourceSpec
 from deepwork.gates.access.scopes import is_offered_to
 from deepwork.kernel.protocol.messages import Request, RequestError
@@ -63,7 +63,7 @@ class McpTool(Tool):
     _service: McpService = PrivateAttr()
 
     @classmethod
-    def from_spec(cls, spec: ToolSpec, service: McpService) -> McpTool:
+    def from_spec(cls, spec: OperationSpec, service: McpService) -> McpTool:
         described = service.describe_tool(spec)
         tool = cls(
             name=spec.name,

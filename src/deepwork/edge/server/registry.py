@@ -18,7 +18,7 @@ from deepwork.edge.server.plain_arguments import PlainArguments
 from deepwork.edge.server.prepared_tools import PreparedTool, find_prepared_class
 from deepwork.edge.server.schemas import shorten_schema
 from deepwork.edge.server.type_hints import Method, get_hints
-from deepwork.kernel.tool_declarations import InTransaction, ToolDeclaration, Traits, get_declaration
+from deepwork.kernel.operations import InTransaction, OperationDeclaration, Traits, get_declaration
 from deepwork.kernel.tool_types import check_input
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ _WORKFLOW_KINDS = {"jobs": "Job", "plans": "Plan", "tracking": "Track"}
 
 
 @dataclass(frozen=True)
-class ToolSpec:
+class OperationSpec:
     """The description of one tool: prepared, or computed from its method on first use."""
 
     name: str
     toolset: str
-    declaration: ToolDeclaration
+    declaration: OperationDeclaration
     one_transaction: bool
     find_method: Callable[[], Method] = field(compare=False)
     """Imports the tool's package on its first call."""
@@ -138,7 +138,7 @@ class ToolClass:
     """The tools of one class; a method found through it is not bound to an object."""
 
     traits: Traits
-    specs: list[ToolSpec]
+    specs: list[OperationSpec]
 
 
 @cache
@@ -152,7 +152,7 @@ def describe_class(path: str) -> ToolClass:
     return ToolClass(
         traits,
         [
-            ToolSpec(
+            OperationSpec(
                 tool.name,
                 traits.toolset,
                 tool.declaration,
@@ -172,17 +172,17 @@ def import_class(path: str) -> type[Tools]:
     return found
 
 
-def list_specs(tools: Tools | type[Tools]) -> list[ToolSpec]:
+def list_specs(tools: Tools | type[Tools]) -> list[OperationSpec]:
     """List the tools of an object or class."""
     traits = tools.traits
     return [
-        ToolSpec(name, traits.toolset, get_declaration(method), traits.one_transaction, _return(method))
+        OperationSpec(name, traits.toolset, get_declaration(method), traits.one_transaction, _return(method))
         for name, method in inspect.getmembers(tools, inspect.isroutine)
         if not name.startswith("_")
     ]
 
 
-def index_by_name(tools: Iterable[Tools]) -> dict[str, ToolSpec]:
+def index_by_name(tools: Iterable[Tools]) -> dict[str, OperationSpec]:
     """Return the tools of these objects by name, sorted."""
     found = [spec for each in tools for spec in list_specs(each)]
     return {spec.name: spec for spec in sorted(found, key=lambda spec: spec.name)}

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.call import Call
 from deepwork.views.hooks.current_work import get_project_scope
 from deepwork.views.overview.current_work_store import CurrentWorkStore
@@ -67,7 +67,7 @@ class ResourceSpec:
         return unquote(id) if is_match else None
 
 
-def build_resources(reader: ResourceReader, tools: Mapping[str, ToolSpec]) -> list[ResourceSpec]:
+def build_resources(reader: ResourceReader, tools: Mapping[str, OperationSpec]) -> list[ResourceSpec]:
     """Build the resources whose tools are enabled."""
     by_tool = {
         "get_session": ResourceSpec(
@@ -89,7 +89,7 @@ def build_resources(reader: ResourceReader, tools: Mapping[str, ToolSpec]) -> li
 class ResourceReader:
     """Reads the content of each resource."""
 
-    def __init__(self, app: Application, tools: Mapping[str, ToolSpec]) -> None:
+    def __init__(self, app: Application, tools: Mapping[str, OperationSpec]) -> None:
         self._app = app
         self._tools = tools
 

@@ -28,7 +28,7 @@ from deepwork.edge.server.git_access import open_git
 from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.registry import index_by_name
 from deepwork.kernel.call import Call
-from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.models import list_required_checks
 from deepwork.work.plans.stores.task_store import TaskStore
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from deepwork.delivery.runner.interfaces import AgentDoor, ToolCaller
     from deepwork.delivery.runner.profiles import AgentProfile
     from deepwork.edge.server.jobs_assembly import JobsAssembly
-    from deepwork.edge.server.registry import ToolSpec
+    from deepwork.edge.server.registry import OperationSpec
     from deepwork.gates.checks.service import CheckService
     from deepwork.kernel.config import Settings
     from deepwork.kernel.database.transaction import Database
@@ -151,7 +151,7 @@ def _require_trusted_checks(parts: RunnerParts, workflow: Workflow) -> None:
 
 def call_tool(
     database: Database,
-    find_spec: Callable[[str], ToolSpec],
+    find_spec: Callable[[str], OperationSpec],
     tool: str,
     arguments: Mapping[str, Any],
     *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from deepwork.kernel.errors import InvalidInput
-from deepwork.kernel.tool_declarations import InTransaction, Traits, tool
+from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.tool_types import Field, Name, Text
 from deepwork.work.jobs.responses import Started
 from deepwork.work.jobs.tools import WorkflowTools
@@ -32,7 +32,7 @@ class StartWorkflow:
         self._jobs = jobs
         self._tracking = tracking
 
-    @tool("work", long_running=True)
+    @operation("work", long_running=True)
     def start_workflow(
         self,
         goal: Annotated[Text | None, Field(description="Job: what the user wants to accomplish")] = None,

@@ -13,7 +13,7 @@ from typing import Any
 import anyio.to_thread
 
 from deepwork.edge.server.invocation import invoke
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.call import Call
 from deepwork.kernel.database.transaction import Database
 
@@ -22,7 +22,9 @@ MAX_LONG_CALLS = 64
 _threads = ThreadPoolExecutor(MAX_LONG_CALLS, thread_name_prefix="tool")
 
 
-async def invoke_in_thread(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
+async def invoke_in_thread(
+    database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call
+) -> Any:
     """Call a tool in a thread, where it runs to its end even if the client cancels the call."""
     if spec.declaration.may_take_long(given):
         return await _invoke_long_running(database, spec, given, call)
@@ -30,7 +32,7 @@ async def invoke_in_thread(database: Database, spec: ToolSpec, given: Mapping[st
 
 
 async def _invoke_long_running(
-    database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call
+    database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call
 ) -> Any:
     """Call the tool; cancelling makes `Call.is_wanted` return False, so that it stops early."""
     cancelled = threading.Event()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from deepwork.edge.server.registry import ToolSpec
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.config import Settings
 from deepwork.kernel.errors import DefinitionError
 
 
-def select_tools(registry: Mapping[str, ToolSpec], settings: Settings) -> dict[str, ToolSpec]:
+def select_tools(registry: Mapping[str, OperationSpec], settings: Settings) -> dict[str, OperationSpec]:
     """Select the tools allowed by --toolsets, --tools, --exclude-tools and --read-only."""
     toolsets = {spec.toolset for spec in registry.values()}
     _require_known("toolset", settings.toolsets, toolsets | {"all"})

@@ -14,8 +14,8 @@ from deepwork.kernel.call import LOCAL
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.names import encode_letters
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
-from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import Field, Name
 
 DAY_MS = 24 * 3600 * 1000
@@ -24,12 +24,12 @@ DAY_MS = 24 * 3600 * 1000
 class TokenTools:
     """Creates, lists and revokes tokens."""
 
-    traits: ClassVar = Traits(toolset="tokens", one_transaction=True)
+    traits: ClassVar = Traits(toolset="tokens", people_only=True, one_transaction=True)
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @tool("admin")
+    @operation("admin")
     def token_create(
         self,
         name: Name,
@@ -70,13 +70,13 @@ class TokenTools:
                 name=name, scope=scope, token=text, expires_at=token.expires_at, is_person=is_person
             )
 
-    @tool("admin", read_only=True)
+    @operation("admin", read_only=True)
     def token_list(self) -> Tokens:
         """List all tokens, including revoked ones, with creator, scope and last use."""
         with self._database.reading() as tx:
             return Tokens(tokens=[TokenView.from_token(token, tx.now) for token in TokenStore(tx).list_all()])
 
-    @tool("admin", destructive=True)
+    @operation("admin", destructive=True)
     def token_revoke(self, name: Name) -> Revoked:
         """Revoke a token; every server rejects it within seconds."""
         _require_name(name)

@@ -20,7 +20,7 @@ from deepwork.gates.approvals.service import check_decision_proof, decide
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.tool_declarations import InTransaction, Traits, tool
+from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.tool_types import Id, Text
 
 FindHandler = Callable[[ApprovalKind], DecisionHandler | None]
@@ -29,18 +29,18 @@ FindHandler = Callable[[ApprovalKind], DecisionHandler | None]
 class ApprovalActions:
     """Decisions of people about what they were shown."""
 
-    traits: ClassVar = Traits(toolset="approvals")
+    traits: ClassVar = Traits(toolset="approvals", people_only=True)
 
     def __init__(self, database: Database, find_handler: FindHandler) -> None:
         """`find_handler` returns what carries out decisions about a kind of subject."""
         self._database, self._find_handler = database, find_handler
 
-    @tool("work", long_running=True, for_people=True)
+    @operation("work", long_running=True, for_people=True)
     def give_approval(self, approval_id: Id, comment: Text | None = None) -> InTransaction[ApprovalDecision]:
         """Approve exactly what the approval shows."""
         return self._prepare(approval_id, ApprovalVerdict.APPROVE, comment)
 
-    @tool("work", long_running=True, for_people=True)
+    @operation("work", long_running=True, for_people=True)
     def refuse_approval(
         self, approval_id: Id, comment: Text | None = None
     ) -> InTransaction[ApprovalDecision]:

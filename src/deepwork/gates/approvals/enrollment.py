@@ -16,6 +16,7 @@ from deepwork.gates.approvals import passkeys
 from deepwork.gates.approvals.credential_file import CredentialFile
 from deepwork.gates.approvals.credential_store import CredentialStore
 from deepwork.gates.approvals.credentials import Credential, build_challenge, choose_required
+from deepwork.gates.approvals.digests import compute_digest
 from deepwork.gates.approvals.passphrase import require_verifier
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
 from deepwork.kernel.answers import Answer
@@ -23,7 +24,7 @@ from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed, StorageError
 from deepwork.kernel.names import CaseInsensitiveEnum, new_id
-from deepwork.kernel.tool_declarations import InTransaction, Traits, tool
+from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.tool_types import Field, Name
 from deepwork.kernel.trust.models import CredentialKind
 from deepwork.kernel.user_settings import UserSettings, load_user_settings
@@ -52,26 +53,26 @@ class ProofChange(Answer):
 class EnrollmentActions:
     """Changes of what a person proves to be one with; each needs the strongest proof that is enrolled."""
 
-    traits: ClassVar = Traits(toolset="approvals")
+    traits: ClassVar = Traits(toolset="approvals", people_only=True)
 
     def __init__(self, database: Database) -> None:
         self._database = database
         # What is only demanded, and enrolled nowhere yet, cannot be shown.
         self._proofs = PersonProofs(database, UserSettings)
 
-    @tool("admin", long_running=True, for_people=True)
+    @operation("admin", long_running=True, for_people=True)
     def enroll_passphrase(
         self, verifier: Annotated[dict[str, Any], Field(description="Salt and hash, from `hash_passphrase`")]
     ) -> InTransaction[ProofChange]:
         """Enroll a passphrase, or change it."""
         require_verifier(verifier)
-        challenge = build_challenge("enroll", "passphrase")
+        challenge = build_challenge("enroll", "passphrase", compute_digest(verifier))
         checked = self._proofs.check(current_call(), challenge)
         return InTransaction(
             lambda: self._enroll(CredentialKind.PASSPHRASE, "passphrase", verifier, challenge, checked)
         )
 
-    @tool("admin", long_running=True, for_people=True)
+    @operation("admin", long_running=True, for_people=True)
     def enroll_passkey(
         self,
         name: Name,
@@ -94,7 +95,7 @@ class EnrollmentActions:
         checked = self._proofs.check(call, about)
         return InTransaction(lambda: self._enroll(CredentialKind.PASSKEY, name, data, about, checked))
 
-    @tool("admin", long_running=True, for_people=True)
+    @operation("admin", long_running=True, for_people=True)
     def lower_proof(self, method: CredentialKind) -> InTransaction[ProofChange]:
         """Remove every enrolled proof that is stronger than this one."""
         challenge = build_challenge("lower", method)

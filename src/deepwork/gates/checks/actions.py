@@ -14,19 +14,19 @@ from deepwork.gates.checks.responses import ProofSummary
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
-from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Id, Text
 
 
 class ProofActions:
     """Decisions of people about proofs."""
 
-    traits: ClassVar = Traits(toolset="checks")
+    traits: ClassVar = Traits(toolset="checks", people_only=True)
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def waive_proof(self, proof_id: Id, reason: Text) -> ProofSummary:
         """Let exactly these inputs count as passed although the check did not pass."""
         with self._database.transaction() as tx:

@@ -17,29 +17,29 @@ from deepwork.gates.reviews.rule_rounds import name_rule
 from deepwork.gates.reviews.store import PassedReviews
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Id
 
 
 class ReviewActions:
     """Decisions of people about reviews of `.deepreview` rules."""
 
-    traits: ClassVar = Traits(toolset="reviews")
+    traits: ClassVar = Traits(toolset="reviews", people_only=True)
 
     def __init__(self, planner: ReviewPlanner, database: Database) -> None:
         self._planner, self._database = planner, database
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def pass_review(self, review_id: Id) -> ReviewDecided:
         """Let a review pass whatever its reviewer found."""
         return self._decide(review_id, RuleDecision.PASSED)
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def send_back_review(self, review_id: Id) -> ReviewDecided:
         """Let the rounds of a review begin again."""
         return self._decide(review_id, RuleDecision.SENT_BACK)
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def grant_review_round(self, review_id: Id) -> ReviewDecided:
         """Allow a review one more round."""
         return self._decide(review_id, RuleDecision.ROUND_GRANTED)

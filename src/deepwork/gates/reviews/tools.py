@@ -25,8 +25,8 @@ from deepwork.gates.reviews.store import PassedReviews
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import Field, Id, Limit1000
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ReviewTools:
         self._database = database
         self._platform = platform
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def get_review_instructions(
         self,
         files: Annotated[
@@ -63,7 +63,7 @@ class ReviewTools:
         """Review changed files by .deepreview rules: returns review tasks to run in parallel."""
         return self.planner.plan(files, is_cut=True, asked_by=self._find_asker()).render(self._platform)
 
-    @tool("read")
+    @operation("read")
     def get_configured_reviews(
         self,
         only_rules_matching_files: Annotated[
@@ -79,7 +79,7 @@ class ReviewTools:
         views = [RuleView.from_rule(rule) for rule in found.rules]
         return [*views, *map(RuleView.from_problem, found.problems)][:limit]
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def mark_review_passed(self, review_id: Id, findings: list[FindingInput] | None = None) -> ReviewPassed:
         """Record a review; without blocking findings it is left out until its rule or files change."""
         title = self.planner.instructions.get_title(review_id)

@@ -24,7 +24,7 @@ from deepwork.kernel.git.exact_files import find_mode, hash_exactly, hash_files
 from deepwork.kernel.git.object_store import build_object_environment, remove_unneeded_objects
 from deepwork.kernel.git.private_index import DIFF_ENVIRONMENT, PrivateIndex
 from deepwork.kernel.git.raw_diff import parse_raw_diff
-from deepwork.kernel.git.refs import find_current_branch, is_ancestor, resolve_commit
+from deepwork.kernel.git.refs import find_current_branch, find_head, is_ancestor, resolve_commit
 from deepwork.kernel.git.snapshot_types import (
     LARGEST_UNTRACKED,
     LINK_MODE,
@@ -40,12 +40,7 @@ from deepwork.kernel.git.snapshot_types import (
     TreeFile,
     add_listed_changes,
 )
-from deepwork.kernel.git.tree_hashes import (
-    compute_blob_hash,
-    compute_commit_hash,
-    compute_tree_hash,
-    find_algorithm,
-)
+from deepwork.kernel.git.tree_hashes import compute_hash, compute_tree_hash, find_algorithm
 from deepwork.kernel.git.untracked_folders import walk_untracked
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
@@ -81,8 +76,8 @@ class TreeSnapshotStore:
         self.top = top
         self._folder = folder
         self._git = git.at(top, max_output=MAX_LISTING_BYTES)
-        self._user_index = os.fspath(self._git.query_path("--git-path", "index"))
-        self._excludes = os.fspath(self._git.query_path("--git-path", "info/exclude"))
+        self._user_index = os.fspath(self._git.find_path("index"))
+        self._excludes = os.fspath(self._git.find_path("info/exclude"))
         key = hashlib.sha256(os.fsencode(top)).hexdigest()[:16]  # each working tree has its own index
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
@@ -160,7 +155,7 @@ class TreeSnapshotStore:
             content = self._index.run("cat-file", "commit", check_hash(commit))
         except GitError:  # a tree, or nothing
             return False
-        is_exact = compute_commit_hash(content, find_algorithm(commit)) == commit
+        is_exact = compute_hash("commit", content, find_algorithm(commit)) == commit
         return is_exact and content.startswith(f"tree {tree}\n".encode())
 
     def list_files(self, tree: str) -> list[TreeFile]:
@@ -177,7 +172,7 @@ class TreeSnapshotStore:
         if int(self._index.run("cat-file", "-s", check_hash(blob))) > max_bytes:
             return None
         content = self._index.run("cat-file", "blob", blob)
-        return content if compute_blob_hash(content, find_algorithm(blob)) == blob else None
+        return content if compute_hash("blob", content, find_algorithm(blob)) == blob else None
 
     def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
         hashes = hash_files(self._index, paths, flags=("--no-filters",) if raw else ())
@@ -268,9 +263,9 @@ class TreeSnapshotStore:
     def _take_locked(self, is_unchanged: IsUnchanged | None) -> Snapshot:
         state = self._load_index_state()
         known = set(state.added)
-        with ThreadPoolExecutor(2) as aside:
+        head, branch = find_head(self._git) or (None, find_current_branch(self._git))
+        with ThreadPoolExecutor(1) as aside:
             differing = aside.submit(self._list_differing, state.tree, is_unchanged)  # the slowest step
-            head = aside.submit(self._read_head)
             untracked = self._index.list_untracked()
             changed = differing.result()
         new, listed = self._sort_untracked(untracked, [path for path in changed if path in known])
@@ -288,10 +283,8 @@ class TreeSnapshotStore:
             lost = (set(state.gone) | drop - known) - set(back)
             own = (known | set(new)) - drop - lost - set(back) - set(unreadable)
             state = self._save_state(replace(state, added=sorted(own), gone=sorted(lost)))
-        commit, branch = head.result()
-        return Snapshot(
-            SnapshotKind.GIT, state.tree, commit, branch, tuple(listed), tuple(sorted(unreadable))
-        )
+        head, branch = resolve_commit(self._git, "HEAD"), find_current_branch(self._git)
+        return Snapshot(SnapshotKind.GIT, state.tree, head, branch, tuple(listed), tuple(sorted(unreadable)))
 
     def _list_differing(self, tree: str, is_unchanged: IsUnchanged | None) -> dict[str, str]:
         if tree and is_unchanged and is_unchanged(tree):
@@ -356,16 +349,6 @@ class TreeSnapshotStore:
         full = self.top / path
         is_there = full.is_symlink() or full.is_file()
         return is_there and full.parent.resolve() == full.parent
-
-    def _read_head(self) -> tuple[str | None, str | None]:
-        try:
-            answer = self._index.run("rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
-        except GitError:  # before the first commit
-            return resolve_commit(self._git, "HEAD"), find_current_branch(self._git)
-        commit, ref = os.fsdecode(answer).splitlines()
-        if not _is_hash(commit):  # before the first commit, with a file called HEAD
-            return None, find_current_branch(self._git)
-        return check_hash(commit), None if ref == "HEAD" else ref.removeprefix("refs/heads/")
 
     def _filter_existing(self, trees: set[str]) -> set[str]:
         question = "".join(f"{tree}\n" for tree in sorted(trees) if _is_hash(tree)).encode()

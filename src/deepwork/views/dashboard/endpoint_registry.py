@@ -13,10 +13,8 @@ from deepwork.views.dashboard import (
     evidence,
     home,
     issues_and_decisions,
-    landings,
     person_proof,
     proofs,
-    rewinds,
     run_details,
     run_events,
     runs,
@@ -25,7 +23,13 @@ from deepwork.views.dashboard import (
     tasks,
     why,
 )
-from deepwork.views.dashboard.endpoints import Endpoint, RepositoryEndpoint, RestAnswer, ToolEndpoint
+from deepwork.views.dashboard.endpoints import (
+    Endpoint,
+    OperationRoute,
+    RepositoryEndpoint,
+    RestAnswer,
+    ToolEndpoint,
+)
 from deepwork.views.dashboard.health import Status
 
 
@@ -38,6 +42,12 @@ class Me(RestAnswer):
     actions: list[str]
 
 
+ROUTES: tuple[OperationRoute, ...] = (
+    OperationRoute("/api/v1/rewinds", "list_rewinds"),
+    OperationRoute("/api/v1/rewinds/{id}", "get_rewind"),
+    OperationRoute("/api/v1/landings", "list_landings"),
+    OperationRoute("/api/v1/landings/{id}", "get_landing"),
+)
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
     *approvals.ENDPOINTS,
@@ -53,8 +63,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *agents.ENDPOINTS,
     *agent_runs.ENDPOINTS,
     *attempt_output.ENDPOINTS,
-    *rewinds.ENDPOINTS,
-    *landings.ENDPOINTS,
     *search.ENDPOINTS,
     *person_proof.ENDPOINTS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from deepwork.delivery.landing.responses import describe_landing
+from deepwork.delivery.landing.responses import LandingView
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.rewind.responses import describe_rewind
 from deepwork.delivery.rewind.store import RewindStore
@@ -20,6 +20,7 @@ from deepwork.work.messages.responses import MessageView
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.responses import CheckpointView
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.tracking.models import STALE_MS
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import (
     DecisionView,
@@ -28,7 +29,6 @@ from deepwork.work.tracking.responses import (
     PhaseView,
     TrackedTaskView,
 )
-from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.workspaces.responses import RepositoryView, WorkspaceView
 from deepwork.work.workspaces.store import RepositoryStore, WorkspaceStore
@@ -60,7 +60,7 @@ def _read_attempt(tx: Transaction, id: str) -> Answer:
 
 
 def _read_landing(tx: Transaction, id: str) -> Answer:
-    return describe_landing(LandingStore(tx).get(id))
+    return LandingView.of(LandingStore(tx).get(id))
 
 
 def _read_rewind(tx: Transaction, id: str) -> Answer:

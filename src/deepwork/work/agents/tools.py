@@ -9,10 +9,9 @@ from deepwork.kernel.answers import Done
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.names import new_id
 from deepwork.kernel.notices.service import carry_notices
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
-from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
-from deepwork.work.agents import rules
 from deepwork.work.agents.interfaces import TaskDirectory
 from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import (
@@ -22,6 +21,7 @@ from deepwork.work.agents.models import (
     LivingStatus,
     Role,
     Runtime,
+    get_heartbeat_interval,
     normalize_runtime,
 )
 from deepwork.work.agents.presence import Presence
@@ -39,7 +39,7 @@ class AgentTools:
         self._presence = presence
         self._task_directory = task_directory
 
-    @tool("work")
+    @operation("work")
     def agent_register(
         self,
         name: Name,
@@ -76,7 +76,7 @@ class AgentTools:
             self._presence.emit_newly_silent(tx)
             return AgentRegistered(id=agent.id, name=agent.name, status=agent.said)
 
-    @tool("work", acts_as="agent_id", idempotent=True)
+    @operation("work", acts_as="agent_id", idempotent=True)
     def agent_heartbeat(
         self, agent_id: Id, current_task_id: Id | None = None, status: LivingStatus | None = None
     ) -> Heartbeat:
@@ -88,12 +88,12 @@ class AgentTools:
             said = AgentStatus(status) if status else None
             lost = self._presence.record_heartbeat(tx, agent, status=said, current_task_id=current_task_id)
             return Heartbeat(
-                next_heartbeat_ms=rules.get_heartbeat_interval(self._presence.lease_ms),
+                next_heartbeat_ms=get_heartbeat_interval(self._presence.lease_ms),
                 lost_claims=lost or None,
                 notices=carry_notices(tx, agent_id),
             )
 
-    @tool("work", acts_as="id", idempotent=True)
+    @operation("work", acts_as="id", idempotent=True)
     def agent_update(
         self,
         id: Id,
@@ -117,13 +117,13 @@ class AgentTools:
             )
             return Done()
 
-    @tool("read")
+    @operation("read")
     def agent_get(self, id: Id) -> AgentView:
         """Get an agent: status, current task, last heartbeat."""
         with self._database.reading() as tx:
             return self._presence.build_view(tx, AgentStore(tx).get(id))
 
-    @tool("read")
+    @operation("read")
     def agent_list(
         self,
         status: list[AgentStatus] | None = None,
@@ -142,7 +142,7 @@ class AgentTools:
             )
             return AgentList(agents=[self._presence.build_view(tx, agent) for agent in agents], total=total)
 
-    @tool("work", acts_as="id", idempotent=True, destructive=True)
+    @operation("work", acts_as="id", idempotent=True, destructive=True)
     def agent_unregister(self, id: Id) -> Unregistered:
         """Unregister an agent: it goes offline for good and its claims are released."""
         with self._database.transaction() as tx:

@@ -14,10 +14,10 @@ from deepwork.gates.approvals.acts import require_asked
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed, StateError
-from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Text
+from deepwork.work.jobs.decisions import notify_of_decision
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.notices import notify_of_decision
 from deepwork.work.jobs.responses import Decided
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import GateDecision, Session, SessionEvent, StepProgress, format_now
@@ -33,7 +33,7 @@ StepId = Annotated[str | None, Field(description="Refused unless this step is cu
 class GateActions:
     """Decisions of people about the current step of a session."""
 
-    traits: ClassVar = Traits(toolset="jobs")
+    traits: ClassVar = Traits(toolset="jobs", people_only=True)
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class GateActions:
         self._root, self._catalog, self._state, self._max_attempts = root, catalog, state, max_attempts
         self._database, self._approvals = database, approvals
 
-    @tool("work", long_running=True, for_people=True)
+    @operation("work", long_running=True, for_people=True)
     def pass_step(self, session_id: str, comment: Text | None = None, step_id: StepId = None) -> Decided:
         """Let the current step pass its quality gate with the outputs that were submitted last."""
 
@@ -58,7 +58,7 @@ class GateActions:
 
         return self._decide(session_id, step_id, GateDecision.PASSED, comment, decide)
 
-    @tool("work", long_running=True, for_people=True)
+    @operation("work", long_running=True, for_people=True)
     def send_back_step(self, session_id: str, text: Text, step_id: StepId = None) -> Decided:
         """Let the agent do the current step again, with this text as feedback."""
 
@@ -68,7 +68,7 @@ class GateActions:
 
         return self._decide(session_id, step_id, GateDecision.SENT_BACK, text, decide)
 
-    @tool("work", long_running=True, for_people=True)
+    @operation("work", long_running=True, for_people=True)
     def grant_round(self, session_id: str, step_id: StepId = None) -> Decided:
         """Allow the current step one more review."""
 

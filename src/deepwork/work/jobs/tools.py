@@ -11,16 +11,23 @@ from deepwork.gates.reviews.rounds import PersonReason
 from deepwork.kernel.call import current_call, is_own_session, is_person
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Name, Text
 from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
-from deepwork.work.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
+from deepwork.work.jobs.decisions import (
+    drop_read_send_backs,
+    find_send_back,
+    format_send_back,
+    has_passed_meanwhile,
+    notify_of_abort,
+    settle_decisions,
+    to_infos,
+)
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.definitions.committed import CommittedJob, require_same_gates
+from deepwork.work.jobs.definitions.committed import CommittedJob, require_commit, require_same_gates
 from deepwork.work.jobs.definitions.models import Job, JobWorkflow
 from deepwork.work.jobs.failed_reviews import cut_feedback
-from deepwork.work.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
 from deepwork.work.jobs.quality_gate import Outcome, Passed, SentBack
 from deepwork.work.jobs.responses import (
     Aborted,
@@ -47,6 +54,7 @@ from deepwork.work.jobs.rules import (
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import PersonDecision, PinnedEntry, Session, SessionEvent, format_now
 from deepwork.work.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
+from deepwork.work.jobs.sessions.store import SessionStore
 from deepwork.work.jobs.step_answers import StepAnswers, add_verdicts
 from deepwork.work.jobs.step_approvals import StepApprovals
 from deepwork.work.jobs.step_budgets import (
@@ -113,7 +121,7 @@ class WorkflowTools:
         self._shown: dict[str, int] = {}
         """How many decisions `get_session` has shown to the agent of a session, which it cannot store."""
 
-    @tool("read")
+    @operation("read")
     def get_workflows(self) -> Workflows:
         """List the jobs of this project and their workflows; call this first."""
         jobs, errors = self._catalog.load_all()
@@ -123,7 +131,7 @@ class WorkflowTools:
             stack=self._state.get_stack(_get_caller()),
         )
 
-    @tool("work", long_running=True)
+    @operation("work", long_running=True)
     def start_workflow(
         self,
         goal: Annotated[Text, Field(description="What the user wants to accomplish")],
@@ -154,7 +162,7 @@ class WorkflowTools:
         return self._state.start(create)
 
     # The instructions for an agent's own reviewer describe findings; mark_review_passed lists their keys.
-    @tool("work", long_running=True, may_become_task=True, unlisted=("findings",))
+    @operation("work", long_running=True, may_become_task=True, unlisted=("findings",))
     def finished_step(
         self,
         outputs: SubmittedOutputs,
@@ -193,7 +201,7 @@ class WorkflowTools:
         settle_decisions(self._database, shown[-1])
         return answer
 
-    @tool("work", long_running=True, destructive=True, for_people=True)
+    @operation("work", long_running=True, destructive=True, for_people=True)
     def abort_workflow(self, explanation: Text, session_id: str | None = None) -> Aborted:
         """Abort a workflow; the one it was nested in continues."""
         ended: list[Session] = []
@@ -219,7 +227,7 @@ class WorkflowTools:
         notify_of_abort(self._database, ended[-1], explanation)
         return answer
 
-    @tool("work", long_running=True, destructive=True)
+    @operation("work", long_running=True, destructive=True)
     def go_to_step(self, step_id: Name, session_id: str | None = None) -> WentToStep:
         """Go back to an earlier step; progress from there on is cleared, files are not changed."""
 
@@ -248,7 +256,7 @@ class WorkflowTools:
         settle_decisions(self._database, shown[-1])
         return answer
 
-    @tool("read")
+    @operation("read")
     def get_session(self, session_id: SessionId = None) -> SessionView:
         """Get your session, its current step and the stack, for example after losing context."""
         session = self._state.find(session_id)
@@ -262,7 +270,7 @@ class WorkflowTools:
         self._record_shown(session)
         return view
 
-    @tool("read")
+    @operation("read")
     def validate_outputs(self, outputs: dict[str, Any], session_id: str | None = None) -> Validation:
         """Check outputs as finished_step does, without a review."""
         session = self._state.open(self._state.find(session_id))
@@ -297,9 +305,14 @@ class WorkflowTools:
     def _pin_gates(self, session: Session, job: Job) -> Session:
         """Pin what the steps must pass: their checks, approvals and minutes."""
         at_head = CommittedJob(self._git, job)
+        require_commit(at_head, lambda: self._had_committed_gates(job.name))
         require_same_gates(at_head, session.workflow_name, [entry.steps for entry in session.entries])
         pinned = self._approvals.pin(self._checks.pin(session, job, at_head), job, at_head)
         return pin_budgets(pinned, job, at_head) if self._settings.limits_minutes else pinned
+
+    def _had_committed_gates(self, job_name: str) -> bool:
+        with self._database.reading() as tx:
+            return SessionStore(tx).had_committed_gates(job_name)
 
     def _prepare_branch(self, session: Session) -> Branch | None:
         """Create the branch of the session, or return that of the session it is nested in."""

@@ -18,13 +18,12 @@ from deepwork.kernel.answers import Answer
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.records import copy_with
-from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import Field, Id
-from deepwork.work.plans.models import Task, Workflow
+from deepwork.work.plans.models import PlanRequirements, Task, TaskRequirements, Workflow
 from deepwork.work.plans.recorder import PlanRecorder
-from deepwork.work.plans.requirements import PlanRequirements, TaskRequirements
-from deepwork.work.plans.stores.active_store import ActiveStore
+from deepwork.work.plans.stores.claim_store import ActiveStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
@@ -46,12 +45,12 @@ class BudgetSet(Answer):
 class BudgetActions:
     """Decisions of people about what work may cost."""
 
-    traits: ClassVar = Traits(toolset="plans")
+    traits: ClassVar = Traits(toolset="plans", people_only=True)
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def set_budget(
         self,
         id: Id,

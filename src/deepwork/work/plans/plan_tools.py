@@ -13,13 +13,14 @@ from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotFound
 from deepwork.kernel.names import new_id
+from deepwork.kernel.operations import Traits, WhenFalse, operation
 from deepwork.kernel.text_budget import tokens
-from deepwork.kernel.tool_declarations import Traits, WhenFalse, tool
 from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Name, Text
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans import summary as summaries
 from deepwork.work.plans.approval_gate import ask_for_plan, summarize_obstacle, withdraw_start_requests
 from deepwork.work.plans.claims import ClaimService
+from deepwork.work.plans.context_loading import load_task_relations
 from deepwork.work.plans.interfaces import RepositoryRegistry
 from deepwork.work.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
 from deepwork.work.plans.notices import notify_of_plan_change, notify_of_plan_status
@@ -44,8 +45,8 @@ from deepwork.work.plans.rules.levels import Levels
 from deepwork.work.plans.rules.transitions import check_workflow_transition
 from deepwork.work.plans.rules.weakening import require_no_open_gates
 from deepwork.work.plans.scheduling import Scheduler, choose_limit
-from deepwork.work.plans.search_answers import SearchResults, Summary
-from deepwork.work.plans.search_results import load_results
+from deepwork.work.plans.search_results import SearchResults, Summary, load_results
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.planning_store import PlanningStore
 from deepwork.work.plans.stores.search_store import SearchStore
@@ -57,7 +58,6 @@ from deepwork.work.plans.task_proofs import (
     record_start,
     require_checked_names,
 )
-from deepwork.work.plans.task_relations import load_task_relations
 from deepwork.work.plans.waiting import MAX_WAIT_SECONDS, wait_for_tasks
 
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
@@ -95,7 +95,7 @@ class PlanTools:
         self._has_many_projects = has_many_projects
         self._file_conflicts = file_conflicts
 
-    @tool("work")
+    @operation("work")
     def workflow_create(
         self,
         name: Name,
@@ -142,7 +142,7 @@ class PlanTools:
                 max_parallel_tasks=workflow.max_parallel_tasks,
             )
 
-    @tool("read")
+    @operation("read")
     def workflow_get(
         self,
         id: Id,
@@ -167,7 +167,7 @@ class PlanTools:
                 )
             return PlanView.from_workflow(workflow, **more)
 
-    @tool("read")
+    @operation("read")
     def workflow_list(
         self,
         repository_path: str | None = None,
@@ -185,7 +185,7 @@ class PlanTools:
             lines = [WorkflowLine.from_workflow(each, with_repository=with_repository) for each in found]
             return PlanList(workflows=lines, total=total)
 
-    @tool("work", prepared_by="_check_plan")
+    @operation("work", prepared_by="_check_plan")
     def workflow_set_plan(self, id: Id, plan: Plan) -> PlanSet:
         """Set a workflow's plan: creates all tasks and makes it ready."""
         with self._database.transaction() as tx:
@@ -212,7 +212,7 @@ class PlanTools:
         names = list_named_checks(plan.to_requirements(), [task.to_outline() for task in plan.tasks])
         return self._prover.check_names(id, names)
 
-    @tool("work", prepared_by="_check_task", unlisted=())
+    @operation("work", prepared_by="_check_task", unlisted=())
     def workflow_add_task(
         self,
         workflow_id: Id,
@@ -232,7 +232,7 @@ class PlanTools:
     def _check_task(self, workflow_id: str, task: PlannedTask, **_: Any) -> NamedChecks:
         return self._prover.check_names(workflow_id, list_named_checks(None, [task.to_outline()]))
 
-    @tool("work", destructive=True)
+    @operation("work", destructive=True)
     def workflow_remove_task(self, workflow_id: Id, task_id: Id) -> TaskRemoved:
         """Remove a task that was never started; its dependents inherit its dependencies."""
         with self._database.transaction() as tx:
@@ -247,7 +247,7 @@ class PlanTools:
             notify_of_plan_change(tx, workflow, f"task {task.name!r} was removed")
             return TaskRemoved(rewired=[node.id for node in rewired[:100]])
 
-    @tool(
+    @operation(
         "work",
         destructive=True,
         prepared_by="_check_tasks",
@@ -272,7 +272,7 @@ class PlanTools:
         names = list_named_checks(None, [task.to_outline() for task in tasks])
         return self._prover.check_names(workflow_id, names)
 
-    @tool(
+    @operation(
         "admin", idempotent=True, when_false=WhenFalse("force", default=False, scope="work"), for_people=True
     )
     def workflow_update_status(
@@ -301,7 +301,7 @@ class PlanTools:
                 ClaimService(tx, self._presence).release_all(changed, f"the workflow is {after}")
             return Done()
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def workflow_set_parallelism(
         self,
         id: Id,
@@ -332,7 +332,7 @@ class PlanTools:
                 notify_of_plan_change(tx, workflow, after)
             return Done()
 
-    @tool("read", waits_with="wait_seconds")
+    @operation("read", waits_with="wait_seconds")
     def workflow_next_tasks(
         self,
         workflow_id: Id,
@@ -350,13 +350,13 @@ class PlanTools:
 
         return wait_for_tasks(self._database, look, wait_seconds) if wait_seconds else look()
 
-    @tool("read")
+    @operation("read")
     def workflow_progress(self, workflow_id: Id, limit: Limit1000 = 100) -> ProgressView:
         """A workflow's progress, and what blocks which tasks."""
         with self._database.reading() as tx:
             return Scheduler(tx).build_progress(PlanStore(tx).get(workflow_id), limit=limit)
 
-    @tool("read")
+    @operation("read")
     def workflow_get_summary(self, id: Id, format: Literal["json", "markdown"] = "json") -> Summary:
         """Summarize a workflow briefly, e.g. for CLAUDE.md."""
         with self._database.reading() as tx:
@@ -368,7 +368,7 @@ class PlanTools:
             summary=shown, token_estimate=tokens.estimate_tokens(json.dumps(shown, ensure_ascii=False))
         )
 
-    @tool("read")
+    @operation("read")
     def workflow_search(
         self, query: Text, limit: Limit200 = 20, workflow_id: Id | None = None
     ) -> SearchResults:
@@ -444,7 +444,7 @@ def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOve
         workflow=workflow,
         by_status=counts,
         running=running,
-        holders=store.find_holders([task.id for task in running[:most] if task.claimed_by]),
+        holders=ClaimStore(tx).find_holders([task.id for task in running[:most] if task.claimed_by]),
         ready=ready[:most],
         ready_total=ready_total,
         blocked=store.list_blocked(workflow.id, levels.free, most) if counts[TaskStatus.BLOCKED] else [],

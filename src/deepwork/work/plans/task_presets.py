@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.kernel.tool_declarations import Preset
+from deepwork.kernel.operations import Preset
 
 TASK_PRESETS = {
     "start": Preset(

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed
-from deepwork.kernel.tool_declarations import NotPrepared
+from deepwork.kernel.operations import NotPrepared
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.claims import ClaimService, LockedTask
 from deepwork.work.plans.interfaces import TaskTrees
-from deepwork.work.plans.models import Outline, Task, TaskStatus, Workflow
-from deepwork.work.plans.requirements import PlanRequirements, list_required_checks
+from deepwork.work.plans.models import (
+    Outline,
+    PlanRequirements,
+    Task,
+    TaskStatus,
+    Workflow,
+    list_required_checks,
+)
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 

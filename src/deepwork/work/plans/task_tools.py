@@ -11,20 +11,24 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.notices.responses import NoticeView
 from deepwork.kernel.notices.service import carry_after_reading, carry_notices
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.records import copy_with
-from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Text, check_object
 from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.approval_gate import withdraw_work_request
 from deepwork.work.plans.claims import ClaimService, LockedTask
-from deepwork.work.plans.context_loading import load_claimed_context, load_context_source, update_unmerged
+from deepwork.work.plans.context_loading import (
+    load_claimed_context,
+    load_context_source,
+    load_task_relations,
+    update_unmerged,
+)
 from deepwork.work.plans.interfaces import WorkspaceProvider
 from deepwork.work.plans.models import CheckpointType, Task, TaskStatus, Workflow
 from deepwork.work.plans.notices import find_notices_for_reader, notify_of_replan, notify_of_task_status
-from deepwork.work.plans.queue_responses import AvailableTasks
+from deepwork.work.plans.queue_responses import AvailableTasks, TaskUpdated
 from deepwork.work.plans.recorder import PlanRecorder
-from deepwork.work.plans.reopening import reopen_by_person
 from deepwork.work.plans.responses import (
     CheckpointAdded,
     Checkpoints,
@@ -36,11 +40,14 @@ from deepwork.work.plans.responses import (
     PlanTaskView,
     Replan,
 )
-from deepwork.work.plans.rules.attempts import count_attempts, require_attempts_left
-from deepwork.work.plans.rules.transitions import require_open
+from deepwork.work.plans.rules.transitions import count_attempts, require_attempts_left, require_open
 from deepwork.work.plans.scheduling import Scheduler, choose_limit
-from deepwork.work.plans.status_answers import TaskUpdated
-from deepwork.work.plans.status_changes import apply_status, may_give_attempts
+from deepwork.work.plans.status_changes import (
+    apply_status,
+    build_status_answer,
+    may_give_attempts,
+    reopen_by_person,
+)
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.search_store import SearchEntry, SearchStore
@@ -52,12 +59,15 @@ from deepwork.work.plans.task_context import (
     build_context,
     choose_notices,
 )
-from deepwork.work.plans.task_endings import build_status_answer
 from deepwork.work.plans.task_presets import TASK_PRESETS
 from deepwork.work.plans.task_proofs import CompletedWork, TaskProofs, TaskProver, list_used_proofs
-from deepwork.work.plans.task_relations import load_task_relations
-from deepwork.work.plans.usage_reports import record_checkpoint_usage, record_result_usage
-from deepwork.work.plans.work_gate import DescribedWork, Report, WorkGate
+from deepwork.work.plans.work_gate import (
+    DescribedWork,
+    Report,
+    WorkGate,
+    record_checkpoint_usage,
+    record_result_usage,
+)
 
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
     from deepwork.work.plans.inputs import ContextParts, TaskPlan
@@ -96,7 +106,7 @@ class TaskTools:
         self._work_gate = work_gate
         self._workspaces = workspaces
 
-    @tool("read")
+    @operation("read")
     def task_get(
         self,
         id: Id,
@@ -117,7 +127,7 @@ class TaskTools:
                 more["proofs"] = list_used_proofs(tx, task) or None
             return PlanTaskView.from_task(task, load_task_relations(tx, [task]), **more)
 
-    @tool("work", acts_as="agent_id", prepared_by="_prepare_start")
+    @operation("work", acts_as="agent_id", prepared_by="_prepare_start")
     def task_set_plan(
         self,
         id: Id,
@@ -146,7 +156,7 @@ class TaskTools:
             self._save(tx, claims, work, planned)
             return Done()
 
-    @tool(
+    @operation(
         "work",
         acts_as="agent_id",
         idempotent=True,
@@ -225,7 +235,7 @@ class TaskTools:
         report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
         return proofs, seen, self._work_gate.ask(id, report, agent_id, claim_epoch)
 
-    @tool("work", acts_as="agent_id")
+    @operation("work", acts_as="agent_id")
     def task_replan(
         self,
         id: Id,
@@ -251,7 +261,7 @@ class TaskTools:
             self._save_replanned(tx, claims, work, reason, fields)
             return Replan(checkpoint_id=checkpoint_id)
 
-    @tool("work", acts_as="agent_id")
+    @operation("work", acts_as="agent_id")
     def checkpoint_add(
         self,
         task_id: Id,
@@ -284,7 +294,7 @@ class TaskTools:
                 notices=_carry_notices(tx, work),
             )
 
-    @tool("read")
+    @operation("read")
     def checkpoint_list(
         self,
         task_id: Id,
@@ -299,7 +309,7 @@ class TaskTools:
             views = [CheckpointView.from_checkpoint(checkpoint) for checkpoint in found]
             return Checkpoints(checkpoints=views, total=total)
 
-    @tool("read")
+    @operation("read")
     def task_load_context(
         self, task_id: Id, include: ContextParts | None = None, max_tokens: _TokenBudget = DEFAULT_TOKENS
     ) -> dict[str, Any]:
@@ -313,7 +323,7 @@ class TaskTools:
         current = update_unmerged(source, self._workspaces)
         return build_context(replace(current, notices=notices), parts, max_tokens)
 
-    @tool("read")
+    @operation("read")
     def task_check_dependencies(
         self, task_id: Id, limit: Limit1000 = _DEFAULT_DEPENDENCY_LIMIT
     ) -> Dependencies:
@@ -333,7 +343,7 @@ class TaskTools:
                 completed_total=completed_total,
             )
 
-    @tool("work", acts_as="agent_id", idempotent=True, prepared_by="_prepare_claim")
+    @operation("work", acts_as="agent_id", idempotent=True, prepared_by="_prepare_claim")
     def task_claim(
         self,
         task_id: Id,
@@ -356,14 +366,14 @@ class TaskTools:
         """Look for the work of other machines before the transaction: git is asked for it."""
         return self._workspaces.look_for_dependencies(task_id) if self._workspaces else None
 
-    @tool("work", acts_as="agent_id", for_people=True)
+    @operation("work", acts_as="agent_id", for_people=True)
     def task_release(self, task_id: Id, agent_id: Id, reason: str | None = None) -> Done:
         """Release a claimed task for other agents."""
         with self._database.transaction() as tx:
             ClaimService(tx, self._presence).release(task_id, agent_id, reason)
             return Done()
 
-    @tool("read")
+    @operation("read")
     def task_get_available(
         self, agent_id: Id, workflow_id: Id | None = None, limit: Limit200 | None = None
     ) -> AvailableTasks:

@@ -8,7 +8,7 @@ from deepwork.kernel.call import current_call, is_person
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.notices.service import MAX_NOTICES, build_views, carry_after_reading
 from deepwork.kernel.notices.store import NoticeStore
-from deepwork.kernel.tool_declarations import Traits, tool
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Id, Limit200
 from deepwork.work.agents.presence import Presence
 from deepwork.work.tracking.context import (
@@ -17,8 +17,7 @@ from deepwork.work.tracking.context import (
     build_session_context,
     build_tracked_context,
 )
-from deepwork.work.tracking.diff_responses import TaskDiff
-from deepwork.work.tracking.diffs import DiffService
+from deepwork.work.tracking.diffs import DiffService, TaskDiff
 from deepwork.work.tracking.inputs import ContextSection, Filter
 from deepwork.work.tracking.interfaces import JobSessionFinder
 from deepwork.work.tracking.models import TrackedWorkflowStatus
@@ -46,7 +45,7 @@ class ContextTools:
         self._sessions = sessions
         self._diffs = diffs
 
-    @tool("read")
+    @operation("read")
     def get_context(
         self,
         workflow_id: Annotated[Id, Field(description="Tracked, planned, or a job session")],
@@ -73,7 +72,7 @@ class ContextTools:
             return build_session_context(tx, session, request)
         return build_tracked_context(tx, workflow_id, request)
 
-    @tool("read")
+    @operation("read")
     def get_tracked_workflows(
         self,
         status: list[TrackedWorkflowStatus] | None = None,
@@ -92,7 +91,7 @@ class ContextTools:
         ]
         return TrackedWorkflows(workflows=views, total=total)
 
-    @tool("read")
+    @operation("read")
     def get_task_diff(
         self,
         task_id: Annotated[Id, Field(description="Tracked or planned")],

@@ -11,9 +11,9 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed, NotFound
 from deepwork.kernel.foreign_text import remove_invisible
 from deepwork.kernel.names import new_id
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import Field, Id, Name, Text, check_object
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -28,7 +28,7 @@ from deepwork.work.tracking.models import (
     TrackEvent,
 )
 from deepwork.work.tracking.note_store import NoteStore
-from deepwork.work.tracking.notices import notify_of_answer, notify_of_milestone
+from deepwork.work.tracking.notices import notify_of_answer, notify_of_milestone, record_verdict
 from deepwork.work.tracking.responses import (
     DecisionLogged,
     DecisionView,
@@ -39,7 +39,6 @@ from deepwork.work.tracking.responses import (
     MilestoneView,
 )
 from deepwork.work.tracking.store import TrackStore
-from deepwork.work.tracking.verdicts import record_verdict
 
 Message = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -61,7 +60,7 @@ class LogTools:
         self._database = database
         self._sessions = sessions
 
-    @tool("work")
+    @operation("work")
     def log_decision(
         self,
         task_id: Annotated[Id, Field(description="Tracked, planned, or SESSION_ID/STEP_ID of a job")],
@@ -90,7 +89,7 @@ class LogTools:
             tx.emit(TrackEvent.DECISION_CREATED, view, decision.subject.workflow_id)
             return DecisionLogged(decision_id=decision.id, created_at=format_timestamp(tx.now))
 
-    @tool("work")
+    @operation("work")
     def log_issue(
         self,
         task_id: Id,
@@ -115,7 +114,7 @@ class LogTools:
             tx.emit(TrackEvent.ISSUE_CREATED, view, issue.subject.workflow_id)
             return IssueLogged(issue_id=issue.id, created_at=format_timestamp(tx.now))
 
-    @tool("work", for_people=True)
+    @operation("work", for_people=True)
     def log_milestone(
         self,
         task_id: Id,
@@ -146,7 +145,7 @@ class LogTools:
             notify_of_milestone(tx, milestone)
             return MilestoneLogged(milestone_id=milestone.id, created_at=format_timestamp(tx.now))
 
-    @tool("work", idempotent=True, for_people=True)
+    @operation("work", idempotent=True, for_people=True)
     def resolve_issue(
         self,
         issue_id: Id,

@@ -12,9 +12,9 @@ from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.names import new_id
+from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.tool_declarations import InTransaction, Traits, tool
 from deepwork.kernel.tool_types import Field, Id, Name, Text
 from deepwork.work.tracking import rules
 from deepwork.work.tracking.attribution_service import AttributionService, TaskChanges
@@ -23,6 +23,7 @@ from deepwork.work.tracking.completion import (
     build_completion_answer,
     build_phase_completed,
     build_workflow_completed,
+    record_usage,
     repeat_completion_answer,
 )
 from deepwork.work.tracking.inputs import Metadata, Outcome
@@ -57,7 +58,6 @@ from deepwork.work.tracking.responses import (
 from deepwork.work.tracking.snapshots import SnapshotResult
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.tracking.task_proofs import TrackedTaskProver, describe_proofs
-from deepwork.work.tracking.usage import record_usage
 
 if TYPE_CHECKING:  # imported by the first workflow that names a check
     from deepwork.gates.checks.models import Proof
@@ -87,7 +87,7 @@ class TrackTools:
 
     # Workflows
 
-    @tool("work", long_running=True)
+    @operation("work", long_running=True)
     def start_workflow(
         self,
         name: Name,
@@ -124,7 +124,7 @@ class TrackTools:
                 created_at=format_timestamp(tx.now),
             )
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def complete_workflow(
         self,
         workflow_id: Id,
@@ -159,7 +159,7 @@ class TrackTools:
 
     # Phases
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def start_phase(
         self,
         workflow_id: Id,
@@ -195,7 +195,7 @@ class TrackTools:
             _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, moved)
             return _build_phase_started(phase)
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def complete_phase(self, phase_id: Id, status: PhaseEnding, summary: str | None = None) -> PhaseCompleted:
         """End a phase after its tasks; warnings list what is still open."""
         with self._database.transaction() as tx:
@@ -220,7 +220,7 @@ class TrackTools:
 
     # Tasks
 
-    @tool("work", long_running=True)
+    @operation("work", long_running=True)
     def start_task(
         self,
         workflow_id: Id,
@@ -270,7 +270,7 @@ class TrackTools:
             _emit_task(tx, TrackEvent.TASK_CREATED, task)
             return _build_task_started(task, phase, snapshot, warnings)
 
-    @tool("work", idempotent=True, long_running=True, may_become_task=True)
+    @operation("work", idempotent=True, long_running=True, may_become_task=True)
     def complete_task(
         self, task_id: Id, status: TaskEnding, outcome: Outcome, metadata: Metadata | None = None
     ) -> InTransaction[TaskCompleted]:
@@ -279,7 +279,7 @@ class TrackTools:
             task_id, ReportedEnding(TrackedTaskStatus(status), outcome, metadata or Metadata())
         )
 
-    @tool("work", long_running=True, for_people=True)
+    @operation("work", long_running=True, for_people=True)
     def abandon_task(self, task_id: Id, reason: Text) -> InTransaction[TaskCompleted]:
         """End a task that nobody works on any more as failed."""
         outcome = Outcome(summary=f"Abandoned: {reason}", limitations=[reason])

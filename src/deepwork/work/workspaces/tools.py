@@ -12,16 +12,20 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput, NotAllowed
 from deepwork.kernel.files.repositories import find_repository, is_tree_of
 from deepwork.kernel.names import new_id
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.text_budget.list_cutting import MAX_LIST_BYTES, ListCutter
-from deepwork.kernel.tool_declarations import Traits, tool
 from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Name, Text
 from deepwork.work.plans.models import Task
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.workspaces import rules
-from deepwork.work.workspaces.models import Workspace, WorkspaceEvent, WorkspaceStatus
-from deepwork.work.workspaces.paths import require_allowed_tree_path, resolve_path
-from deepwork.work.workspaces.repositories import RepositoryLocator
+from deepwork.work.workspaces.models import (
+    Workspace,
+    WorkspaceEvent,
+    WorkspaceStatus,
+    require_active,
+    require_transition,
+)
+from deepwork.work.workspaces.repositories import RepositoryLocator, require_allowed_tree_path, resolve_path
 from deepwork.work.workspaces.responses import (
     Forecast,
     Repositories,
@@ -47,7 +51,7 @@ class WorkspaceTools:
         self._database = database
         self._service = service
 
-    @tool("work")
+    @operation("work")
     def workspace_create(
         self,
         workflow_id: Id,
@@ -105,7 +109,7 @@ class WorkspaceTools:
                 suggestion="Name a local branch; only the scope admin can begin with other commits.",
             )
 
-    @tool("work", idempotent=True, destructive=True, for_people=True)
+    @operation("work", idempotent=True, destructive=True, for_people=True)
     def workspace_update(
         self,
         id: Id,
@@ -120,7 +124,7 @@ class WorkspaceTools:
             store = WorkspaceStore(tx)
             before = store.get_for_update(id)
             wanted = status or before.status
-            rules.require_transition(before, wanted)
+            require_transition(before, wanted)
             if before.status is WorkspaceStatus.ABANDONED and wanted is WorkspaceStatus.ACTIVE:
                 self._service.require_reopenable(tx, before)
             after = replace(before, status=wanted, merge_commit=found or before.merge_commit)
@@ -137,7 +141,7 @@ class WorkspaceTools:
             warning=" ".join(filter(None, [remark, elsewhere])) or None,
         )
 
-    @tool("read")
+    @operation("read")
     def workspace_list(
         self, workflow_id: Id, status: list[WorkspaceStatus] | None = None, limit: Limit1000 = 200
     ) -> Workspaces:
@@ -151,7 +155,7 @@ class WorkspaceTools:
         views = [WorkspaceView.from_workspace(each, tasks.get(each.id, ())) for each in current]
         return Workspaces(workspaces=views, total=total)
 
-    @tool("read")
+    @operation("read")
     def workspace_check(self, id: Id) -> Forecast:
         """Check if its branch would merge with its base and other active workspaces."""
         with self._database.reading() as tx:
@@ -178,7 +182,7 @@ class WorkspaceTools:
             warning=" ".join(preview.warnings) or None,
         )
 
-    @tool("work", idempotent=True)
+    @operation("work", idempotent=True)
     def task_assign_workspace(self, task_id: Id, workspace_id: Id) -> Done:
         """Assign a task to a workspace."""
         with self._database.transaction() as tx:
@@ -187,7 +191,7 @@ class WorkspaceTools:
             PlanStore(tx).get_for_update(workflow_id)
             workspace = store.get_for_update(workspace_id)
             task = _get_task_of_workflow(tx, workspace.workflow_id, task_id)
-            rules.require_active(workspace)
+            require_active(workspace)
             if task.workspace_id != workspace_id:
                 store.assign(workspace_id, [task_id])
                 view = WorkspaceView.from_workspace(
@@ -220,7 +224,7 @@ class RepositoryTools:
         self._database = database
         self._locator = locator
 
-    @tool("admin", idempotent=True)
+    @operation("admin", idempotent=True)
     def repository_register(
         self, path: Annotated[Text, Field(description="Absolute")], name: Name | None = None
     ) -> RepositoryRegistered:
@@ -233,7 +237,7 @@ class RepositoryTools:
             id=repository.id, warning=None if is_git else f"{where} is not a git repository here."
         )
 
-    @tool("read")
+    @operation("read")
     def repository_list(self, limit: Limit200 = 20, offset: Annotated[int, Field(ge=0)] = 0) -> Repositories:
         """Registered repositories, newest first."""
         with self._database.reading() as tx:
@@ -242,7 +246,7 @@ class RepositoryTools:
                 repositories=[RepositoryView.from_repository(each) for each in found], total=total
             )
 
-    @tool("read")
+    @operation("read")
     def repository_get(self, path: Annotated[Text, Field(description="Absolute")]) -> RepositoryView | None:
         """The repository at this path, or null; follows links."""
         where = resolve_path("path", path)

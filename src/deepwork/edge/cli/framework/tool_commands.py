@@ -29,8 +29,8 @@ from deepwork.edge.cli.framework.who_acts import is_for_people, is_persons_comma
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
-    from deepwork.edge.server.registry import ToolSpec
-    from deepwork.kernel.tool_declarations import Preset
+    from deepwork.edge.server.registry import OperationSpec
+    from deepwork.kernel.operations import Preset
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class CommandOverrides:
     """Whether it is a person's command, and so always acts as the person at this shell."""
     added: Sequence[click.Parameter] = ()
     """Parameters that the tool lacks; `prepare` or `extend` takes their values out of the arguments."""
-    extend: Callable[[Application, ToolSpec, dict[str, Any]], ToolSpec] = lambda _, spec, __: spec
+    extend: Callable[[Application, OperationSpec, dict[str, Any]], OperationSpec] = lambda _, spec, __: spec
     """Returns the tool to call, which may do more than the original."""
 
 
@@ -78,10 +78,10 @@ class ToolGroup(CommandGroup):
         self._overrides, self._aliases = overrides or {}, aliases or {}
 
     @cached_property
-    def _specs(self) -> dict[str, tuple[ToolSpec, Preset | None]]:
+    def _specs(self) -> dict[str, tuple[OperationSpec, Preset | None]]:
         from deepwork.edge.server.registry import describe_class
 
-        made: dict[str, tuple[ToolSpec, Preset | None]] = {}
+        made: dict[str, tuple[OperationSpec, Preset | None]] = {}
         for tools in map(describe_class, self._tools):
             found = [spec for spec in tools.specs if not self._only or spec.name in self._only]
             verbs = {to_command_name(spec.name, self._prefix): spec for spec in found}
@@ -127,7 +127,12 @@ class ToolCommand(click.Command):
 
 
 def build_command(
-    name: str, spec: ToolSpec, overrides: CommandOverrides, preset: Preset | None = None, *, group: str = ""
+    name: str,
+    spec: OperationSpec,
+    overrides: CommandOverrides,
+    preset: Preset | None = None,
+    *,
+    group: str = "",
 ) -> click.Command:
     """Build a command from a tool: required fields become arguments, the others options.
 
@@ -171,7 +176,7 @@ def build_command(
 class _Source:
     """What a command is built from."""
 
-    spec: ToolSpec
+    spec: OperationSpec
     overrides: CommandOverrides
     preset: Preset | None
     group: str
@@ -243,7 +248,7 @@ def _print(answer: Any, arguments: Mapping[str, Any], overrides: CommandOverride
 
 def call_tool(
     app: Application,
-    spec: ToolSpec,
+    spec: OperationSpec,
     arguments: Mapping[str, Any],
     key: str | None = None,
     *,
@@ -266,14 +271,14 @@ def call_tool(
     return invoke(app.database, spec, arguments, call)
 
 
-def _needs_no_new_store(spec: ToolSpec, group: str) -> bool:
+def _needs_no_new_store(spec: OperationSpec, group: str) -> bool:
     """Whether the tool only reads, or is about something that is stored, so that it fails without a store."""
     required = spec.input_schema.get("required", [])
     is_about_stored = any(is_stored(find_kind(group, field)) for field in required)
     return spec.read_only or (is_about_stored and spec.toolset != "jobs")
 
 
-def _needs_session(spec: ToolSpec) -> bool:
+def _needs_session(spec: OperationSpec) -> bool:
     return spec.toolset == "jobs" and spec.name != "start_workflow"
 
 
@@ -297,7 +302,7 @@ _READ_FROM_FILES = ("jobs", "reviews", "templates")
 """Toolsets whose tools have something to show without a store."""
 
 
-def _describe_tool(spec: ToolSpec, overrides: CommandOverrides) -> str:
+def _describe_tool(spec: OperationSpec, overrides: CommandOverrides) -> str:
     """Build the help of a tool: its description, and the choices of its arguments."""
     shapes = spec.input_schema["properties"]
     choices = [

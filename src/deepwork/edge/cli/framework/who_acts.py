@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deepwork.edge.server.registry import ToolSpec
-    from deepwork.kernel.tool_declarations import Preset
+    from deepwork.edge.server.registry import OperationSpec
+    from deepwork.kernel.operations import Preset
 
 _REPORTING_TOOLS = ("log_milestone", "message_send")
 """For people too, but mostly what an agent writes about its own work, and in its own name."""
@@ -23,14 +23,14 @@ _NOTIFYING_TOOLS = (
 """What agents get a notice of if a person does it, and what names no agent that did it."""
 
 
-def is_persons_command(spec: ToolSpec, preset: Preset | None) -> bool:
+def is_persons_command(spec: OperationSpec, preset: Preset | None) -> bool:
     """Whether it is a person's command by nature, and so acts as the person if typed at a terminal."""
     if preset is not None and preset.reports_work:
         return False
     return is_for_people(spec) and spec.name not in _REPORTING_TOOLS
 
 
-def is_for_people(spec: ToolSpec) -> bool:
+def is_for_people(spec: OperationSpec) -> bool:
     """Whether people use the command too, so that they can choose to act as themselves."""
     return spec.declaration.for_people or spec.name in _PLANNING_TOOLS
 

@@ -20,7 +20,8 @@ from deepwork.edge.server.http.guard import TOO_LARGE, Guard, send_refusal
 from deepwork.edge.server.http.limits import RateLimit
 from deepwork.edge.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
 from deepwork.edge.server.http.policy import AccessPolicy, is_mcp_path
-from deepwork.edge.server.invocation import error_to_dict
+from deepwork.edge.server.invocation import error_to_dict, invoke
+from deepwork.edge.server.registry import OperationSpec
 from deepwork.edge.server.threads import invoke_in_thread
 from deepwork.edge.server.toolsets import select_tools
 from deepwork.gates.access.token_cache import TokenCache
@@ -89,6 +90,8 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
         error_to_dict,
         build_tool_invoker(app),
         lambda: list_actions(app),
+        operations=lambda: app.operations,
+        call=lambda name, given, call: invoke(app.database, app.operations[name], given, call),
         is_read_only=read_only,
         processes=app.processes,
         get_why=lambda: app.why,
@@ -112,19 +115,22 @@ def create_mcp_app(app: Application, handler: MessageHandler) -> McpApp:
 
 
 def list_actions(app: Application) -> list[str]:
-    """List the selected tools that declare themselves as actions for people, and what only people can do."""
+    """List what this server offers to people: of the tools, only those that the settings select."""
     selected = select_tools(app.registry, app.settings)
-    tools = [name for name, spec in selected.items() if spec.declaration.for_people]
     is_gated = GATED_TOOL in selected
-    others = [name for name, spec in app.person_actions.items() if is_gated or spec.toolset != "jobs"]
-    return sorted([*tools, *others])
+
+    def is_offered(spec: OperationSpec) -> bool:
+        return spec.name in selected if spec.name in app.registry else is_gated or spec.toolset != "jobs"
+
+    found = [spec for spec in app.operations.values() if spec.declaration.for_people and is_offered(spec)]
+    return sorted(spec.name for spec in found)
 
 
 def build_tool_invoker(app: Application) -> InvokeTool:
     """Build the function by which the dashboard calls tools."""
 
     async def call_tool(tool: str, given: Mapping[str, Any], call: Call) -> Any:
-        spec = app.registry.get(tool) or app.person_actions[tool]
+        spec = app.operations[tool]
         return await invoke_in_thread(app.database, spec, given, call)
 
     return call_tool

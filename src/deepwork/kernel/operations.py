@@ -1,7 +1,9 @@
-"""What a tool declares about itself, beside its signature and its docstring.
+"""What an operation declares about itself, beside its signature and its docstring.
 
-Everything else derives from it: the scope that a token needs, MCP's annotations, the actions that the
-dashboard offers, how a call is committed and which agent it acts for.
+An operation is anything that somebody can read or do, declared once, in the slice that owns the rows. Those
+that agents can call are tools of MCP. Everything else derives from the declaration: the scope that a token
+needs, MCP's annotations, the actions that the dashboard offers, how a call is committed and which agent it
+acts for.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ class WhenFalse(NamedTuple):
     scope: ScopeName
 
 
-class ToolDeclaration(NamedTuple):
-    """The traits of one tool."""
+class OperationDeclaration(NamedTuple):
+    """What one operation declares."""
 
     scope: ScopeName
     """What a token must allow."""
@@ -110,9 +112,11 @@ class Preset(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What the tools of one class have in common."""
+    """What the operations of one class have in common."""
 
     toolset: str
+    people_only: bool = False
+    """Whether only people can call them, by the command line or the dashboard: no agent is offered them."""
     one_transaction: bool = False
     """Whether each tool does all its work in one transaction.
 
@@ -130,7 +134,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _DECLARATION_ATTRIBUTE = "__tool_declaration__"
 
 
-def tool(
+def operation(
     scope: ScopeName,
     *,
     when_false: WhenFalse | None = None,
@@ -147,9 +151,9 @@ def tool(
     prepared_when: tuple[str, str] | None = None,
     unlisted: tuple[str, ...] | None = None,
 ) -> Callable[[Method], Method]:
-    """Declare a method as a tool. A tool with the scope `read` is read-only."""
+    """Declare a method as an operation. One with the scope `read` is read-only."""
     is_read_only = scope == "read" if read_only is None else read_only
-    declaration = ToolDeclaration(
+    declaration = OperationDeclaration(
         scope,
         when_false=when_false,
         read_only=is_read_only,
@@ -173,9 +177,9 @@ def tool(
     return declare
 
 
-def get_declaration(method: Callable[..., Any]) -> ToolDeclaration:
-    """Return what a tool declares; raise if it declares nothing."""
+def get_declaration(method: Callable[..., Any]) -> OperationDeclaration:
+    """Return what an operation declares; raise if it declares nothing."""
     declaration = getattr(method, _DECLARATION_ATTRIBUTE, None)
-    if not isinstance(declaration, ToolDeclaration):
-        raise TypeError(f"{method.__qualname__} is a public method of a class of tools: add @tool(...).")
+    if not isinstance(declaration, OperationDeclaration):
+        raise TypeError(f"{method.__qualname__} is public in a class of operations: add @operation(...).")
     return declaration

@@ -11,8 +11,8 @@ from agents.make import register_agent
 from application import LEASE_MS, NOW, Clock, call_tool, list_event_types, list_events
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
-from deepwork.views.setup.clients import BY_NAME
-from deepwork.work.agents.leases import LeaseStore
+from deepwork.kernel.vendors import BY_NAME
+from deepwork.work.agents.store import LeaseStore
 
 
 def test_a_new_agent_is_online(app: Application):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptions, RunStatus
-from deepwork.edge.cli.run_state import RunState
+from deepwork.edge.cli.run.state import RunState
 from deepwork.views.overview.states.facts import AttemptFacts, RunFacts
 from deepwork.views.overview.states.rules import judge_attempt, judge_run
 

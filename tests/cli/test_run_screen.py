@@ -15,17 +15,18 @@ from cli.run_states import MINUTE, NOW, make_attempt, make_run, make_state
 from deepwork.delivery.runner.models import TIME_IS_OVER, AttemptStage, ParkedFor, RunStatus
 from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
 from deepwork.edge.cli.framework.tables import measure_width
-from deepwork.edge.cli.run_amounts import (
+from deepwork.edge.cli.run.options import parse_moment
+from deepwork.edge.cli.run.outputs import EventLines, belongs_to, build_event_object, build_state_objects
+from deepwork.edge.cli.run.rendering import (
+    choose_exit_code,
     format_cost,
     format_countdown,
     format_duration,
     format_tokens,
     name_agent,
+    render_screen,
+    render_summary,
 )
-from deepwork.edge.cli.run_lines import EventLines, belongs_to, build_event_object, build_state_objects
-from deepwork.edge.cli.run_options import parse_moment
-from deepwork.edge.cli.run_screen import render_screen
-from deepwork.edge.cli.run_summary import choose_exit_code, render_summary
 from deepwork.kernel.events.log import Event
 
 HOSTILE = "\x1b[2J\x07evil\r\n\u202e"

@@ -15,8 +15,7 @@ import pytest
 
 from application import Clock, call_tool, make_app
 from dashboard.make_agent_runs import add_attempt, move, start_run
-from deepwork.delivery.runner.attempt_files import AttemptFiles
-from deepwork.delivery.runner.attempt_locks import AttemptLocks
+from deepwork.delivery.runner.attempt_files import AttemptFiles, AttemptLocks
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor
 from deepwork.edge.server.application import Application
 from deepwork.kernel.names import new_id

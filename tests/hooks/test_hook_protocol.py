@@ -89,7 +89,7 @@ def test_context_is_rendered_with_the_clients_name_of_the_event(client: str, nam
     answer = json.loads(render_context(client, name, "Look."))
 
     assert answer == {
-        "hookSpecificOutput": {"hookEventName": CLIENTS[client][name], "additionalContext": "Look."}
+        "hookSpecificOutput": {"hookEventName": CLIENTS[client].events[name], "additionalContext": "Look."}
     }
 
 
@@ -97,4 +97,4 @@ def test_gemini_denies_where_others_block():
     assert json.loads(render_block("claude-code", "Why.")) == {"decision": "block", "reason": "Why."}
     assert json.loads(render_block("codex", "Why.")) == {"decision": "block", "reason": "Why."}
     assert json.loads(render_block("gemini", "Why.")) == {"decision": "deny", "reason": "Why."}
-    assert (CLIENTS["gemini"][TOOL_USE], CLIENTS["gemini"][STOP]) == ("AfterTool", "AfterAgent")
+    assert (CLIENTS["gemini"].events[TOOL_USE], CLIENTS["gemini"].events[STOP]) == ("AfterTool", "AfterAgent")

@@ -35,7 +35,7 @@ IMPORTED_ONCE = (
     "deepwork.gates.checks.service",
     "deepwork.kernel.database.postgres",
     "deepwork.kernel.database.sqlite",
-    "deepwork.delivery.runner.landing",
+    "deepwork.delivery.runner.finishing",
     "deepwork.edge.server.landing_assembly",
 )
 """By the process that forks, and not again by each of the others."""

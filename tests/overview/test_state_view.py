@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from application import call_tool
-from deepwork.delivery.runner.attempt_locks import AttemptLocks
+from deepwork.delivery.runner.attempt_files import AttemptLocks
 from deepwork.edge.server.application import Application
 from deepwork.kernel.files.lock import is_file_locked
 from deepwork.views.overview.states.local_processes import LocalProcesses

@@ -18,7 +18,7 @@ from dashboard.make import create_client, read
 from dashboard.make_agent_runs import add_attempt, move
 from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.runner.attempt_locks import AttemptLocks
+from deepwork.delivery.runner.attempt_files import AttemptLocks
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunOptions, RunStatus
 from deepwork.delivery.runner.service import RunService, create_run
 from deepwork.edge.server.application import Application

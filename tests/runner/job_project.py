@@ -67,12 +67,12 @@ class JobProject:
         """What the agents were told, in the order of their starts."""
         return [path.read_text() for path in sorted(self.starts.iterdir(), key=lambda path: int(path.name))]
 
-    def start(self, **request: Any) -> Run:
-        return self.app.runner.start_job(JOB, GOAL, RunRequest(agents=(self.command,), **request))
+    def start(self, **options: Any) -> Run:
+        return self.app.runner.start_job(JOB, GOAL, RunRequest(agents=(self.command,), options=options))
 
-    def run(self, **request: Any) -> Run:
+    def run(self, **options: Any) -> Run:
         """Run the job until it is done or needs a person."""
-        return self.drive(self.start(**request).id)
+        return self.drive(self.start(**options).id)
 
     def drive(self, run_id: str) -> Run:
         stop = threading.Event()

@@ -6,8 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
-from deepwork.delivery.runner.workspace_setup import WorkspacePreparer
+from deepwork.delivery.runner.workspace_setup import WorkspacePreparer, WorkspaceSettings
 from deepwork.edge.server.application import Application
 from deepwork.kernel.config import load_settings
 

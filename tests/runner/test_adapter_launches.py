@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.delivery.runner.adapters import ADAPTERS, Launch, LaunchRequest, McpServer, get_adapter
+from deepwork.delivery.runner.adapters import Launch, LaunchRequest, McpServer, get_adapter
 from deepwork.delivery.runner.profiles import AgentProfile
+from deepwork.kernel.vendors import AGENT_KINDS
 
 TREE = Path("/trees/one")
 FOLDER = Path("/runs/at_1/1")
@@ -153,9 +154,7 @@ def test_a_command_gets_the_path_of_the_prompt_in_its_words() -> None:
     assert launch == Launch(("mycmd", f"--task={PROMPT}", str(PROMPT)))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ADAPTERS if kind != "command"])
+@pytest.mark.parametrize("kind", AGENT_KINDS)
 def test_a_vendor_names_its_program_and_the_versions_it_was_tested_with(kind: str) -> None:
-    adapter = get_adapter(kind)
-
-    assert build(kind).argv[0] == adapter.binary == kind
-    assert adapter.tested_versions
+    assert build(kind).argv[0] == get_adapter(kind).kind == kind
+    assert AGENT_KINDS[kind].tested_versions

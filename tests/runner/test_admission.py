@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from application import make_app
-from deepwork.delivery.runner.engine import AttemptEngine
+from deepwork.delivery.runner.attempt_engine import AttemptEngine
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunRequest
 from deepwork.delivery.runner.rules import is_working
 from deepwork.delivery.runner.service import AttemptService, has_room
@@ -65,16 +65,17 @@ def drivers(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> I
         yield made
 
 
-def test_a_driver_that_looked_before_the_other_started_agents_starts_none(drivers: Drivers) -> None:
+def test_a_driver_that_looked_before_the_other_started_agents_starts_none(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scheduler = drivers.engines[0].scheduler
-    call = scheduler._call
+    find_hosts = scheduler._find_hosts
 
-    def start_others_first(tool: str, arguments: Any, **more: Any) -> Any:
-        if tool == "workflow_next_tasks":  # after it counted the agents, before it claims
-            assert drivers.advance(1)
-        return call(tool, arguments, **more)
+    def start_others_first(run: Run) -> Any:
+        assert drivers.advance(1)  # after it counted the agents, before it claims
+        return find_hosts(run)
 
-    scheduler._call = start_others_first
+    monkeypatch.setattr(scheduler, "_find_hosts", start_others_first)
 
     assert not drivers.advance(0)
 

@@ -136,13 +136,13 @@ def test_an_agent_gets_its_task_and_neither_the_store_nor_the_work_of_others(
 def test_an_agent_whose_task_another_one_got_is_refused_while_it_still_runs(
     project: RunProject, start_run: Callable[[], subprocess.Popen[bytes]], tmp_path: Path
 ):
-    (project.folder / ".deepwork" / "config.yml").write_text(f"{CONFIG}  orphan: keep\n")
     said, go = tmp_path / "said", tmp_path / "go"
     note = {"type": "progress", "summary": "x"}
     plan(
         project,
         "one",
         [
+            {"do": "ignore_sigterm"},  # so it runs on for some seconds when it is ended
             call(tmp_path, "before", "checkpoint_add", **note),
             {"do": "touch", "file": str(said)},
             {"do": "wait_for", "file": str(go)},
@@ -166,7 +166,6 @@ def test_an_agent_whose_task_another_one_got_is_refused_while_it_still_runs(
     assert taken["success"]
     assert read_answer(tmp_path, "before")["sequence"]
     assert [read_answer(tmp_path, name)["code"] for name in ("note", "read")] == ["UNAUTHORIZED"] * 2
-    (project.folder / ".deepwork" / "config.yml").write_text(CONFIG)
 
 
 def test_an_agent_whose_runner_was_killed_is_answered_by_the_next_one_until_its_attempt_ends(

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.delivery.runner.adapters import ADAPTERS
-from deepwork.delivery.runner.agent_programs import find_program, read_version, require_program
-from deepwork.delivery.runner.profiles import AgentProfile
+from deepwork.delivery.runner.profiles import AgentProfile, find_program, read_version, require_program
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.vendors import AGENT_KINDS
 from setup.sandbox import Sandbox
 
 POISON = "#!/bin/sh\necho started > {}\n"
@@ -41,15 +40,15 @@ def install_package(folder: Path, name: str, package: str, version: str) -> Path
 def test_the_version_is_read_from_the_package(tmp_path: Path):
     program = install_package(tmp_path, "claude", "@anthropic-ai/claude-code", "2.1.197")
 
-    assert read_version("claude", program) == "2.1.197"
-    assert read_version("codex", program) is None
+    assert read_version(AGENT_KINDS["claude"], program) == "2.1.197"
+    assert read_version(AGENT_KINDS["codex"], program) is None
 
 
 def test_the_version_is_read_from_the_path_of_a_native_installation(tmp_path: Path):
     program = write_program(tmp_path / "share" / "claude" / "versions" / "2.0.14", tmp_path / "traces")
     (tmp_path / "claude").symlink_to(program)
 
-    assert read_version("claude", tmp_path / "claude") == "2.0.14"
+    assert read_version(AGENT_KINDS["claude"], tmp_path / "claude") == "2.0.14"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": "opencode-ai", "version": "1\\u001b[2J"}'])
@@ -57,7 +56,7 @@ def test_a_package_without_a_usable_version_has_none(tmp_path: Path, text: str):
     program = install_package(tmp_path, "opencode", "opencode-ai", "1.0.0")
     (program.resolve().parent.parent / "package.json").write_text(text)
 
-    assert read_version("opencode", program) is None
+    assert read_version(AGENT_KINDS["opencode"], program) is None
 
 
 def test_a_missing_program_is_named(tmp_path: Path):
@@ -78,7 +77,7 @@ def test_a_missing_program_is_named(tmp_path: Path):
 def test_doctor_names_the_programs_and_their_versions_and_starts_none(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    [tested] = ADAPTERS["claude"].tested_versions
+    [tested] = AGENT_KINDS["claude"].tested_versions
     install_package(tmp_path, "claude", "@anthropic-ai/claude-code", tested)
     install_package(tmp_path, "gemini", "@google/gemini-cli", "0.0.1")
     write_program(tmp_path / "bin" / "codex", tmp_path / "traces")
@@ -87,7 +86,7 @@ def test_doctor_names_the_programs_and_their_versions_and_starts_none(
     shown = sandbox.run("doctor", "--json").json["facts"]["agents"]
 
     assert shown.split(", ")[0] == f"claude {tested}"
-    assert f"codex of an unknown version (tested: {ADAPTERS['codex'].tested_versions[0]})" in shown
+    assert f"codex of an unknown version (tested: {AGENT_KINDS['codex'].tested_versions[0]})" in shown
     assert "gemini 0.0.1 (tested: " in shown
     assert not (tmp_path / "traces").exists()
 

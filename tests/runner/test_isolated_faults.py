@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.delivery.runner import following, watching
+from deepwork.delivery.runner import agent_watcher, attempt_progress
 from deepwork.delivery.runner.finishing import AttemptFinisher
 from deepwork.delivery.runner.models import RunRequest, RunStatus
 from deepwork.delivery.runner.preparing import AttemptPreparer
@@ -57,13 +57,13 @@ def break_function(owner: Any, name: str) -> Break:
 
 def overflow_column(patch: pytest.MonkeyPatch, fault: str) -> None:
     """Let progress have a number that no column takes: each database says so in its own way."""
-    original = following._add_progress
+    original = attempt_progress._add_progress
 
     def add(before: Any, followed: Any) -> Any:
         after = original(before, followed)
         return copy_with(after, usd_micros=2**70) if fault in str(followed) else after
 
-    patch.setattr(following, "_add_progress", add)
+    patch.setattr(attempt_progress, "_add_progress", add)
 
 
 def break_both_endings(patch: pytest.MonkeyPatch, fault: str) -> None:
@@ -73,10 +73,10 @@ def break_both_endings(patch: pytest.MonkeyPatch, fault: str) -> None:
 
 FAULTS: dict[str, Break] = {
     "fault-preparing": break_function(AttemptPreparer, "_launch"),
-    "fault-parsing": break_function(following, "apply"),
-    "fault-saving": break_function(following, "_save_progress"),
+    "fault-parsing": break_function(attempt_progress, "apply"),
+    "fault-saving": break_function(attempt_progress, "_save_progress"),
     "fault-overflowing": overflow_column,
-    "fault-judging": break_function(watching, "judge_ending"),
+    "fault-judging": break_function(agent_watcher, "judge_ending"),
     "fault-finishing": break_function(AttemptFinisher, "finish"),
     "fault-endings": break_both_endings,
 }

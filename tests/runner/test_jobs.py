@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from deepwork.delivery.runner import watching
+from deepwork.delivery.runner import agent_watcher
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunRequest, RunStatus
+from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.spending_limits import find_step_overrun
-from deepwork.delivery.runner.work_kinds import StepBudget
+from deepwork.delivery.runner.work_sources import StepBudget
 from deepwork.gates.budgets.models import Budget, SubjectKind
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotFound
@@ -240,7 +241,9 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_command(make_job: MakeProje
     project = make_job()
     project.set_agent("*/a) echo one > a.md; [ $START != 1 ] || sleep 60 ;;", WRITE_B)
     started = project.start()
-    timer = threading.Timer(1.5, lambda: project.app.runner.stop(started.id, now=True))
+    timer = threading.Timer(
+        1.5, lambda: RunService(project.app.database).set_status(started.id, RunStatus.ENDING)
+    )
     timer.start()
     stopped = project.drive(started.id)
 
@@ -362,7 +365,7 @@ def test_an_agent_that_used_up_the_budget_of_its_step_is_parked_until_it_is_rais
 def test_minutes_of_a_step_pass_while_its_agent_is_silent_and_not_while_it_is_parked(
     make_job: MakeProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "_COMPARE_MS", 100)
+    monkeypatch.setattr(agent_watcher, "_COMPARE_MS", 100)
     project = make_job(make_step("a", budget={"minutes": 0.02}), make_step("b"))
     project.set_agent("*/a) if [ $START = 1 ]; then exec sleep 600; fi; echo one > a.md ;;", WRITE_B)
 

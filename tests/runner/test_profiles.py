@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from deepwork.delivery.runner.profiles import (
-    KINDS,
     AgentProfile,
     ProfileCatalog,
     build_agent_environment,
@@ -16,6 +15,7 @@ from deepwork.delivery.runner.profiles import (
 )
 from deepwork.kernel.errors import InvalidInput, StorageError
 from deepwork.kernel.files.problems import InvalidDefinition
+from deepwork.kernel.vendors import AGENT_KINDS
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_agents_and_chains_are_read_from_the_file(folder: Path):
         AgentProfile(
             "opus", "claude", "opus", "acceptEdits", allow=("Read", "Bash(make *)"), env=("GH_TOKEN",)
         ),
-        AgentProfile("codex", "codex", sandbox="read-only", env=KINDS["codex"].env),
+        AgentProfile("codex", "codex", sandbox="read-only", env=AGENT_KINDS["codex"].env),
         AgentProfile("mine", "command", run=("mycmd", "--task", "{prompt_file}")),
     )
     assert catalog.list_chains() == ["default", "night"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from application import list_event_types
-from deepwork.delivery.runner.following import Followed, ProgressRecorder
+from deepwork.delivery.runner.attempt_progress import Followed, ProgressRecorder
 from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, RunRequest
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore, RunStore

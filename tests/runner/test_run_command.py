@@ -90,6 +90,7 @@ def check_reports(project: RunProject) -> None:
     ]
 
     assert (found["status"], attempt["stage"], shown["usd"]) == ("done", "done", 0.25)
+    assert (found["models"], attempt["model"]) == (["scripted-1"], "scripted-1")
     assert found["created_by"].startswith("human:")
     assert "[Bash] pytest -q" in readable
     assert [json.loads(line)["type"] for line in raw][:2] == ["system", "assistant"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.delivery.runner import watching
+from deepwork.delivery.runner import agent_watcher
 from deepwork.delivery.runner.attempt_files import AttemptFiles
 from deepwork.delivery.runner.models import Run, RunRequest, RunStatus
 from deepwork.edge.server.invocation import invoke
@@ -60,10 +60,14 @@ def define_checks(project: RunProject) -> None:
     pin_checks(project.folder, parse_checks(CHECKS.encode()), proof="token", trusted_at="now")
 
 
-def run(project: RunProject, **request: Any) -> Run:
+def run(project: RunProject, agent: str = "claude", **options: float) -> Run:
     """Run the plan until it is done or needs a person, as `deepwork run` does."""
+    return run_request(project, RunRequest((agent,), options=options))
+
+
+def run_request(project: RunProject, request: RunRequest) -> Run:
     runner = project.app.runner
-    started = runner.start_plan(project.plan, RunRequest(**{"agents": ("claude",), **request}))
+    started = runner.start_plan(project.plan, request)
     return runner.drive(started.id, threading.Event())
 
 
@@ -166,18 +170,18 @@ def test_an_agent_that_used_up_a_budget_goes_on_after_a_raise(project: RunProjec
     project.set_plan(
         [{"name": "alpha", "description": "", **own}], {"alpha": [steps, finish("alpha")]}, **whole
     )
-    told: dict[str, Any] = {"agents": ("opencode",)}  # it says what it costs while it works
+    agent = "opencode"  # it says what it costs while it works
     limit = {"max_usd": 1.0} if budget == "run" else {}
 
-    waiting = run(project, **told, **limit)
+    waiting = run(project, agent, **limit)
     stages = list_stages(project)
-    still = run(project, **told, **limit)
+    still = run(project, agent, **limit)
     if budget == "run":
         raised = {"max_usd": 5.0}
     else:
         raised = {}
         act(project, "set_budget", id=project.ids["alpha"] if budget == "task" else project.plan, usd=5)
-    done = run(project, **told, **raised)
+    done = run(project, agent, **raised)
 
     assert (waiting.status, stages) == (RunStatus.NEEDS_PERSON, ["parked"])
     assert "1" in str(waiting.reason)
@@ -190,7 +194,7 @@ def test_an_agent_that_used_up_a_budget_goes_on_after_a_raise(project: RunProjec
 def test_minutes_of_a_task_pass_while_its_agent_is_silent(
     project: RunProject, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watching, "_COMPARE_MS", 100)
+    monkeypatch.setattr(agent_watcher, "_COMPARE_MS", 100)
     tasks = [{"name": "alpha", "description": "", "budget": {"minutes": 0.02}}]
     project.set_plan(tasks, {"alpha": [WAIT, finish("alpha")]})
 
@@ -227,7 +231,9 @@ def test_a_person_gives_new_attempts_in_the_same_run(project: RunProject, tmp_pa
     )
     ended: list[Run] = []
     chain = ("claude", "codex")
-    thread = threading.Thread(target=lambda: ended.append(run(project, agents=chain, parallel=2)))
+    thread = threading.Thread(
+        target=lambda: ended.append(run_request(project, RunRequest(chain, parallel=2)))
+    )
 
     thread.start()
     wait_until(lambda: get_status(project) == "failed", "the end of all attempts")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from deepwork.delivery.runner.run_settings import (
-    RunSettings,
+from deepwork.delivery.runner.models import RunOptions
+from deepwork.delivery.runner.runner import build_run_options
+from deepwork.delivery.runner.workspace_setup import (
     WorkspaceSettings,
-    build_run_settings,
     build_workspace_settings,
     list_untrusted_setup,
     require_trusted_setup,
@@ -28,14 +28,14 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 def test_without_settings_both_have_the_same_defaults(tmp_path: Path):
     settings = Settings(tmp_path)
 
-    assert build_run_settings(settings) == RunSettings()
+    assert build_run_options(settings, {}) == RunOptions()
     assert build_workspace_settings(settings) == WorkspaceSettings()
 
 
 def test_all_of_them_are_read_from_the_file(tmp_path: Path):
     root = write_config(
         tmp_path,
-        "run: {chain: night, agents: 4, minutes: 90, stall_minutes: 0.5, orphan: keep, wait_at_limit: 60,\n"
+        "run: {chain: night, agents: 4, minutes: 90, stall_minutes: 0.5, wait_at_limit: 60,\n"
         "      resumes: 3, land: true, max_unreviewed: 5}\n"
         "workspace: {setup: [[uv, sync], [make, deps]], copy: [.env, web/node_modules], ports: 10}\n",
     )
@@ -43,7 +43,13 @@ def test_all_of_them_are_read_from_the_file(tmp_path: Path):
 
     settings = load_settings(root)
 
-    assert build_run_settings(settings) == RunSettings("night", 4, 90, 0.5, "keep", 60, 3, True, 5)
+    assert (settings.run_chain, settings.run_agents) == ("night", 4)
+    assert build_run_options(settings, {}) == RunOptions(
+        minutes=90, stall_minutes=0.5, wait_at_limit=60, resumes=3, land=True, max_unreviewed=5
+    )
+    assert build_run_options(settings, {"resumes": 1, "max_usd": 2.0}) == RunOptions(
+        2.0, minutes=90, stall_minutes=0.5, wait_at_limit=60, resumes=1, land=True, max_unreviewed=5
+    )
     assert build_workspace_settings(settings) == WorkspaceSettings(
         (("uv", "sync"), ("make", "deps")), (".env", "web/node_modules"), 10
     )
@@ -68,7 +74,6 @@ def test_commands_in_a_variable_are_lines_and_need_no_trust(tmp_path: Path):
         ("run: {stall_minutes: 0}", "`run.stall_minutes` .* it must be minutes, from 0.01"),
         ("run: {minutes: true}", "`run.minutes`"),
         ("run: {minutes: nan}", "`run.minutes`"),
-        ("run: {orphan: kill}", "`run.orphan` .* is 'kill'; it must be end or keep"),
         ("run: {land: later}", "`run.land`"),
         ("workspace: {setup: [uv sync]}", "`workspace.setup` .* it must be a list of commands, each a list"),
         ("workspace: {setup: [[]]}", "`workspace.setup`"),
@@ -105,3 +110,10 @@ def test_a_run_does_not_start_until_its_set_up_is_trusted(tmp_path: Path):
     trust_settings(root)
 
     require_trusted_setup(load_settings(root))
+
+
+def test_a_key_that_is_gone_is_named_and_ignored(tmp_path: Path):
+    root = write_config(tmp_path, "run: {agents: 2, orphan: keep}\n")
+
+    assert load_settings(root).run_agents == 2
+    assert find_unknown_keys(root) == ["run.orphan"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepwork.delivery.runner.adapters import ADAPTERS, get_adapter
+from deepwork.delivery.runner.adapters import KINDS, get_adapter
 from deepwork.delivery.runner.adapters.base import StreamAdapter
 from deepwork.delivery.runner.signals import (
     START_TOTAL,
@@ -184,7 +184,7 @@ def test_tokens_never_fall_also_over_starts(first: list[Signal], second: list[Si
     assert all(before.tokens <= after.tokens for before, after in pairwise(states))
 
 
-@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30)
 @given(text=st.text())
 def test_no_text_makes_an_adapter_raise(kind: str, text: str) -> None:
@@ -211,7 +211,7 @@ UNITS = st.sampled_from(["", "ms", "hours", " weeks and", "am", " 99 4:00"])
 WORDING = st.tuples(LIMITS, LEADS, AMOUNTS | DATES, UNITS).map(" ".join)
 
 
-@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=100)
 @given(text=WORDING, now=st.integers(0, MAX_MOMENT) | st.just(NOW))
 def test_no_wording_makes_an_adapter_raise_or_wait_for_ever(kind: str, text: str, now: int) -> None:

@@ -27,7 +27,7 @@ from deepwork.delivery.runner.service import create_run
 from deepwork.delivery.runner.store import RunStore
 from deepwork.delivery.runner.temporal import TemporalPlace, build_report, start_workflow
 from deepwork.delivery.runner.temporal_workflow import RunInput
-from deepwork.edge.cli.run_engines import take_engine
+from deepwork.edge.cli.run.options import take_engine
 from deepwork.kernel.errors import NotAllowed
 from http_tests.http_server import reserve_port
 from quick import PLAIN

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, make_app
-from deepwork.delivery.runner import watching
+from deepwork.delivery.runner import agent_watcher
 from deepwork.delivery.runner.models import (
     AttemptStage,
     ParkedFor,
@@ -20,6 +20,7 @@ from deepwork.delivery.runner.models import (
     WorkResult,
     WorkStatus,
 )
+from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import RunStore
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import NotAllowed
@@ -159,7 +160,7 @@ def test_a_worker_goes_on_only_with_attempts_that_its_labels_cover(project: RunP
 def test_an_agent_that_meets_a_limit_again_and_again_without_output_is_parked(
     project: RunProject, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watching, "_CLOSER_LOOK_MS", 200)
+    monkeypatch.setattr(agent_watcher, "_CLOSER_LOOK_MS", 200)
     asking: Steps = [{"do": "complain", "text": LIMIT_LOG}, {"do": "sleep", "seconds": 0.3}]
     plan(project, "limited", [*finish("limited")[:1], *asking * 1000])
 
@@ -174,7 +175,7 @@ def test_an_agent_that_meets_a_limit_again_and_again_without_output_is_parked(
 def test_an_agent_that_goes_on_after_a_limit_in_its_log_is_left_alone(
     project: RunProject, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watching, "_CLOSER_LOOK_MS", 200)
+    monkeypatch.setattr(agent_watcher, "_CLOSER_LOOK_MS", 200)
     asking: Steps = [
         {"do": "complain", "text": LIMIT_LOG},
         {"do": "sleep", "seconds": 0.5},
@@ -297,7 +298,7 @@ def test_a_paused_run_starts_no_tasks(project: RunProject):
     plan_tasks(project, "one", "two")
     worked = work(project)
     assert worked.attempt
-    project.app.runner.pause(worked.attempt.run_id)
+    RunService(project.app.database).set_status(worked.attempt.run_id, RunStatus.PAUSED)
 
     nothing = work(project)
 

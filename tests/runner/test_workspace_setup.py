@@ -15,9 +15,13 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from application import make_app
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.tree_copies import copy_ignored
-from deepwork.delivery.runner.workspace_setup import PORT_VARIABLE, PreparedTree, WorkspacePreparer
+from deepwork.delivery.runner.workspace_setup import (
+    PORT_VARIABLE,
+    PreparedTree,
+    WorkspacePreparer,
+    WorkspaceSettings,
+)
 from deepwork.edge.server.application import Application
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import NotAllowed, StorageError

@@ -90,7 +90,7 @@ def test_every_description_is_one_short_line(registry: dict[str, OperationSpec])
         ({"name": "a", "runtime": "codex", "nmae": 1}, "There is no parameter `nmae`. Did you mean `name`?"),
         ({"name": 5, "runtime": "codex"}, "`name` must be a string, not 5."),
         ({"name": "", "runtime": "codex"}, "`name`: string should have at least 1 character, not ''."),
-        ({"name": "a", "runtime": "cobol"}, "`runtime` must be 'claude_code', 'codex', 'opencode', 'cursor', 'vscode', 'gemini', 'windsurf', 'zed', 'claude_desktop' or 'custom', not 'cobol'."),
+        ({"name": "a", "runtime": "cobol"}, "`runtime` must be 'claude_code', 'codex', 'cursor', 'vscode', 'gemini', 'opencode', 'windsurf', 'zed', 'claude_desktop' or 'custom', not 'cobol'."),
         ({"name": "a", "runtime": "codex", "capabilities": ["x", 3]}, "`capabilities[1]` must be a string, not 3."),
         ({"name": "a", "runtime": "codex", "metadata": "no"}, "`metadata` must be an object, not 'no'."),
         ({"name": None, "runtime": "codex", "capabilities": {"a": True}}, '`name` must be a string, not null. `capabilities` must be a list, not {"a": true}.'),

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from deepwork.kernel.vendors import BY_NAME
+from deepwork.kernel.vendors import VENDORS as CLIENTS
 from deepwork.views.hooks.protocol import CLIENTS as HOOK_CLIENTS
-from deepwork.views.setup.clients import BY_NAME, CLIENTS
 from setup.sandbox import Sandbox
 
 FILES = {
@@ -392,7 +393,7 @@ def test_hooks_are_written_only_for_clients_that_support_them(sandbox: Sandbox):
         ("gemini", ".gemini/settings.json"),
     ):
         hooks = json.loads(files[file])["hooks"]
-        for ours, theirs in HOOK_CLIENTS[name].items():
+        for ours, theirs in HOOK_CLIENTS[name].events.items():
             [group] = hooks[theirs]
             [hook] = group["hooks"]
             assert hook["command"] == f"deepwork hook {ours} --client {name}"

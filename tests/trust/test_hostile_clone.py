@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from deepwork.delivery.runner.profiles import load_catalog
-from deepwork.delivery.runner.run_settings import require_trusted_setup
+from deepwork.delivery.runner.workspace_setup import require_trusted_setup
 from deepwork.kernel.config import load_settings
 from deepwork.kernel.errors import NotAllowed
 from http_tests.http_server import reserve_port

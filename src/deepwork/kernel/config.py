@@ -60,7 +60,6 @@ class Settings:
     run_agents: int = 1
     run_minutes: float = 240.0
     run_stall_minutes: float = 15.0
-    run_orphan: str = "end"
     run_wait_at_limit: float = 720.0
     run_resumes: int = 10
     run_land: bool = False

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
-_CLAUDE_NAMES = {"claude-code", "claude_code", "claude-desktop"}
-"""The names of `setup` and of agents, where the platform is called `claude`."""
+from deepwork.kernel.vendors import PLATFORM_BY_NAME
+
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-PLATFORMS: Final = ("claude", "codex", "cursor", "gemini", "opencode", "vscode", "windsurf", "zed", "generic")
+PLATFORMS: Final = (*sorted(set(PLATFORM_BY_NAME.values())), "generic")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _parse_database(value: Any) -> str:
 
 def _parse_platforms(value: Any) -> str:
     """Return the first platform, the only one that a server writes for."""
-    names = ["claude" if name in _CLAUDE_NAMES else name for name in _parse_words(value)]
+    names = [PLATFORM_BY_NAME.get(name, name) for name in _parse_words(value)]
     if not set(names) <= set(PLATFORMS):
         raise ValueError
     return names[0] if names else "claude"
@@ -330,13 +330,6 @@ OPTIONS: Final = (
         "minutes, from 0.01 to 100000",
         "An agent without output, CPU time and open tool for this long has stalled.",
         ("run", "stall_minutes"),
-    ),
-    Option(
-        "run_orphan",
-        _build_choice_parser("end", "keep"),
-        "end or keep",
-        "What happens to an agent whose task was taken away; its tree is kept either way.",
-        ("run", "orphan"),
     ),
     Option(
         "run_wait_at_limit",

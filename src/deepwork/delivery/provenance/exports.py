@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.vendors import AGENT_KINDS
 
 _TRACE_VERSION = "0.1.0"
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -19,8 +20,6 @@ _PREDICATE_TYPE = "urn:deepwork:attestation:origin:v1"
 _NAMESPACE = uuid.UUID("6f9e1c1e-6a52-4d0c-9a54-3a5b8f0d2c11")
 _PRIVATE_KEYS = frozenset({"description", "outcome", "text", "reasoning", "comment", "transcript"})
 """Keys of a chain whose values people or agents wrote to each other."""
-_PROVIDERS = {"claude": "anthropic", "codex": "openai", "gemini": "google"}
-"""Who makes the models of an agent program, where their names do not say it."""
 _MAX_MODEL = 250
 
 
@@ -108,5 +107,5 @@ def _build_contributor(commit: ExportedCommit) -> dict[str, str]:
 
 
 def _name_model(vendor: str, model: str) -> str:
-    provider = _PROVIDERS.get(vendor)
+    provider = AGENT_KINDS[vendor].model_provider if vendor in AGENT_KINDS else None
     return model if "/" in model or provider is None else f"{provider}/{model}"

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from deepwork.delivery.runner.adapters import Launch, LaunchRequest, get_adapter
-from deepwork.delivery.runner.profiles import AgentProfile, build_agent_environment
+from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_agent_environment
 from deepwork.delivery.runner.stream_state import StreamState, apply
 from deepwork.kernel.errors import DeepworkError, ReviewerError
 from deepwork.kernel.files.os_errors import to_storage_error
@@ -21,14 +21,6 @@ from deepwork.work.jobs.reviewer_program import IsWanted, build_failure, quote_o
 MAX_VERDICT: Final = 12_000
 """Characters that a verdict may have; the adapters keep a little more of a message."""
 _STDERR_BYTES = 8_000
-_READING_ONLY: Mapping[str, Mapping[str, str]] = {
-    "claude": {"permission": "default"},
-    "codex": {"sandbox": "read-only"},
-    "gemini": {"permission": "default"},
-    "opencode": {"permission": "deny"},
-}
-"""A reviewer changes nothing: what an agent would have to ask for is refused, because nobody is there."""
-_OPENCODE_TOOLS = {"*": "deny", "read": "allow", "glob": "allow", "grep": "allow", "list": "allow"}
 
 
 class AgentReviewer:
@@ -50,12 +42,10 @@ class AgentReviewer:
         """Run the reviewer and return its verdict; every failure becomes a ReviewerError."""
         question = build_question(prompt, system_prompt, json_schema)
         try:
-            profile = _restrict(self._get_profile(self.name))
+            profile: AgentProfile = copy_with(self._get_profile(self.name), allow=())
             with TemporaryDirectory(prefix="deepwork-review-") as folder:
                 launch = _prepare(profile, cwd, Path(folder), question)
                 environment = {**build_agent_environment(profile, os.environ), **launch.env}
-                if profile.kind == "opencode":  # its permissions are by tool
-                    environment["OPENCODE_PERMISSION"] = json.dumps(_OPENCODE_TOOLS)
                 seconds = timeout or self.timeout
                 finished = run_reviewer(
                     launch.argv, question, cwd=cwd, env=environment, seconds=seconds, is_wanted=is_wanted
@@ -75,14 +65,10 @@ def build_question(prompt: str, system_prompt: str, json_schema: Mapping[str, An
     )
 
 
-def _restrict(profile: AgentProfile) -> AgentProfile:
-    """Return the agent without permission to change anything; what a command does is its own business."""
-    restricted: AgentProfile = copy_with(profile, allow=(), **_READING_ONLY.get(profile.kind, {}))
-    return restricted
-
-
 def _prepare(profile: AgentProfile, tree: Path, folder: Path, question: str) -> Launch:
-    request = LaunchRequest(profile=profile, tree=tree, prompt_file=folder / "prompt", folder=folder)
+    request = LaunchRequest(
+        profile=profile, tree=tree, prompt_file=folder / "prompt", folder=folder, is_review=True
+    )
     launch = get_adapter(profile.kind).build_launch(request)
     try:
         for path, content in {request.prompt_file: question, **launch.files}.items():
@@ -100,7 +86,7 @@ def _read_verdict(profile: AgentProfile, finished: ProgramResult, required: Sequ
     if state.limit or state.transient or (state.ended and state.ended.is_error) or finished.code != 0:
         raise build_failure(_describe_failure(state, finished))
     texts = [state.last_message]
-    if profile.kind == "command":  # it may write the object on several lines
+    if profile.kind == COMMAND_KIND:  # it may write the object on several lines
         texts.insert(0, finished.stdout.decode("utf-8", "replace"))
     verdict = next((found for text in texts if (found := find_object(text, required)) is not None), None)
     if verdict is None:

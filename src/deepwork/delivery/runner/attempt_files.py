@@ -1,4 +1,5 @@
-"""The files of one start of an agent: what it was given, what it wrote, which process it is, how it ended.
+"""The files of one start of an agent: what it was given, what it wrote, which process it is, how it ended;
+and the locks that say which process looks after which run and attempt.
 
 Output is read from a stored offset. Offsets never change: what was read long ago is freed by a hole in the
 file, where the file system can, and stays otherwise.
@@ -11,16 +12,16 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepwork.kernel.errors import DeepworkError, NotAllowed
+from deepwork.kernel.files.lock import is_file_locked, try_to_lock_file
 from deepwork.kernel.files.os_errors import format_path, to_storage_error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from deepwork.kernel.files.private import make_private_folder
 
 MAX_LINE_BYTES = 1_000_000
 """A longer line is cut."""
@@ -39,6 +40,7 @@ _FOLDER = "runs"
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _REPLACED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO})
 """What the system says of something that is in the place of a file of ours; trying again is no use."""
+_LOCK, _CLOSED = "driver.lock", "closed"
 
 
 class DamagedFiles(NotAllowed):
@@ -306,3 +308,66 @@ def _punch_hole(path: Path, end: int) -> None:
         fallocate(descriptor, _PUNCH_HOLE_AND_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end))
     finally:
         os.close(descriptor)
+
+
+class AttemptLocks:
+    """The locks that this process holds."""
+
+    def __init__(self, state_folder: Path) -> None:
+        self._folder = state_folder / _FOLDER
+        self._held: dict[str, int] = {}
+        self._has_new = False
+
+    def take(self, id: str) -> bool:
+        """Hold the lock of a run or an attempt, if no other process does."""
+        if id in self._held:
+            return True
+        folder = self._folder / id
+        make_private_folder(folder)
+        descriptor = try_to_lock_file(folder / _LOCK)
+        if descriptor is None:
+            return False
+        self._held[id] = descriptor
+        self._has_new = True
+        return True
+
+    def has_new(self) -> bool:
+        """Return whether a lock was taken since the last call."""
+        found, self._has_new = self._has_new, False
+        return found
+
+    def release_others(self, kept: Collection[str]) -> None:
+        """Release all other locks."""
+        for attempt_id in [id for id in self._held if id not in kept]:
+            os.close(self._held.pop(attempt_id))
+
+    def release_all(self) -> None:
+        """Release every lock."""
+        self.release_others(())
+
+
+def is_driven(state_folder: Path, id: str) -> bool | None:
+    """Return whether a process of this machine looks after a run or an attempt; None if none ever did."""
+    return is_file_locked(state_folder / _FOLDER / id / _LOCK)
+
+
+def list_unclosed(state_folder: Path, opened: Collection[str]) -> Iterator[tuple[str, AttemptFiles]]:
+    """Yield the other attempts with their last start, unless nothing of them is known to run."""
+    folder = state_folder / _FOLDER
+    if not folder.is_dir():
+        return
+    for entry in list(os.scandir(folder)):
+        if entry.name in opened or not entry.is_dir() or (folder / entry.name / _CLOSED).exists():
+            continue
+        starts = [
+            int(path.name)
+            for path in Path(entry.path).iterdir()
+            if path.name.isascii() and path.name.isdigit()
+        ]
+        if starts:
+            yield entry.name, AttemptFiles.locate(state_folder, entry.name, max(starts))
+
+
+def mark_closed(state_folder: Path, attempt_id: str) -> None:
+    """Remember that nothing of an attempt runs any more."""
+    (state_folder / _FOLDER / attempt_id / _CLOSED).touch()

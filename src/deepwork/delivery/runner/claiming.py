@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, Run, RunEvent, RunStatus
+from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.prompts import build_correction_prompt
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.rules import choose_profile
 from deepwork.delivery.runner.service import has_room, move_attempt
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.delivery.runner.work_kinds import WorkItem, WorkPlace
+from deepwork.delivery.runner.work_sources import WorkItem, WorkPlace
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.names import new_id
 from deepwork.kernel.records import copy_with
-from deepwork.work.agents.leases import LeaseStore
+from deepwork.work.agents.store import LeaseStore
+from deepwork.work.plans.responses import Claimed
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.workspaces.dependency_branches import describe_elsewhere
@@ -30,7 +30,6 @@ from deepwork.work.workspaces.service import WorkspaceService
 STOPPED = "The run was stopped."
 _FOR_PERSON = ("approval", "budget", "review_backlog")
 """Reasons for which a claim is refused until a person decides."""
-_RUNTIMES = {"claude": "claude_code", "codex": "codex", "gemini": "gemini", "opencode": "opencode"}
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,13 @@ class TaskClaimer:
     def __init__(
         self,
         database: Database,
-        call: ToolCaller,
+        plans: PlanWork,
         workspaces: WorkspaceService,
         host: str,
         take: Callable[[str], object],
     ) -> None:
         """`take` gets the id of each attempt before other processes can see it, and look after it."""
-        self._database, self._call, self._workspaces, self._host = database, call, workspaces, host
+        self._database, self._plans, self._workspaces, self._host = database, plans, workspaces, host
         self._take = take
 
     def claim(
@@ -73,19 +72,18 @@ class TaskClaimer:
             if is_limited and not has_room(tx, run.id, self._host):
                 return None
             attempt_id = new_id("at")
-            agent = self._call("agent_register", _describe_agent(attempt_id, profile))
+            agent_id = self._plans.register_agent(attempt_id, profile)
             left = self._workspaces.leave_elsewhere(tx, task_id)
-            wanted = {"task_id": task_id, "agent_id": agent["id"], "start": True}
-            claimed = self._call("task_claim", wanted)
-            if not claimed["success"]:
+            claimed = self._plans.claim(task_id, agent_id)
+            if not claimed.success or claimed.claim_epoch is None:
                 self._workspaces.take_back(tx, task_id, left)
-                return self._give_up(str(agent["id"]), claimed)
-            if claimed.get("workspace_id") is None:
+                return self._give_up(agent_id, claimed)
+            if claimed.workspace_id is None:
                 self._provide_tree(tx, task_id)
             self._end_lost_attempt(tx, task_id)
             self._take(attempt_id)
-            epoch = int(claimed["claim_epoch"])
-            built = self._build_attempt(tx, run, task_id, attempt_id, str(agent["id"]), profile, epoch)
+            epoch = claimed.claim_epoch
+            built = self._build_attempt(tx, run, task_id, attempt_id, agent_id, profile, epoch)
             attempt = self._continue_session(tx, built)
             _add_attempt(tx, attempt)
             return attempt
@@ -143,7 +141,7 @@ class TaskClaimer:
             if current.status is not RunStatus.ACTIVE or AttemptStore(tx).list_of_run(run.id, is_open=True):
                 return None
             attempt_id = new_id("at")
-            agent_id = str(self._call("agent_register", _describe_agent(attempt_id, profile))["id"])
+            agent_id = self._plans.register_agent(attempt_id, profile)
             attempt = self._build_attempt(tx, run, step_id, attempt_id, agent_id, profile, epoch=0)
             self._take(attempt_id)
             placed: Attempt = copy_with(attempt, tree=str(place.tree), branch=place.branch)
@@ -176,12 +174,12 @@ class TaskClaimer:
             updated_at=tx.now,
         )
 
-    def _give_up(self, agent_id: str, claimed: Mapping[str, Any]) -> NothingClaimed | None:
-        self._call("agent_unregister", {"id": agent_id})
-        reason = claimed.get("reason")
-        if reason == "claimed":
+    def _give_up(self, agent_id: str, claimed: Claimed) -> NothingClaimed | None:
+        self._plans.unregister_agent(agent_id)
+        if claimed.reason == "claimed":
             return None
-        return NothingClaimed(str(claimed.get("message") or reason), is_for_person=reason in _FOR_PERSON)
+        reason = claimed.message or str(claimed.reason)
+        return NothingClaimed(reason, is_for_person=claimed.reason in _FOR_PERSON)
 
     def _end_lost_attempt(self, tx: Transaction, task_id: str) -> None:
         """End the attempt of a host that lost its lease: its late results get STALE_CLAIM, its tree stays."""
@@ -208,12 +206,3 @@ def find_next_profile(tx: Transaction, run: Run, task: WorkItem) -> str | None:
     used_up = max((attempt.number for attempt in attempts if attempt.exhausted), default=0)
     failed = [attempt for attempt in attempts if attempt.stage in FAILED_STAGES and attempt.number > used_up]
     return choose_profile(run.chain, failed, task.max_attempts)
-
-
-def _describe_agent(attempt_id: str, profile: AgentProfile) -> dict[str, object]:
-    name = profile.name if profile.kind != "command" else "command"
-    return {
-        "name": f"{name[:60]} {attempt_id}",
-        "runtime": _RUNTIMES.get(profile.kind, "custom"),
-        "metadata": {"attempt": attempt_id},
-    }

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.delivery.provenance.recorder import NO_LINKS, LinkRecorder, PreparedLinks
-from deepwork.delivery.runner.attempt_links import prepare_links
 from deepwork.delivery.runner.claiming import find_next_profile
-from deepwork.delivery.runner.interfaces import ToolCaller
-from deepwork.delivery.runner.job_outputs import collect_report, list_outputs, locate_report
-from deepwork.delivery.runner.job_prompts import build_step_correction
+from deepwork.delivery.runner.finishing import prepare_links
+from deepwork.delivery.runner.job_prompts import (
+    build_step_correction,
+    collect_report,
+    list_outputs,
+    locate_report,
+)
 from deepwork.delivery.runner.job_steps import JobSteps, find_last_approval, is_current, split_step_id
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunStatus
+from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.service import AttemptService, RunService, move_attempt
 from deepwork.delivery.runner.store import RunStore
 from deepwork.kernel.database.transaction import Database, join_transaction
@@ -33,12 +37,12 @@ class JobStepFinisher:
     def __init__(
         self,
         database: Database,
-        call: ToolCaller,
+        plans: PlanWork,
         steps: JobSteps,
         open_git: Callable[[Path], Git],
         recorder: LinkRecorder,
     ) -> None:
-        self._database, self._call, self._steps, self._open_git = database, call, steps, open_git
+        self._database, self._plans, self._steps, self._open_git = database, plans, steps, open_git
         self._recorder = recorder
         self._attempts, self._runs = AttemptService(database), RunService(database)
 
@@ -66,7 +70,7 @@ class JobStepFinisher:
             if step is not None and not step.status.is_done and find_next_profile(tx, run, step) is None:
                 ended = move_attempt(tx, ended, stage, exhausted=1)
                 self._ask_person(run, f"Every agent of the chain has tried step {step.name!r}. {reason}")
-            self._call("agent_unregister", {"id": attempt.agent_id})
+            self._plans.unregister_agent(attempt.agent_id)
             return ended
 
     def stop(self, attempt: Attempt, reason: str) -> Attempt | None:
@@ -158,7 +162,7 @@ class JobStepFinisher:
             ended = move_attempt(tx, attempt, stage, reason=reason)
             if ended is not None:
                 links.store(tx)
-                self._call("agent_unregister", {"id": attempt.agent_id})
+                self._plans.unregister_agent(attempt.agent_id)
             return ended
 
     def _ask_person(self, run: Run, reason: str) -> None:

@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from deepwork.delivery.runner.interfaces import ToolCaller
-from deepwork.delivery.runner.job_outputs import OUTPUTS_VARIABLE, locate_report
-from deepwork.delivery.runner.job_prompts import StepPrompt, build_step_prompt
+from deepwork.delivery.runner.job_prompts import (
+    OUTPUTS_VARIABLE,
+    StepPrompt,
+    build_step_prompt,
+    locate_report,
+)
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
+from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work_kinds import StepBudget, WorkPlace
+from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
+from deepwork.delivery.runner.workspace_setup import WorkspaceSettings
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.config import STATE_FOLDER
@@ -44,13 +49,19 @@ _LOOK_AGAIN_MS = 10_000
 """How long a step that waits for a person waits at least before it is reported again."""
 
 
+class JobToolCaller(Protocol):
+    """Calls a job tool as every interface does: under its key, a repeated call gets the first answer."""
+
+    def __call__(self, tool: str, arguments: Mapping[str, Any], *, key: str) -> Mapping[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class JobServices:
     """The jobs of one working tree."""
 
     catalog: JobCatalog
     sessions: StateManager
-    call: ToolCaller
+    call: JobToolCaller
     """Calls the job tools of that tree."""
 
 
@@ -203,7 +214,7 @@ class JobSteps:
             step=self.describe_step(attempt, session),
             tree=attempt.tree or "",
             branch=attempt.branch or "",
-            has_mcp=attempt.vendor != "command",
+            has_mcp=attempt.vendor != COMMAND_KIND,
             agent_id=attempt.agent_id,
             ports=None if attempt.port is None else range(attempt.port, attempt.port + count),
             earlier=attempt.reason if attempt.starts > 1 else earlier,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from deepwork.kernel.names import CaseInsensitiveEnum
 
@@ -127,8 +130,6 @@ class RunOptions:
     """How often one attempt goes on after an interruption, a failed request or a limit."""
     wait_at_limit: float = 720.0
     """How many minutes an attempt waits for one limit at most."""
-    orphan: str = "end"
-    """What happens to an agent whose task was taken away: it is ended, or may go on in its tree (`keep`)."""
     max_unreviewed: int | None = None
     land: bool = False
     without_dependencies: bool = False
@@ -212,24 +213,23 @@ class Attempt:
         """All tokens, read or written."""
         return self.input_tokens + self.cached_tokens + self.output_tokens
 
+    @property
+    def model(self) -> str | None:
+        """The model that the stream names, else that of the profile; None if neither does."""
+        found: str | None = json.loads(self.stream_state).get("model")
+        return found
+
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a person asks for; None is what the project's config.yml says."""
+    """What a person asks for; the project's config.yml says the rest."""
 
     agents: tuple[str, ...] = ()
     """Names of profiles, or commands, in the order in which they take over."""
     chain: str | None = None
     parallel: int | None = None
-    max_usd: float | None = None
-    until: int | None = None
-    stall_minutes: float | None = None
-    minutes: float | None = None
-    resumes: int | None = None
-    wait_at_limit: float | None = None
-    max_unreviewed: int | None = None
-    land: bool | None = None
-    without_dependencies: bool | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of `RunOptions` that were given."""
 
 
 class WorkStatus(CaseInsensitiveEnum):

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from deepwork.delivery.runner.interfaces import ToolCaller
 from deepwork.delivery.runner.models import Attempt, Run
+from deepwork.delivery.runner.plan_work import PlanWork
+from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.prompts import PromptContent, build_prompt
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work_kinds import StepBudget, WorkPlace
+from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
+from deepwork.delivery.runner.workspace_setup import WorkspaceSettings
 from deepwork.kernel.call import current_call, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
@@ -31,11 +32,11 @@ class PlannedTasks:
     def __init__(
         self,
         database: Database,
-        call: ToolCaller,
+        plans: PlanWork,
         workspaces: WorkspaceService,
         load_workspace_settings: Callable[[], WorkspaceSettings],
     ) -> None:
-        self._database, self._call, self._workspaces = database, call, workspaces
+        self._database, self._plans, self._workspaces = database, plans, workspaces
         self._load_workspace_settings = load_workspace_settings
 
     def load(self, tx: Transaction, attempts: Sequence[Attempt]) -> Mapping[str, Task]:
@@ -78,12 +79,12 @@ class PlannedTasks:
         content = PromptContent(
             workflow=workflow,
             task=task,
-            context=self._call("task_load_context", {"task_id": task.id}),
+            context=self._plans.load_context(task.id),
             tree=attempt.tree or "",
             branch=attempt.branch or "",
             checks=list_required_checks(workflow.requirements, task.requirements),
             needs_changes=not (task.requirements and task.requirements.changes == "none"),
-            has_mcp=attempt.vendor != "command",
+            has_mcp=attempt.vendor != COMMAND_KIND,
             agent_id=attempt.agent_id,
             claim_epoch=attempt.claim_epoch,
             port=attempt.port,

@@ -9,12 +9,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from deepwork.delivery.runner.adapters import LaunchRequest, McpServer, get_adapter
 from deepwork.delivery.runner.agent_access import build_bridge_file, update_bridge_file
 from deepwork.delivery.runner.attempt_files import AttemptFiles
-from deepwork.delivery.runner.interfaces import AgentDoor
 from deepwork.delivery.runner.models import Attempt, AttemptStage, ProcessState, Run
 from deepwork.delivery.runner.processes import (
     AlreadyStarted,
@@ -23,13 +22,12 @@ from deepwork.delivery.runner.processes import (
     read_identity,
     start_process,
 )
-from deepwork.delivery.runner.profiles import AgentProfile, build_agent_environment
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
+from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_agent_environment
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.stream_state import StreamState, begin_start
-from deepwork.delivery.runner.work_kinds import WorkSources
-from deepwork.delivery.runner.workspace_setup import PORT_VARIABLE, WorkspacePreparer
+from deepwork.delivery.runner.work_sources import WorkSources
+from deepwork.delivery.runner.workspace_setup import PORT_VARIABLE, WorkspacePreparer, WorkspaceSettings
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.database.transaction import Database
@@ -51,6 +49,16 @@ class Places:
     project: Path
     """The folder of the project, whose tree is never changed."""
     state_folder: Path
+
+
+class AgentDoor(Protocol):
+    """Answers the agents that the runner starts; the server, which the runner must not import, has one."""
+
+    def open(self) -> Path:
+        """Answer agents from now on, if that was not begun before; return the path of the socket."""
+
+    def close(self) -> None:
+        """Answer what was asked, and nothing more: another runner may take over."""
 
 
 class AttemptPreparer:
@@ -133,7 +141,7 @@ class AttemptPreparer:
         # The first start of an attempt continues a session if its prompt is about faults of earlier work.
         continues = attempt.starts > 1 or attempt.next_prompt is not None
         is_resume = continues and attempt.vendor_session is not None
-        session = attempt.vendor_session or (str(uuid.uuid4()) if profile.kind == "claude" else None)
+        session = attempt.vendor_session or (str(uuid.uuid4()) if adapter.takes_session_id else None)
         request = LaunchRequest(
             profile=profile,
             tree=tree,
@@ -222,7 +230,7 @@ class AttemptPreparer:
 
 def _build_mcp_server(attempt: Attempt, files: AttemptFiles) -> McpServer | None:
     """Return the server that an agent starts: a bridge to ours, which gets nothing but the name of a file."""
-    if attempt.vendor == "command":
+    if attempt.vendor == COMMAND_KIND:
         return None
     return McpServer((sys.executable, "-I", "-S", str(_BRIDGE), str(files.bridge)))
 

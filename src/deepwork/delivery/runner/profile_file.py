@@ -5,11 +5,12 @@ A default here only says that a key may be left out: `profiles.py` has the value
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from deepwork.kernel.files.definition_models import DefinitionModel, build_problem
+from deepwork.kernel.vendors import AGENT_KINDS
 
 
 def _require_no_nul(word: str) -> str:
@@ -25,6 +26,10 @@ def _require_foreign_name(name: str) -> str:
     return name
 
 
+if TYPE_CHECKING:
+    _Kind = str
+else:
+    _Kind = Literal[(*AGENT_KINDS, "command")]
 _Name = Annotated[
     str,
     Field(
@@ -52,9 +57,7 @@ _Variable = Annotated[
 class AgentDefinition(DefinitionModel):
     """Write a mapping with kind, and with model, permission, allow, sandbox, env and run if needed."""
 
-    kind: Literal["claude", "codex", "gemini", "opencode", "command"] = Field(
-        "command", description="Write claude, codex, gemini, opencode or command."
-    )
+    kind: _Kind = Field("command", description=f"Write {', '.join(AGENT_KINDS)} or command.")
     model: _Value = Field("", description="Write the model's name as the program knows it.")
     permission: _Value = Field("", description="Write what the agent may do without asking.")
     allow: list[_Value] = Field([], description="Write the tools that it may use, as the program names them.")

@@ -1,11 +1,15 @@
-"""The agents that this user can start: built in, or written in `agents.yml` of the user's own folder.
+"""The agents that this user can start, and their programs.
+
+They are built in, or written in `agents.yml` of the user's own folder.
 
 A repository cannot define one, because profiles are executed.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,18 +18,28 @@ from shutil import which
 from typing import TYPE_CHECKING, Any, Final
 
 from deepwork.kernel.environment import build_child_environment, get_user_folder
-from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.files.private import read_private_file
 from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, FileProblem, InvalidDefinition
+from deepwork.kernel.vendors import AGENT_KINDS, AgentKind
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.profile_file import AgentDefinition, ProfileFileDefinition
     from deepwork.kernel.files.yaml import YamlDocument
 
+
 PROMPT_FILE_FIELD: Final = "{prompt_file}"
 """In the words of a command: the path of the file with the prompt."""
 DEFAULT_CHAIN: Final = "default"
 _CONNECTION_VARIABLES = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"}
+
+
+COMMAND_KIND: Final = "command"
+"""The kind of agents that are any command."""
+_KEYS = {kind.name: kind.keys for kind in AGENT_KINDS.values()} | {COMMAND_KIND: {"run": ()}}
+_SETTING_KEYS = ("model", "permission", "allow", "sandbox", "run")
+_MAX_PACKAGE_BYTES = 2**20
+_VERSION_PATTERN = re.compile(r"v?(\d+\.\d+\.\d+[\w.+-]*)")
 
 
 @dataclass(frozen=True)
@@ -42,68 +56,6 @@ class AgentProfile:
     """The names of the variables that it gets."""
     run: tuple[str, ...] = ()
     """The words of the command, for the kind `command`."""
-
-
-@dataclass(frozen=True)
-class KindRules:
-    """What profiles of a kind may say: which values a key has, () if any; absent keys have no meaning."""
-
-    keys: Mapping[str, tuple[str, ...]]
-    env: tuple[str, ...] = ()
-    """The variables of its vendor, which a profile without `env` gets."""
-
-
-KINDS: Final[Mapping[str, KindRules]] = {
-    "claude": KindRules(
-        {
-            "model": (),
-            "permission": ("default", "acceptEdits", "auto", "dontAsk", "plan", "bypassPermissions"),
-            "allow": (),
-        },
-        (
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_AUTH_TOKEN",
-            "ANTHROPIC_BASE_URL",
-            "CLAUDE_CODE_OAUTH_TOKEN",
-            "CLAUDE_CONFIG_DIR",
-        ),
-    ),
-    "codex": KindRules(
-        {"model": (), "sandbox": ("read-only", "workspace-write", "danger-full-access")},
-        ("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
-    ),
-    "gemini": KindRules(
-        {
-            "model": (),
-            "permission": ("default", "auto_edit", "yolo", "plan"),
-            "allow": (),
-            "sandbox": ("true", "false", "docker", "podman", "sandbox-exec"),
-        },
-        (
-            "GEMINI_API_KEY",
-            "GOOGLE_API_KEY",
-            "GOOGLE_CLOUD_LOCATION",
-            "GOOGLE_CLOUD_PROJECT",
-            "GOOGLE_GEMINI_BASE_URL",
-            "GOOGLE_GENAI_USE_VERTEXAI",
-        ),
-    ),
-    "opencode": KindRules(
-        {"model": (), "permission": ("allow", "ask", "deny")},
-        (
-            "ANTHROPIC_API_KEY",
-            "GEMINI_API_KEY",
-            "OPENAI_API_KEY",
-            "OPENCODE_API_KEY",
-            "OPENCODE_CONFIG",
-            "OPENCODE_CONFIG_DIR",
-            "OPENROUTER_API_KEY",
-        ),
-    ),
-    "command": KindRules({"run": ()}),
-}
-"""The kinds of agents, in the order in which the built-in chain prefers them."""
-_SETTING_KEYS = ("model", "permission", "allow", "sandbox", "run")
 
 
 @dataclass(frozen=True)
@@ -159,7 +111,9 @@ def load_catalog(environment: Mapping[str, str] = os.environ) -> ProfileCatalog:
     path = get_profile_path(environment)
     content = read_private_file(path)
     written, chains = _parse_file(content, str(path)) if content is not None else ({}, {})
-    agents = {kind: _build_built_in(kind) for kind in KINDS if kind != "command"} | written
+    agents = {
+        kind.name: AgentProfile(kind.name, kind.name, env=kind.env) for kind in AGENT_KINDS.values()
+    } | written
     named = frozenset(written).union(*chains.values())
     return ProfileCatalog(path, agents, {DEFAULT_CHAIN: (_choose_default(environment),)} | chains, named)
 
@@ -179,7 +133,7 @@ def build_command_profile(line: str) -> AgentProfile:
         ) from None
     if not words or not words[0] or "\0" in line:
         raise InvalidInput("The command line names no program.", suggestion="Write one, or an agent's name.")
-    return AgentProfile(line, "command", run=words)
+    return AgentProfile(line, COMMAND_KIND, run=words)
 
 
 def build_agent_environment(
@@ -194,15 +148,10 @@ def build_agent_environment(
     return build_child_environment(environment) | more
 
 
-def _build_built_in(kind: str) -> AgentProfile:
-    return AgentProfile(kind, kind, env=KINDS[kind].env)
-
-
 def _choose_default(environment: Mapping[str, str]) -> str:
     """Choose the first built-in agent that is installed; work is never handed to a second vendor unasked."""
-    names = [kind for kind in KINDS if kind != "command"]
     path = environment.get("PATH", os.defpath)
-    return next((name for name in names if which(name, path=path)), names[0])
+    return next((name for name in AGENT_KINDS if which(name, path=path)), next(iter(AGENT_KINDS)))
 
 
 # The file
@@ -245,7 +194,7 @@ def _find_problems(file: ProfileFileDefinition) -> Iterator[DefinitionProblem]:
     """Find the problems that concern several keys."""
     for name, agent in file.agents.items():
         yield from _find_agent_problems(name, agent)
-    known = [*(kind for kind in KINDS if kind != "command"), *file.agents]
+    known = [*AGENT_KINDS, *file.agents]
     for chain, names in file.chains.items():
         yield from _find_chain_problems(chain, names, known)
 
@@ -253,13 +202,13 @@ def _find_problems(file: ProfileFileDefinition) -> Iterator[DefinitionProblem]:
 def _find_agent_problems(name: str, agent: AgentDefinition) -> Iterator[DefinitionProblem]:
     where = ("agents", name)
     kind = _get_kind(name, agent)
-    if kind not in KINDS:
-        yield DefinitionProblem(where, "the key 'kind' is missing", f"allowed: {', '.join(KINDS)}")
+    if kind not in _KEYS:
+        yield DefinitionProblem(where, "the key 'kind' is missing", f"allowed: {', '.join(_KEYS)}")
         return
     for key in _SETTING_KEYS:
         if key in agent.model_fields_set:
             yield from _find_key_problems((*where, key), kind, key, getattr(agent, key))
-    if kind == "command" and not agent.run:
+    if kind == COMMAND_KIND and not agent.run:
         yield DefinitionProblem(where, "the key 'run' is missing", "write the command as a list of words")
     if agent.run and not agent.run[0].strip():
         yield DefinitionProblem((*where, "run", 0), "the program has no name", "name it first")
@@ -273,9 +222,9 @@ def _get_kind(name: str, agent: AgentDefinition) -> str:
 def _find_key_problems(
     where: tuple[str, ...], kind: str, key: str, value: str | list[str]
 ) -> Iterator[DefinitionProblem]:
-    keys = KINDS[kind].keys
+    keys = _KEYS[kind]
     if key not in keys:
-        others = ", ".join(other for other, rules in KINDS.items() if key in rules.keys)
+        others = ", ".join(other for other, allowed in _KEYS.items() if key in allowed)
         yield DefinitionProblem(where, f"agents of kind {kind} have no {key}", f"it is for {others}")
     elif keys[key] and value not in keys[key]:
         yield DefinitionProblem(where, f"{value[:80]!r} is not known", f"allowed: {', '.join(keys[key])}")
@@ -295,7 +244,7 @@ def _find_chain_problems(chain: str, names: list[str], known: list[str]) -> Iter
 
 def _build_profile(name: str, defined: AgentDefinition) -> AgentProfile:
     kind = _get_kind(name, defined)
-    has_env = "env" in defined.model_fields_set
+    has_env = "env" in defined.model_fields_set or kind == COMMAND_KIND
     return AgentProfile(
         name=name,
         kind=kind,
@@ -303,6 +252,52 @@ def _build_profile(name: str, defined: AgentDefinition) -> AgentProfile:
         permission=defined.permission or None,
         allow=tuple(defined.allow),
         sandbox=defined.sandbox or None,
-        env=tuple(dict.fromkeys(defined.env)) if has_env else KINDS[kind].env,
+        env=tuple(dict.fromkeys(defined.env))
+        if has_env
+        else AGENT_KINDS[kind].env
+        if kind in AGENT_KINDS
+        else (),
         run=tuple(defined.run),
     )
+
+
+def find_program(profile: AgentProfile, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the program that a profile starts, None if it is not installed."""
+    name = profile.run[0] if profile.run else profile.kind
+    found = which(name, path=environment.get("PATH", os.defpath))
+    return Path(found) if found else None
+
+
+def require_program(profile: AgentProfile, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise NotAllowed if the program of a profile is not installed."""
+    name = profile.run[0] if profile.run else profile.kind
+    if "/" in name and not Path(name).is_absolute():  # in the tree, which may not exist yet
+        return
+    if find_program(profile, environment) is None:
+        raise NotAllowed(
+            f"The agent {profile.name!r} cannot be started: there is no program {name!r} on the PATH.",
+            suggestion="Install it, or choose another agent; `deepwork doctor` lists those on this machine.",
+        )
+
+
+def read_version(kind: AgentKind, program: Path) -> str | None:
+    """Return the version of a vendor's program as its installation says; None if it does not."""
+    real = program.resolve()
+    for folder in real.parents[:6]:
+        if version := _read_package(folder / "package.json", kind.package):
+            return version
+    # Native installers and Homebrew keep each version under its number.
+    numbers = [match[1] for part in real.parts if (match := _VERSION_PATTERN.fullmatch(part))]
+    return numbers[-1] if numbers else None
+
+
+def _read_package(path: Path, name: str) -> str | None:
+    """Return the version in a package.json, if it is that of the package with this name."""
+    try:
+        with path.open("rb") as file:
+            data = json.loads(file.read(_MAX_PACKAGE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or data.get("name") != name or not isinstance(data.get("version"), str):
+        return None
+    return data["version"] if _VERSION_PATTERN.fullmatch(data["version"]) else None

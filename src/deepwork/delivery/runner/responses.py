@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, Run
+from deepwork.delivery.runner.models import Attempt, Run, RunStatus
+from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.gates.budgets.models import MICROS_PER_USD
-from deepwork.kernel.answers import Answer
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.answers import Answer, IsoTime
+from deepwork.kernel.offered_actions import Act, offer
+from deepwork.kernel.paging import Page
+from deepwork.kernel.timestamps import format_optional_timestamp
 
 
 class AttemptView(Answer):
@@ -20,11 +23,12 @@ class AttemptView(Answer):
     task_id: str
     number: int
     profile: str
+    model: str | None = None
     agent_id: str
     stage: str
     parked_for: str | None = None
     reason: str | None = None
-    not_before: str | None = None
+    not_before: IsoTime | None = None
     host: str
     tree: str | None = None
     branch: str | None = None
@@ -38,10 +42,10 @@ class AttemptView(Answer):
     usd_source: str | None = None
     now_doing: str | None = None
     outcome: str | None = None
-    started_at: str | None = None
-    created_at: str
-    updated_at: str
-    ended_at: str | None = None
+    started_at: IsoTime | None = None
+    created_at: IsoTime
+    updated_at: IsoTime
+    ended_at: IsoTime | None = None
 
 
 class RunView(Answer):
@@ -56,62 +60,99 @@ class RunView(Answer):
     reason: str | None = None
     chain: list[str]
     max_usd: float | None = None
-    until: str | None = None
+    until: IsoTime | None = None
     usd: float | None = None
     created_by: str
-    created_at: str
-    ended_at: str | None = None
+    created_at: IsoTime
+    ended_at: IsoTime | None = None
     attempts: list[AttemptView] | None = None
+
+
+class WorkRef(Answer):
+    """The plan or the job session that agents work on."""
+
+    id: str
+    kind: str
+    name: str
+
+
+class AttemptLine(AttemptView):
+    """An attempt, with its state and the names of its task and workflow."""
+
+    state: str
+    because: str | None = None
+    next: str | None = None
+    task_name: str
+    workflow: WorkRef | None = None
+    tokens: int
+
+
+class Attempts(Page):
+    attempts: list[AttemptLine]
+
+
+class AgentRun(RunView):
+    """A run of agents. In a list, `attempts` are those that have not ended."""
+
+    state: str
+    because: str | None = None
+    next: str | None = None
+    workflow: WorkRef | None = None
+    tokens: int
+    models: list[str]
+    attempts_total: int | None = None
+    attempts: list[AttemptLine]  # type: ignore[assignment]
+    hosts: dict[str, int] | None = None
+    actions: list[Act]
+
+
+class AgentRuns(Page):
+    runs: list[AgentRun]
+
+
+class AttemptOutput(Answer):
+    """The end of what one start of an agent wrote, from the beginning of a line; controls are escaped."""
+
+    attempt_id: str
+    start: int
+    stream: str
+    text: str
+    size: int | None = None
+    """Bytes in the file; None if it is not on this machine."""
+    reason: str | None = None
+    """Why there is no text."""
 
 
 def describe_attempt(attempt: Attempt) -> AttemptView:
     """Describe an attempt."""
-    return AttemptView(
-        **{name: getattr(attempt, name) for name in _SAME_NAMES},
-        stage=attempt.stage.value,
-        parked_for=attempt.parked_for.value if attempt.parked_for else None,
-        usd=attempt.usd_micros / MICROS_PER_USD,
-        **{name: _format(getattr(attempt, name)) for name in _ATTEMPT_TIMES},
-    )
+    return AttemptView.of(attempt, usd=attempt.usd_micros / MICROS_PER_USD)
 
 
 def describe_run(
     run: Run, attempts: Iterable[Attempt] | None = None, *, usd_micros: int | None = None
 ) -> RunView:
     """Describe a run."""
-    shown = None if attempts is None else [describe_attempt(attempt) for attempt in attempts]
-    return RunView(
-        id=run.id,
-        workflow_id=run.workflow_id,
-        job=run.job,
-        goal=run.goal,
-        session_id=run.session_id,
-        status=run.status.value,
-        reason=run.reason,
-        chain=list(run.chain),
+    return RunView.of(
+        run,
         max_usd=run.options.max_usd,
-        until=_format(run.options.until),
+        until=format_optional_timestamp(run.options.until),
         usd=None if usd_micros is None else usd_micros / MICROS_PER_USD,
-        created_by=run.created_by,
-        created_at=format_timestamp(run.created_at),
-        ended_at=_format(run.ended_at),
-        attempts=shown,
+        attempts=None if attempts is None else [describe_attempt(attempt) for attempt in attempts],
     )
+
+
+def offer_run_actions(run: Run) -> list[Act]:
+    """List what a person can do about a run of agents."""
+    acts = {
+        RunStatus.PAUSED: offer("Pause", "pause_run", run_id=run.id),
+        RunStatus.ACTIVE: offer("Resume", "resume_run", run_id=run.id),
+        RunStatus.STOPPING: offer("Stop", "stop_run", run_id=run.id),
+        RunStatus.ENDING: offer("Stop now", "stop_run", run_id=run.id, now=True),
+    }
+    return [acts[move] for move in PERSON_MOVES.get(run.status, ())]
 
 
 def build_payload(view: Answer) -> dict[str, Any]:
     """Return the payload of an event."""
     payload: dict[str, Any] = view.model_dump(mode="json")
     return {name: value for name, value in payload.items() if value is not None}
-
-
-_SAME_NAMES = (
-    *("id", "run_id", "workflow_id", "task_id", "number", "profile", "agent_id", "reason", "host", "tree"),
-    *("branch", "vendor_session", "starts", "resumes", "input_tokens", "cached_tokens", "output_tokens"),
-    *("usd_source", "now_doing", "outcome"),
-)
-_ATTEMPT_TIMES = ("not_before", "started_at", "created_at", "updated_at", "ended_at")
-
-
-def _format(moment: int | None) -> Any:
-    return None if moment is None else format_timestamp(moment)

@@ -16,6 +16,7 @@ from deepwork.delivery.runner.models import (
     RunOptions,
     RunStatus,
 )
+from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.names import CaseInsensitiveEnum
 from deepwork.work.plans.models import TaskStatus
 
@@ -221,3 +222,11 @@ def choose_profile(chain: Sequence[str], failed: Sequence[Attempt], max_attempts
 def has_changed(files_before: str, files_after: str, *, changes: str | None) -> bool:
     """Return whether the work of a task without checks counts: its tree changed, unless it need not."""
     return changes == "none" or files_before != files_after
+
+
+def find_run_overrun(options: RunOptions, spent: int) -> str | None:
+    """Return why a run may spend no more; `spent` is in millionths of a dollar."""
+    most = options.max_usd
+    if most is None or spent < most * MICROS_PER_USD:
+        return None
+    return f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {most:g} $."

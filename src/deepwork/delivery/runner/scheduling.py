@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from deepwork.delivery.landing.models import Landing
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.claiming import STOPPED, NothingClaimed, TaskClaimer, find_next_profile
-from deepwork.delivery.runner.interfaces import ToolCaller
-from deepwork.delivery.runner.job_scheduling import JobScheduler
 from deepwork.delivery.runner.models import NOT_LANDED, TIME_IS_OVER, Attempt, AttemptStage, Run, RunStatus
 from deepwork.delivery.runner.profiles import AgentProfile
-from deepwork.delivery.runner.rules import is_limit_sure, is_working
+from deepwork.delivery.runner.rules import find_run_overrun, is_limit_sure, is_working
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.gates.budgets.models import MICROS_PER_USD
-from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.timestamps import format_timestamp
+from deepwork.work.plans.models import PlanStatus
+from deepwork.work.plans.queue_responses import NextTasks
 from deepwork.work.plans.scheduling import Scheduler
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
+
+if TYPE_CHECKING:
+    from deepwork.delivery.runner.job_runs import JobScheduler
 
 _LOOK_EVERY_MS = 2_000
 _NAMED_TASKS = 5
@@ -55,14 +57,13 @@ class RunScheduler:
     def __init__(
         self,
         database: Database,
-        call: ToolCaller,
         claimer: TaskClaimer,
-        jobs: JobScheduler,
+        get_jobs: Callable[[], JobScheduler],
         get_profile: Callable[[str], AgentProfile],
         host: str,
         lease_ms: int,
     ) -> None:
-        self._database, self._call, self._claimer, self._jobs = database, call, claimer, jobs
+        self._database, self._claimer, self._get_jobs = database, claimer, get_jobs
         self._get_profile, self._host, self._lease_ms = get_profile, host, lease_ms
         self._runs = RunService(database)
         self._looked_at: dict[str, int] = {}
@@ -93,18 +94,19 @@ class RunScheduler:
     def _schedule(self, run: Run, agents: int, attempts: Sequence[Attempt], spent: int) -> bool:
         limit = _find_limit(run, attempts, spent)
         if run.workflow_id is None:
-            return not any(map(is_working, attempts)) and self._jobs.advance(run, attempts, limit)
+            return not any(map(is_working, attempts)) and self._get_jobs().advance(run, attempts, limit)
         hosts = self._find_hosts(run)
         attempts, lost = _split_lost(attempts, hosts, self._host)
         free = agents - sum(attempt.host == self._host and is_working(attempt) for attempt in attempts)
         if (free <= 0 or limit) and any(map(is_working, attempts)):
             return False
-        offered = self._call("workflow_next_tasks", {"workflow_id": run.workflow_id, "limit": _MAX_OFFERED})
+        with self._database.reading() as tx:
+            offered = list_next_tasks(tx, run.workflow_id)
         refused: NothingClaimed | None = None
         if free > 0 and not limit:
             # Attempts of this host go on with their tasks themselves.
             own = {attempt.task_id for attempt in attempts if attempt.host == self._host}
-            tasks = [task for task in offered["tasks"] if task["id"] not in own]
+            tasks = [task.id for task in offered.tasks if task.id not in own]
             started, refused = self._start_tasks(run, tasks, attempts, free, is_limited=True)
             if started:
                 if run.reason:
@@ -155,19 +157,17 @@ class RunScheduler:
         started, refused = self._start_tasks(own, self._list_tasks(run, labels), kept, 1)
         return started[0] if started else refused
 
-    def _list_tasks(self, run: Run, labels: Collection[str] | None) -> Sequence[Mapping[str, Any]]:
-        if labels is None:
-            wanted = {"workflow_id": run.workflow_id, "limit": _MAX_OFFERED}
-            return cast("Sequence[Mapping[str, Any]]", self._call("workflow_next_tasks", wanted)["tasks"])
+    def _list_tasks(self, run: Run, labels: Collection[str] | None) -> list[str]:
         with self._database.reading() as tx:
+            if labels is None:
+                return [task.id for task in list_next_tasks(tx, run.workflow_id or "").tasks]
             workflow = PlanStore(tx).get(run.workflow_id or "")
-            found = Scheduler(tx).list_available(labels, workflow, _MAX_OFFERED).tasks
-        return [{"id": task.id} for task in found]
+            return [task.id for task in Scheduler(tx).list_available(labels, workflow, _MAX_OFFERED).tasks]
 
     def _start_tasks(
         self,
         run: Run,
-        tasks: Sequence[Mapping[str, Any]],
+        task_ids: Sequence[str],
         attempts: Sequence[Attempt],
         free: int,
         *,
@@ -180,10 +180,10 @@ class RunScheduler:
         started: list[Attempt] = []
         refused: NothingClaimed | None = None
         unfinished = {attempt.task_id for attempt in attempts}
-        for task in tasks:
+        for task_id in task_ids:
             if len(started) >= free:
                 break
-            outcome = self._start(run, str(task["id"]), unfinished, is_limited=is_limited)
+            outcome = self._start(run, task_id, unfinished, is_limited=is_limited)
             if isinstance(outcome, Attempt):
                 started.append(outcome)
             elif isinstance(outcome, NothingClaimed) and not (refused and refused.host):
@@ -222,16 +222,11 @@ class RunScheduler:
             self._runs.set_status(run.id, RunStatus.DONE)
 
     def _end_if_over(
-        self,
-        run: Run,
-        offered: Mapping[str, Any],
-        attempts: Sequence[Attempt],
-        problem: str | None,
-        lost: str | None,
+        self, run: Run, offered: NextTasks, attempts: Sequence[Attempt], problem: str | None, lost: str | None
     ) -> bool:
         """End the run if nothing of it can go on without a person; `lost`: why attempts cannot end."""
-        status = offered["workflow_status"]
-        if offered["all_complete"] or status == "completed":
+        status = offered.workflow_status
+        if offered.all_complete or status is PlanStatus.COMPLETED:
             if attempts:
                 return False
             if lost:
@@ -239,17 +234,24 @@ class RunScheduler:
             else:
                 self._end_complete(run)
             return True
-        if status == "abandoned":
+        if status is PlanStatus.ABANDONED:
             self._runs.set_status(run.id, RunStatus.STOPPED, "The plan was abandoned.")
             return True
-        if status == "paused" or offered["running"] > _count_waiting(attempts):
+        if status is PlanStatus.PAUSED or offered.running > _count_waiting(attempts):
             return False  # others work on it
-        if offered["tasks"] and problem is None:
+        if offered.tasks and problem is None:
             return False  # a limit ends by itself
         self._runs.set_status(
             run.id, RunStatus.NEEDS_PERSON, problem or lost or _describe_need(offered, attempts)
         )
         return True
+
+
+def list_next_tasks(tx: Transaction, workflow_id: str) -> NextTasks:
+    """List the tasks of a plan that can start now, or why none can."""
+    return Scheduler(tx).list_next_tasks(
+        PlanStore(tx).get(workflow_id), include_failed=True, limit=_MAX_OFFERED
+    )
 
 
 def _split_lost(
@@ -282,9 +284,8 @@ def _count_waiting(attempts: Sequence[Attempt]) -> int:
 
 def _find_limit(run: Run, attempts: Sequence[Attempt], spent: int) -> str | None:
     """Return why the run must not start more: its money, or work that waits for a person."""
-    most = run.options.max_usd
-    if most is not None and spent >= most * MICROS_PER_USD:
-        return f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {most:g} $."
+    if overrun := find_run_overrun(run.options, spent):
+        return overrun
     waiting = sum(attempt.stage is AttemptStage.REVIEWING for attempt in attempts)
     if run.options.max_unreviewed is not None and waiting >= run.options.max_unreviewed:
         results = "1 result waits" if waiting == 1 else f"{waiting} results wait"
@@ -292,14 +293,14 @@ def _find_limit(run: Run, attempts: Sequence[Attempt], spent: int) -> str | None
     return None
 
 
-def _describe_need(offered: Mapping[str, Any], attempts: Sequence[Attempt]) -> str:
+def _describe_need(offered: NextTasks, attempts: Sequence[Attempt]) -> str:
     parts = [attempt.reason for attempt in attempts if attempt.reason]
-    if tasks := offered.get("needs_person"):
+    if tasks := offered.needs_person:
         named = ", ".join(tasks[:_NAMED_TASKS])
         parts.append(
             f"These tasks wait for a person: {named}. `deepwork approvals list` shows what to approve;"
             " `deepwork tasks retry ID` gives a failed one new attempts."
         )
-    if offered.get("approval"):
+    if offered.approval:
         parts.append("The plan waits for an approval: `deepwork approvals list`.")
-    return " ".join(parts) or offered.get("reason") or "No task can start without a person."
+    return " ".join(parts) or offered.reason or "No task can start without a person."

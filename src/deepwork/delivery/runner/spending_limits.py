@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
+from deepwork.delivery.runner.rules import find_run_overrun
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.work_kinds import StepBudget, WorkSources
-from deepwork.gates.budgets.models import MICROS_PER_USD, Cost, SubjectKind
+from deepwork.delivery.runner.work_sources import StepBudget, WorkSources
+from deepwork.gates.budgets.models import Cost, SubjectKind
 from deepwork.gates.budgets.rules import find_own_refusal
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -79,12 +80,11 @@ def _list_overrun_runs(
     tx: Transaction, runs: Mapping[str, Run], attempts: Sequence[Attempt]
 ) -> Iterator[tuple[str, str]]:
     for run_id in sorted({each.run_id for each in attempts}):
-        most = runs[run_id].options.max_usd
-        if most is None:
+        options = runs[run_id].options
+        if options.max_usd is None:
             continue
-        spent = AttemptStore(tx).sum_usd_micros(run_id)
-        if spent >= most * MICROS_PER_USD:
-            yield run_id, f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {most:g} $."
+        if overrun := find_run_overrun(options, AttemptStore(tx).sum_usd_micros(run_id)):
+            yield run_id, overrun
 
 
 def _list_overrun_tasks(tx: Transaction, attempts: Sequence[Attempt]) -> Iterator[str]:

@@ -69,14 +69,14 @@ class RunStore:
         sql = "SELECT * FROM runner_runs WHERE id IN :ids ORDER BY created_at, id"
         return [_read_run(row) for row in self._tx.fetch_all(sql, ids=list(ids))]
 
-    def list_newest(self, limit: int, *, is_open: bool = False) -> list[Run]:
-        """List runs, the newest first."""
-        condition = "WHERE ended_at IS NULL " if is_open else ""
-        sql = f"SELECT * FROM runner_runs {condition}ORDER BY created_at DESC, id DESC LIMIT :limit"
-        return [_read_run(row) for row in self._tx.fetch_all(sql, limit=limit)]
-
     def list_page(
-        self, *, is_current: bool | None, workflow_id: str | None, after: tuple[int, str] | None, limit: int
+        self,
+        *,
+        is_current: bool | None = None,
+        is_open: bool = False,
+        workflow_id: str | None = None,
+        after: tuple[int, str] | None = None,
+        limit: int,
     ) -> tuple[list[Run], int]:
         """List runs after this time and id, the newest first, and the total of all pages.
 
@@ -85,6 +85,7 @@ class RunStore:
         conditions = {
             _IS_CURRENT: is_current or None,
             f"NOT {_IS_CURRENT}": True if is_current is False else None,
+            "ended_at IS NULL": is_open or None,
             "workflow_id = :workflow": workflow_id,
         }
         later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
@@ -107,6 +108,18 @@ class RunStore:
         """
         rows = self._tx.fetch_all(sql, ids=list(run_ids))
         return {row["run_id"]: (int(row["tokens"]), int(row["usd_micros"])) for row in rows}
+
+    def find_models(self, run_ids: Iterable[str]) -> dict[str, list[str]]:
+        """Return the models that tokens of each of these runs were charged for."""
+        sql = """
+            SELECT DISTINCT run_id, model FROM attempts
+              JOIN spending ON spending.stream = 'attempt:' || attempts.id
+             WHERE run_id IN :ids AND model IS NOT NULL ORDER BY run_id, model
+        """
+        found: dict[str, list[str]] = {}
+        for row in self._tx.fetch_all(sql, ids=list(run_ids)):
+            found.setdefault(row["run_id"], []).append(row["model"])
+        return found
 
     def adopt_open_attempts(self, run: Run) -> None:
         """Let attempts continue in this run that earlier runs of the same plan left open."""
@@ -238,6 +251,37 @@ class AttemptStore:
         sql = f"SELECT * FROM attempts {conditions} ORDER BY created_at, id"
         rows = self._tx.fetch_all(sql, run=run_id, stages=list(stages or ()))
         return [_read_attempt(row) for row in rows]
+
+    def list_page(
+        self,
+        *,
+        is_current: bool | None = None,
+        stage: AttemptStage | None = None,
+        run_id: str | None = None,
+        workflow_id: str | None = None,
+        task_id: str | None = None,
+        after: tuple[int, str] | None = None,
+        limit: int,
+    ) -> tuple[list[Attempt], int]:
+        """List attempts after this time and id, the newest first, and how many match in all."""
+        conditions = {
+            "ended_at IS NULL": is_current or None,
+            "ended_at IS NOT NULL": True if is_current is False else None,
+            "stage = :stage": stage,
+            "run_id = :run": run_id,
+            "workflow_id = :workflow": workflow_id,
+            "task_id = :task": task_id,
+        }
+        values = {"stage": stage, "run": run_id, "workflow": workflow_id, "task": task_id}
+        later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
+        at, id = after or (0, "")
+        sql = f"""
+            SELECT * FROM attempts {build_where({**conditions, **later})}
+             ORDER BY created_at DESC, id DESC LIMIT :limit
+        """
+        rows = self._tx.fetch_all(sql, at=at, id=id, limit=limit, **values)
+        total = self._tx.fetch_value(f"SELECT count(*) FROM attempts {build_where(conditions)}", **values)
+        return [_read_attempt(row) for row in rows], int(total)
 
     def list_open_of_runs(self, run_ids: Iterable[str]) -> list[Attempt]:
         """List the attempts of these runs that have not ended, the oldest first."""

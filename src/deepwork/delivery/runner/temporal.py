@@ -34,7 +34,7 @@ from deepwork.kernel.errors import NotAllowed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deepwork.delivery.runner.loop import Runner
+    from deepwork.delivery.runner.runner import Runner
 
 log = logging.getLogger("deepwork")
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from deepwork.delivery.runner.ports import PortBlocks
-from deepwork.delivery.runner.profiles import AgentProfile, build_agent_environment
-from deepwork.delivery.runner.run_settings import WorkspaceSettings
+from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_agent_environment
 from deepwork.delivery.runner.tree_copies import copy_ignored
 from deepwork.gates.checks.command import CommandRun, run_command
 from deepwork.gates.checks.models import Check
 from deepwork.gates.checks.run_locks import hold_run_lock
+from deepwork.kernel.config import Settings
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import NotAllowed
@@ -28,7 +28,9 @@ from deepwork.kernel.files.os_errors import to_storage_error
 from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
 from deepwork.kernel.foreign_text import quote, quote_line
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.trust.rules import render_untrusted_line
 
+_SETUP_KEY = "workspace.setup"
 PORT_VARIABLE: Final = "DEEPWORK_WORKSPACE_PORT"
 MAX_SETUP_SECONDS: Final = 1800
 """How long one set-up command may run."""
@@ -37,7 +39,35 @@ _LOCK_NAME = "deepwork-prepare.lock"
 _STAGING_NAME = "deepwork-copies"
 _LOG_NAME = "deepwork-setup.log"
 _SHOWN_OUTPUT = 2000
-_NO_PROFILE = AgentProfile("setup", "command")
+_NO_PROFILE = AgentProfile("setup", COMMAND_KIND)
+
+
+@dataclass(frozen=True)
+class WorkspaceSettings:
+    """How each tree is prepared."""
+
+    setup: tuple[tuple[str, ...], ...] = ()
+    copy: tuple[str, ...] = ()
+    ports: int = 0
+
+
+def build_workspace_settings(settings: Settings) -> WorkspaceSettings:
+    """Select the settings of trees; commands that nobody trusted are not among them."""
+    return WorkspaceSettings(settings.workspace_setup, settings.workspace_copy, settings.workspace_ports)
+
+
+def list_untrusted_setup(settings: Settings) -> tuple[str, ...]:
+    """List the keys of config.yml whose commands would prepare a tree, and that nobody trusted."""
+    return tuple(key for key in settings.untrusted_keys if key == _SETUP_KEY)
+
+
+def require_trusted_setup(settings: Settings) -> None:
+    """Raise NotAllowed if the project has set-up commands that nobody trusted: trees would not be ready."""
+    if untrusted := list_untrusted_setup(settings):
+        raise NotAllowed(
+            f"The run was not started. {render_untrusted_line(untrusted)}",
+            suggestion="Read the commands, then run `deepwork trust`; or remove them from config.yml.",
+        )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.options import json_option, place_options, refuse_misplaced
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.framework.progress import ProgressBar
-from deepwork.edge.cli.run_amounts import name_agent
+from deepwork.edge.cli.run.rendering import name_agent
 from deepwork.gates.access.anchors import Anchor, create_anchor, find_anchor_problem, parse_anchor
 from deepwork.gates.access.audit_chain import ChainVerdict, verify_chain
 from deepwork.gates.access.models import ChainedEntry

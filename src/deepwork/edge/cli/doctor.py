@@ -100,16 +100,14 @@ def _describe_origin(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _list_agent_programs() -> Iterator[str]:
     """List the vendors' programs on this machine; none of them is started."""
-    from deepwork.delivery.runner.adapters import ADAPTERS
-    from deepwork.delivery.runner.agent_programs import find_program, read_version
-    from deepwork.delivery.runner.profiles import AgentProfile
+    from deepwork.delivery.runner.profiles import AgentProfile, find_program, read_version
+    from deepwork.kernel.vendors import AGENT_KINDS
 
-    for kind, adapter in ADAPTERS.items():
-        program = find_program(AgentProfile(kind, kind)) if adapter.binary else None
-        if program is not None:
+    for name, kind in AGENT_KINDS.items():
+        if (program := find_program(AgentProfile(name, name))) is not None:
             version = read_version(kind, program) or "of an unknown version"
-            tested = ", ".join(adapter.tested_versions)
-            yield f"{kind} {version}" + ("" if version in adapter.tested_versions else f" (tested: {tested})")
+            tested = ", ".join(kind.tested_versions)
+            yield f"{name} {version}" + ("" if version in kind.tested_versions else f" (tested: {tested})")
 
 
 def _name_database(settings: Settings) -> str:
@@ -186,7 +184,7 @@ def _find_stopped_work(settings: Settings) -> Iterator[str]:
                 return
             with store.reading() as tx:
                 stopped = list_stopped_work(tx)
-                open_runs = RunStore(tx).list_newest(MAX_COUNTED, is_open=True)
+                open_runs, _ = RunStore(tx).list_page(is_open=True, limit=MAX_COUNTED)
                 runs = StateView(tx, build_local_processes(settings)).judge_runs(open_runs)
     except DeepworkError:  # as above
         return
@@ -239,8 +237,7 @@ def _find_user_problems() -> Iterator[str]:
 
 def _find_agent_problems(settings: Settings) -> Iterator[str]:
     """Find what is wrong with the agents that this user or the project names."""
-    from deepwork.delivery.runner.agent_programs import require_program
-    from deepwork.delivery.runner.profiles import load_catalog
+    from deepwork.delivery.runner.profiles import load_catalog, require_program
 
     try:
         catalog = load_catalog()

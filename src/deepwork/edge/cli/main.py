@@ -53,8 +53,8 @@ COMMANDS = {
     ),
     "plans": ("deepwork.edge.cli.plans:plans", "Plans: workflows, their tasks and their progress."),
     "tasks": ("deepwork.edge.cli.plans:tasks", "Tasks of plans: claim, update and complete them."),
-    "run": ("deepwork.edge.cli.run:run", "Let agents work on a plan or a job, and watch them."),
-    "runs": ("deepwork.edge.cli.runs:runs", "Runs of agents: show them, come back to them, stop them."),
+    "run": ("deepwork.edge.cli.run.command:run", "Let agents work on a plan or a job, and watch them."),
+    "runs": ("deepwork.edge.cli.run.runs:runs", "Runs of agents: show them, come back to them, stop them."),
     "land": (
         "deepwork.edge.cli.landings:land",
         "Merge finished work into a branch, test it, and move the branch.",
@@ -63,7 +63,10 @@ COMMANDS = {
         "deepwork.edge.cli.landings:landings",
         "Landings: what landed where, and what waits for you.",
     ),
-    "work": ("deepwork.edge.cli.work:work", "Make one attempt at one task; for schedulers and pipelines."),
+    "work": (
+        "deepwork.edge.cli.run.work:work",
+        "Make one attempt at one task; for schedulers and pipelines.",
+    ),
     "rewind": ("deepwork.edge.cli.rewind:rewind", "Undo a task with its files and state, or undo that."),
     "rewinds": ("deepwork.edge.cli.rewind:rewinds", "Rewinds of tasks: list and show them."),
     "budget": ("deepwork.edge.cli.budgets:budget", "Budgets: show and change what plans and tasks may cost."),

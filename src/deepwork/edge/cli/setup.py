@@ -14,7 +14,7 @@ import click
 from deepwork.edge.cli.framework.options import json_option, load_command_settings, project_option
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.kernel.config import Settings
-from deepwork.views.setup.clients import BY_NAME, CLIENTS, Client, Scope
+from deepwork.kernel.vendors import BY_NAME, VENDORS, SetupScope, Vendor
 
 if TYPE_CHECKING:
     from deepwork.views.setup.config_files import ConfigFileChange
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from deepwork.views.setup.toolset_choice import ToolsetCatalog
 
 
-@click.command()
+_HELP = f"""Configure a client to start deepwork, and write guidance for its agents.
+
+    \b
+    CLIENT is one of {", ".join(BY_NAME)}.
+    Adds one entry to the client's config file and leaves the rest untouched; --remove undoes it.
+    """
+
+
+@click.command(help=_HELP)
 @click.argument("client", required=False, type=click.Choice(list(BY_NAME)), metavar="[CLIENT]")
 @click.option(
     "--scope", type=click.Choice(["project", "user"]), help="Configure the project's file or your own."
@@ -50,18 +58,13 @@ if TYPE_CHECKING:
 @project_option
 @json_option
 def setup(client: str | None, mode: str | None, path: str, as_json: bool, **options: Any) -> None:
-    """Configure a client to start deepwork, and write guidance for its agents.
-
-    \b
-    CLIENT is one of claude-code, codex, cursor, vscode, gemini, opencode, windsurf, zed, claude-desktop.
-    Adds one entry to the client's config file and leaves the rest untouched; --remove undoes it.
-    """
+    """Configure a client, or list the clients."""
     planner = build_planner(load_command_settings(path))
     if mode == "detect" or client is None:
         if client is None and mode not in (None, "detect"):
             raise click.UsageError(f"--{mode} needs a CLIENT: {', '.join(BY_NAME)}.")
         _print_clients(
-            planner, [BY_NAME[client]] if client else CLIENTS, only_found=mode == "detect", as_json=as_json
+            planner, [BY_NAME[client]] if client else VENDORS, only_found=mode == "detect", as_json=as_json
         )
         return
     _run_setup(planner, BY_NAME[client], mode or "write", as_json=as_json, **options)
@@ -69,11 +72,11 @@ def setup(client: str | None, mode: str | None, path: str, as_json: bool, **opti
 
 def _run_setup(
     planner: SetupPlanner,
-    client: Client,
+    client: Vendor,
     mode: str,
     *,
     as_json: bool,
-    scope: Scope | None,
+    scope: SetupScope | None,
     toolsets: str | None,
     with_hooks: bool,
     no_guidance: bool,
@@ -83,7 +86,7 @@ def _run_setup(
     from deepwork.views.setup.config_files import apply_change
     from deepwork.views.setup.planner import SetupRequest
 
-    chosen_scope: Scope = scope or client.default_scope
+    chosen_scope: SetupScope = scope or client.default_scope
     request = SetupRequest(
         client,
         chosen_scope,
@@ -106,13 +109,13 @@ def _parse_names(toolsets: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in toolsets.split(",") if name.strip()) if toolsets else None
 
 
-def list_set_up_clients(settings: Settings) -> list[Client]:
+def list_set_up_clients(settings: Settings) -> list[Vendor]:
     """List the clients that start deepwork in this project."""
     planner = build_planner(settings)
-    scopes: tuple[Scope, ...] = ("project", "user")
+    scopes: tuple[SetupScope, ...] = ("project", "user")
     return [
         client
-        for client in CLIENTS
+        for client in VENDORS
         if any(planner.get_status(client, scope) in ("yes", "by hand") for scope in scopes)
     ]
 
@@ -165,7 +168,7 @@ def _build_toolbox(settings: Settings) -> ToolsetCatalog:
 
 
 def _print_result(
-    planner: SetupPlanner, client: Client, scope: Scope, mode: str, plan: SetupPlan, *, as_json: bool
+    planner: SetupPlanner, client: Vendor, scope: SetupScope, mode: str, plan: SetupPlan, *, as_json: bool
 ) -> None:
     answer: dict[str, Any] = {
         "client": client.name,
@@ -203,7 +206,7 @@ _ACTION_WORDS = {
 
 
 def _render_result(
-    planner: SetupPlanner, client: Client, scope: Scope, mode: str, plan: SetupPlan
+    planner: SetupPlanner, client: Vendor, scope: SetupScope, mode: str, plan: SetupPlan
 ) -> Iterator[str]:
     yield f"{client.title}, {'for this project' if scope == 'project' else 'for you'}:"
     for change in plan.changes:
@@ -221,7 +224,7 @@ def _render_result(
         yield f"Next: {client.next_step}"
 
 
-def _render_left_out(client: Client, plan: SetupPlan) -> Iterator[str]:
+def _render_left_out(client: Vendor, plan: SetupPlan) -> Iterator[str]:
     if plan.choice and plan.choice.left_out:
         left_out = ", ".join(plan.choice.left_out)
         yield f"Left out, because {client.title} shows at most {client.tool_limit} tools: {left_out}."
@@ -235,7 +238,7 @@ def _render_diff(change: ConfigFileChange) -> Iterator[str]:
 
 
 def _print_clients(
-    planner: SetupPlanner, clients: Sequence[Client], *, only_found: bool, as_json: bool
+    planner: SetupPlanner, clients: Sequence[Vendor], *, only_found: bool, as_json: bool
 ) -> None:
     rows = [
         {

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from deepwork.delivery.landing.operations import LandingOperations
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.operations import RewindOperations
-    from deepwork.delivery.runner.interfaces import AgentDoor
-    from deepwork.delivery.runner.loop import Runner
+    from deepwork.delivery.runner.operations import RunOperations
+    from deepwork.delivery.runner.preparing import AgentDoor
+    from deepwork.delivery.runner.runner import Runner
     from deepwork.edge.server.jobs_assembly import JobsAssembly
     from deepwork.edge.server.landing_assembly import Landings
     from deepwork.edge.server.start_workflow import StartWorkflow
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
     from deepwork.gates.reviews.tools import ReviewTools
     from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.kernel.events.feed import EventFeed
+    from deepwork.views.overview.agent_operations import AgentOperations
     from deepwork.views.overview.states.local_processes import LocalProcesses
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
+    from deepwork.views.overview.work_operations import WorkOperations
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
     from deepwork.work.jobs.quality_gate import QualityGate
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from deepwork.work.tracking.attribution_service import AttributionService, ChangeDescriptions
     from deepwork.work.tracking.context_tools import ContextTools
     from deepwork.work.tracking.log_tools import LogTools
+    from deepwork.work.tracking.operations import TrackOperations
     from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.work.tracking.task_proofs import TrackedTaskProver
     from deepwork.work.tracking.tools import TrackTools
@@ -185,6 +189,12 @@ class Application:
         from deepwork.delivery.landing.operations import LandingOperations
 
         return LandingOperations(self.database, lambda: self.landings.service, self._view_states)
+
+    def _build_run_operations(self) -> RunOperations:
+        from deepwork.delivery.runner.operations import RunOperations
+        from deepwork.views.overview.run_store import name_work
+
+        return RunOperations(self.database, self.processes.state_folder, self._view_states, name_work)
 
     def _view_states(self, tx: Transaction) -> StateView:
         """Return what judges the states of things in this transaction."""
@@ -353,6 +363,22 @@ class Application:
 
         return LogTools(self.database, JobSessions())
 
+    def _build_work_operations(self) -> WorkOperations:
+        from deepwork.views.overview.work_operations import WorkOperations
+
+        return WorkOperations(self.database, self._view_states)
+
+    def _build_agent_operations(self) -> AgentOperations:
+        from deepwork.views.overview.agent_operations import AgentOperations
+
+        return AgentOperations(self.database, self.presence)
+
+    def _build_track_operations(self) -> TrackOperations:
+        from deepwork.views.overview.run_refs import StoredRuns
+        from deepwork.work.tracking.operations import TrackOperations
+
+        return TrackOperations(self.database, StoredRuns())
+
     def _build_context_tools(self) -> ContextTools:
         from deepwork.work.jobs.sessions.store import JobSessions
         from deepwork.work.tracking.context_tools import ContextTools
@@ -423,7 +449,7 @@ class Application:
     def landings(self) -> Landings:
         """The services that land work."""
         from deepwork.delivery.landing.commit_links import link_landed_commit
-        from deepwork.delivery.runner.landing import AttemptOrigins
+        from deepwork.delivery.runner.finishing import AttemptOrigins
         from deepwork.edge.server.landing_assembly import LandingParts, build_landings
 
         origins, observers = AttemptOrigins(), (link_landed_commit,)
@@ -434,13 +460,13 @@ class Application:
     @cached_property
     def runner(self) -> Runner:
         """Starts agents and looks after them."""
-        from deepwork.edge.server.runner_assembly import RunnerParts, build_runner, call_tool
+        from deepwork.edge.server.runner_assembly import RunnerParts, build_runner
 
         return build_runner(
             RunnerParts(
                 database=self.database,
                 settings=self.settings,
-                call=partial(call_tool, self.database, lambda name: self.registry[name]),
+                find_operation=lambda name: self.registry[name],
                 prover=self.task_prover,
                 workspaces=self._workspace_service,
                 get_checks=self.get_checks,
@@ -522,17 +548,21 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     # What only people can do:
     "deepwork.gates.approvals.actions:ApprovalActions": Application._build_approval_actions,
     "deepwork.gates.reviews.actions:ReviewActions": Application._build_review_actions,
-    "deepwork.work.jobs.gate_actions:GateActions": lambda app: app.jobs.gate_actions,
+    "deepwork.work.jobs.operations:JobOperations": lambda app: app.jobs.operations,
+    "deepwork.work.tracking.operations:TrackOperations": Application._build_track_operations,
+    "deepwork.views.overview.work_operations:WorkOperations": Application._build_work_operations,
+    "deepwork.views.overview.agent_operations:AgentOperations": Application._build_agent_operations,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
+    "deepwork.delivery.runner.operations:RunOperations": Application._build_run_operations,
     **{
         path: _build_with_database(path)
         for path in (
             "deepwork.gates.access.tools:TokenTools",
             "deepwork.gates.approvals.enrollment:EnrollmentActions",
             "deepwork.gates.checks.actions:ProofActions",
-            "deepwork.work.plans.budget_actions:BudgetActions",
-            "deepwork.delivery.runner.actions:RunActions",
+            "deepwork.work.messages.operations:MessageOperations",
+            "deepwork.work.plans.operations:PlanOperations",
         )
     },
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from deepwork.edge.server.registry import OperationSpec
 from deepwork.gates.access import scopes
@@ -38,24 +38,56 @@ def invoke(database: Database, spec: OperationSpec, given: Mapping[str, Any], ca
 
     Every call that may change something is recorded in the audit log, even if it fails.
     """
+    return _invoke(database, spec, given, call, _JSON)
+
+
+def perform(database: Database, spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+    """Call a tool from our own code: recorded as every call, but nothing is converted.
+
+    The arguments are what the method takes, and the answer is what it returns. Idempotency keys need JSON.
+    """
+    return _invoke(database, spec, arguments, call, _AS_IT_IS)
+
+
+class _Form(NamedTuple):
+    """How arguments come, and how answers go."""
+
+    read: Callable[[OperationSpec, Mapping[str, Any]], Mapping[str, Any]]
+    write: Callable[[Any], Any]
+
+
+def _to_json(answer: Any) -> Any:
+    """Convert an answer to JSON values; a tool that returns a dictionary has built it from such values."""
+    return answer if type(answer) is dict else to_json_value(answer)
+
+
+_JSON = _Form(lambda spec, given: spec.validate_arguments(given), _to_json)
+_AS_IT_IS = _Form(lambda _, given: given, lambda answer: answer)
+
+
+def _invoke(
+    database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call, form: _Form
+) -> Any:
     with CallRecorder(spec.name, call):
         return (
-            _invoke_read_only(spec, given, call)
+            _invoke_read_only(spec, given, call, form)
             if spec.read_only
-            else _invoke_recorded(database, spec, given, call)
+            else _invoke_recorded(database, spec, given, call, form)
         )
 
 
-def _invoke_recorded(database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call) -> Any:
+def _invoke_recorded(
+    database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call, form: _Form
+) -> Any:
     record = AuditRecord(call, spec.parameter_names, given)
     digest = "" if call.key is None else compute_digest(given)
     outcomes: list[ActionOutcome] = []
     call = copy_with(call, record=record, digest=digest, outcomes=outcomes)
     with use_call(call):
         try:
-            answer = _invoke_changing(database, spec, given, call, record)
+            answer = _invoke_changing(database, spec, given, call, record, form)
             if outcomes:
-                answer = _revise_answer(database, spec, call, answer, outcomes)
+                answer = _revise_answer(database, spec, call, answer, outcomes, form)
         except Exception as error:
             _record_failure(database, spec, record, error)
             raise
@@ -115,25 +147,30 @@ def require_own_agent(
         )
 
 
-def _invoke_read_only(spec: OperationSpec, given: Mapping[str, Any], call: Call) -> Any:
+def _invoke_read_only(spec: OperationSpec, given: Mapping[str, Any], call: Call, form: _Form) -> Any:
     with use_call(call):
         require_scope(spec, given, call)
-        return _to_json(spec.method(**spec.validate_arguments(given)))
+        return form.write(spec.method(**form.read(spec, given)))
 
 
 def _invoke_changing(
-    database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call, record: AuditRecord
+    database: Database,
+    spec: OperationSpec,
+    given: Mapping[str, Any],
+    call: Call,
+    record: AuditRecord,
+    form: _Form,
 ) -> Any:
     require_person(call)
     require_scope(spec, given, call)
-    arguments = spec.validate_arguments(given)
+    arguments = form.read(spec, given)
     require_own_agent(database, spec, arguments, call)
     try:
-        return _change(database, spec, arguments, call, record)
+        return _change(database, spec, arguments, call, record, form)
     except NotProven as missing:
         proven = _prove(database, given, call, missing)
     with use_call(proven):
-        return _change(database, spec, arguments, proven, record)
+        return _change(database, spec, arguments, proven, record, form)
 
 
 def _prove(database: Database, given: Mapping[str, Any], call: Call, missing: NotProven) -> Call:
@@ -144,16 +181,21 @@ def _prove(database: Database, given: Mapping[str, Any], call: Call, missing: No
 
 
 def _change(
-    database: Database, spec: OperationSpec, arguments: Mapping[str, Any], call: Call, record: AuditRecord
+    database: Database,
+    spec: OperationSpec,
+    arguments: Mapping[str, Any],
+    call: Call,
+    record: AuditRecord,
+    form: _Form,
 ) -> Any:
     if spec.declaration.long_running:
-        return _invoke_long_running(database, spec, arguments, call)
+        return _invoke_long_running(database, spec, arguments, call, form)
     has_worked = False
 
     def work() -> Any:
         nonlocal has_worked
         has_worked = True
-        return _to_json(spec.method(**arguments))
+        return form.write(spec.method(**arguments))
 
     def change() -> Any:
         if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
@@ -192,7 +234,7 @@ def _prepare(spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> A
 
 
 def _invoke_long_running(
-    database: Database, spec: OperationSpec, arguments: Mapping[str, Any], call: Call
+    database: Database, spec: OperationSpec, arguments: Mapping[str, Any], call: Call, form: _Form
 ) -> Any:
     """Call a tool without an open transaction, then do the part of its work that needs one."""
     if call.key is not None and spec.ends_in_transaction:
@@ -205,12 +247,17 @@ def _invoke_long_running(
     except AlreadyAnswered as earlier:
         return earlier.answer
     if isinstance(answer, InTransaction):
-        return run_once(database, call, lambda: _to_json(answer.work()))
-    return _to_json(answer)
+        return run_once(database, call, lambda: form.write(answer.work()))
+    return form.write(answer)
 
 
 def _revise_answer(
-    database: Database, spec: OperationSpec, call: Call, answer: Any, outcomes: Sequence[ActionOutcome]
+    database: Database,
+    spec: OperationSpec,
+    call: Call,
+    answer: Any,
+    outcomes: Sequence[ActionOutcome],
+    form: _Form,
 ) -> Any:
     """Change the answer by the outcomes of the actions after the commit.
 
@@ -220,10 +267,10 @@ def _revise_answer(
     kind = spec.answer_type
     if not isinstance(kind, type) or not issubclass(kind, Answer):
         return answer
-    model = read_answer(kind, answer)
+    model = answer if isinstance(answer, kind) else read_answer(kind, answer)
     for outcome in outcomes:
         model = model.revise(outcome)
-    revised = to_json_value(model)
+    revised = form.write(model)
     if call.key is not None and revised != answer:
         with database.transaction() as tx:
             KeyStore(tx).replace_answer(call, answer, revised)
@@ -243,11 +290,6 @@ def _find_registrar(tx: Transaction, agent_id: str) -> str | None:
         return AgentStore(tx).get(agent_id).registered_by
     except NotFound:  # the tool raises its own error
         return None
-
-
-def _to_json(answer: Any) -> Any:
-    """Convert an answer to JSON values; a tool that returns a dictionary has built it from such values."""
-    return answer if type(answer) is dict else to_json_value(answer)
 
 
 def error_to_dict(error: Exception, doing: str) -> dict[str, Any]:

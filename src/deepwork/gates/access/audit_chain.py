@@ -92,8 +92,9 @@ def compute_digest(given: Mapping[str, Any]) -> str:
 
 def classify_outcome(answer: Any) -> str:
     """Return the outcome of a call from its answer: done or refused, with the reason if known."""
-    if isinstance(answer, dict) and answer.get("success") is False:
-        return f"refused:{answer['reason']}" if isinstance(answer.get("reason"), str) else "refused"
+    fields = answer if isinstance(answer, dict) else getattr(answer, "__dict__", {})
+    if fields.get("success") is False:
+        return f"refused:{fields['reason']}" if isinstance(fields.get("reason"), str) else "refused"
     return DONE
 
 

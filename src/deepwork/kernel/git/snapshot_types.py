@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -124,27 +124,6 @@ class Patch:
     text: str
     is_binary: bool = False
     is_truncated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit by its hash and the first line of its message."""
-
-    hash: str
-    subject: str
-
-
-@dataclass(frozen=True, slots=True)
-class HeadProgress:
-    """How HEAD moved between two snapshots.
-
-    `is_switched`: it is on another branch. `is_rewritten`: its earlier commit is no longer in its history
-    (a switch, a rebase, a reset), so some of the commits may be older than the first snapshot.
-    """
-
-    commits: tuple[Commit, ...] = field(default=())
-    is_switched: bool = False
-    is_rewritten: bool = False
 
 
 def add_listed_changes(before: Snapshot, after: Snapshot, found: SnapshotDiff) -> SnapshotDiff:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deepwork.delivery.runner.models import RunStatus
-from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.kernel.offered_actions import Act, Asked, offer
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
 from deepwork.work.tracking.models import TrackedTask, TrackedTaskStatus
-
-
-def offer_resolve(issue_id: str) -> Act:
-    return offer("Resolve", "resolve_issue", {"note": "How was it resolved?"}, issue_id=issue_id)
 
 
 def offer_abandon(task_id: str) -> Act:
@@ -84,16 +78,6 @@ def offer_abort(session_id: str) -> Act:
     )
 
 
-def offer_message(agent_id: str, agent_name: str) -> Act:
-    return Act(
-        label="Send message",
-        tool="message_send",
-        arguments={"recipient_id": agent_id, "message_type": "notification"},
-        asks=[Asked(name="body", label="Message")],
-        title=f"Message to {agent_name} ({agent_id})",
-    )
-
-
 _PLAN_LABELS = {PlanStatus.IN_PROGRESS: "Resume", PlanStatus.PAUSED: "Pause", PlanStatus.ABANDONED: "Abandon"}
 
 
@@ -158,14 +142,3 @@ def list_workspace_actions(id: str) -> list[Act]:
         offer("Mark as merged", "workspace_update", id=id, status="merged"),
         offer("Abandon", "workspace_update", id=id, status="abandoned"),
     ]
-
-
-def list_run_actions(id: str, status: RunStatus) -> list[Act]:
-    """List what a person can do about a run of agents."""
-    acts = {
-        RunStatus.PAUSED: offer("Pause", "pause_run", run_id=id),
-        RunStatus.ACTIVE: offer("Resume", "resume_run", run_id=id),
-        RunStatus.STOPPING: offer("Stop", "stop_run", run_id=id),
-        RunStatus.ENDING: offer("Stop now", "stop_run", run_id=id, now=True),
-    }
-    return [acts[move] for move in PERSON_MOVES.get(status, ())]

@@ -6,31 +6,28 @@ from typing import Any
 
 from pydantic import Field
 
+from deepwork.delivery.runner.operations import RunLines
+from deepwork.delivery.runner.responses import AttemptLine
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
-from deepwork.views.dashboard.agent_runs import AttemptLine, list_attempts_of_task
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer, ToolEndpoint
 from deepwork.views.dashboard.evidence import Evidence, read_task_evidence
-from deepwork.views.dashboard.issues_and_decisions import (
-    DecisionLine,
-    IssueLine,
-    list_task_decisions,
-    list_task_issues,
-)
-from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.views.dashboard.sessions import build_step_view, group_attempts
 from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
-from deepwork.views.overview.run_store import JOB, WorkListStore, parse_session_row
+from deepwork.views.overview.run_refs import StoredRuns
+from deepwork.views.overview.run_store import JOB, WorkListStore, name_work, parse_session_row
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.models import STALE_MS
+from deepwork.work.tracking.list_responses import DecisionLine, IssueLine, RunRef
 from deepwork.work.tracking.note_store import NoteStore
+from deepwork.work.tracking.operations import build_decision_lines, build_issue_lines
 from deepwork.work.tracking.responses import MilestoneView, TrackedTaskView
+from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.tracking.watch_store import WatchStore
 
@@ -134,7 +131,7 @@ def _read_planned_task(context: ReadContext) -> TaskWhole:
         ],
         checkpoints_total=found.checkpoints,
         evidence=read_task_evidence(tx, found),
-        attempts=list_attempts_of_task(context.states, id) or None,
+        attempts=_list_attempts(context, id) or None,
         actions=offered_actions.list_planned_task_actions(
             id, found.status, holder["id"] if is_held and holder else None
         ),
@@ -156,21 +153,26 @@ def _read_step(context: ReadContext) -> TaskWhole:
         **_read_records(tx, id, session_id),
         parents=[],
         children=[],
-        attempts=list_attempts_of_task(context.states, id) or None,
+        attempts=_list_attempts(context, id) or None,
         actions=offered_actions.list_session_actions(session) if step == session.step_id else [],
     )
 
 
 def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
-    milestones, _ = NoteStore(tx).list_milestones({"task_id": id}, MAX_RECORDS)
-    run = find_run_refs(tx, [run_id]).get(run_id)
+    notes, own, runs = NoteStore(tx), {"task_id": id}, StoredRuns()
+    milestones, _ = notes.list_milestones(own, MAX_RECORDS)
+    run = runs.find_refs(tx, [run_id]).get(run_id)
     return {
         "run": run or RunRef(id=run_id, kind="job", name=run_id),
         "milestones": [MilestoneView.from_milestone(each) for each in milestones],
-        "decisions": list_task_decisions(tx, id, MAX_RECORDS),
-        "issues": list_task_issues(tx, id, MAX_RECORDS),
+        "decisions": build_decision_lines(tx, runs, notes.list_decisions(own, MAX_RECORDS)[0]),
+        "issues": build_issue_lines(tx, runs, notes.list_issues(own, MAX_RECORDS)[0]),
         "files_count": WatchStore(tx).count_changed_files(id),
     }
+
+
+def _list_attempts(context: ReadContext, task_id: str) -> list[AttemptLine]:
+    return RunLines(context.tx, context.states, name_work).list_attempts_of_task(task_id)
 
 
 ENDPOINTS = (Endpoint("/api/v1/tasks/{id}", "One task.", NoParameters, TaskWhole, read_task),)

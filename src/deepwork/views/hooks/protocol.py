@@ -9,18 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.vendors import VENDORS
 
 SESSION_START, TOOL_USE, STOP = "session-start", "tool-use", "stop"
 EVENTS: Final = (SESSION_START, TOOL_USE, STOP)
 
-_CLAUDE_EVENTS = {SESSION_START: "SessionStart", TOOL_USE: "PostToolUse", STOP: "Stop"}
-CLIENTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "claude-code": _CLAUDE_EVENTS,
-    "codex": _CLAUDE_EVENTS,
-    "gemini": {SESSION_START: "SessionStart", TOOL_USE: "AfterTool", STOP: "AfterAgent"},
-}
-"""By client, its names for our events."""
-_BLOCK_DECISION_BY_CLIENT = {"gemini": "deny"}
+CLIENTS: Final = {vendor.name: vendor.hooks for vendor in VENDORS if vendor.hooks}
+"""The clients that can call us, and how."""
 
 MAX_INPUT = 4 * 1024 * 1024
 """Bytes of an event that are parsed; of a longer one only the session and folder are read."""
@@ -71,13 +66,13 @@ def parse_event(client: str, content: bytes) -> HookEvent:
 
 def render_context(client: str, event: str, text: str) -> str:
     """Render the answer that adds text to the agent's context."""
-    name = CLIENTS[client][event]
+    name = CLIENTS[client].events[event]
     return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
 
 
 def render_block(client: str, reason: str) -> str:
     """Render the answer that keeps the agent from stopping and gives the reason."""
-    return json.dumps({"decision": _BLOCK_DECISION_BY_CLIENT.get(client, "block"), "reason": reason})
+    return json.dumps({"decision": CLIENTS[client].block_decision, "reason": reason})
 
 
 def _parse_payload(content: bytes) -> dict[str, Any]:

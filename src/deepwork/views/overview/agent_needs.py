@@ -13,7 +13,7 @@ from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.overview.attention_store import AttentionStore
 from deepwork.views.overview.run_store import WorkListStore, get_run_kind
 from deepwork.views.overview.states.view import StateView
-from deepwork.views.overview.task_names import find_task_names
+from deepwork.work.plans.stores.task_store import TaskStore
 
 _MAX_DETAIL = 500
 Names = Mapping[str, tuple[str, str]]
@@ -29,7 +29,7 @@ def list_agent_needs(view: StateView, limit: int) -> tuple[list[dict[str, Any]],
     if not parked and not ended:
         return [], 0
     names = WorkListStore(tx).find_names([_get_workflow_id(row) for row in [*parked, *ended]])
-    tasks = find_task_names(tx, (row["task_id"] for row in parked))
+    tasks = TaskStore(tx).map_names({row["task_id"] for row in parked})
     attempts = AttemptStore(tx).find_by_ids([row["id"] for row in parked]) if parked else {}
     runs = AgentRunStore(tx).find_by_ids([row["id"] for row in ended]) if ended else []
     states = view.judge_attempts(list(attempts.values())) | view.judge_runs(runs)
@@ -42,7 +42,7 @@ def list_agent_needs(view: StateView, limit: int) -> tuple[list[dict[str, Any]],
 
 
 def _build_parked_need(row: Row, names: Names, tasks: Mapping[str, str]) -> dict[str, Any]:
-    name = tasks.get(row["task_id"], row["task_id"])
+    name = tasks.get(row["task_id"]) or row["task_id"].rpartition("/")[2]
     waits_for = "you" if row["parked_for"] == "person" else "a budget"
     return {
         "kind": "parked_attempt",

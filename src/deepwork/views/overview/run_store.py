@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -239,6 +239,11 @@ class WorkListStore:
             " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
         )
         return self._tx.fetch_all(sql, limit=limit)
+
+
+def name_work(tx: Transaction, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return kind and name of plans, tracked workflows and job sessions, by their ids."""
+    return WorkListStore(tx).find_names(list(ids))
 
 
 def get_run_kind(id: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deepwork.views.setup.clients import Shape
+from deepwork.kernel.vendors import EntryShape
 
 MARK = "DEEPWORK_SETUP"
 """Environment variable that marks an entry as written by `deepwork setup`, whatever its value.
@@ -15,7 +15,7 @@ A variable, because it is the only place where every client accepts unknown keys
 _OWN_FLAGS = ("--path", "--transport", "--toolsets")
 
 
-def build_entry(shape: Shape, program: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
+def build_entry(shape: EntryShape, program: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
     """Build the entry in the client's format."""
     if shape == "opencode":
         command = [*program, *arguments]
@@ -24,18 +24,18 @@ def build_entry(shape: Shape, program: Sequence[str], arguments: Sequence[str]) 
     return {**kind, "command": program[0], "args": [*program[1:], *arguments], "env": {MARK: "entry"}}
 
 
-def get_env_key(shape: Shape) -> str:
+def get_env_key(shape: EntryShape) -> str:
     """Return the client's key for a server's environment variables."""
     return "environment" if shape == "opencode" else "env"
 
 
-def is_marked(shape: Shape, entry: Any) -> bool:
+def is_marked(shape: EntryShape, entry: Any) -> bool:
     """Whether `deepwork setup` wrote the entry, and not the user."""
     given = entry.get(get_env_key(shape)) if isinstance(entry, dict) else None
     return isinstance(given, dict) and isinstance(given.get(MARK), str)
 
 
-def list_arguments(shape: Shape, entry: Any) -> list[str]:
+def list_arguments(shape: EntryShape, entry: Any) -> list[str]:
     """List the arguments of an entry, from `serve` on."""
     given = entry.get("command" if shape == "opencode" else "args") if isinstance(entry, dict) else None
     words = [word for word in given if isinstance(word, str)] if isinstance(given, list) else []
@@ -72,7 +72,7 @@ def list_user_arguments(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
-def list_user_variables(shape: Shape, entry: Any) -> list[str]:
+def list_user_variables(shape: EntryShape, entry: Any) -> list[str]:
     """List the names of the environment variables that were added to our entry."""
     given = entry.get(get_env_key(shape)) if isinstance(entry, dict) else None
     return [str(name) for name in given if name != MARK] if isinstance(given, dict) else []

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from deepwork.kernel.vendors import Vendor, VendorHooks
 from deepwork.views.setup import json_edits, jsonc
-from deepwork.views.setup.clients import Client, ClientHooks
 
 _SHELL_WORD_REGEX = r"""(?:'[^']*'|"[^"]*"|[\w@%+=:,./-])+"""
 _OWN_COMMAND_PATTERN = re.compile(
@@ -18,7 +18,7 @@ _OWN_COMMAND_PATTERN = re.compile(
 
 
 def insert_hooks(
-    client: Client, hooks: ClientHooks, text: str, program: Sequence[str], store: Sequence[str] = ()
+    client: Vendor, hooks: VendorHooks, text: str, program: Sequence[str], store: Sequence[str] = ()
 ) -> str:
     """Add our hooks; text that already has exactly them stays unchanged."""
     wanted = {
@@ -27,7 +27,7 @@ def insert_hooks(
             "command": shlex.join([*program, "hook", ours, "--client", client.name, *store]),
             "timeout": hooks.timeout,
         }
-        for theirs, ours in hooks.events
+        for ours, theirs in hooks.events.items()
     }
     if {event: [hook] for event, hook in wanted.items()} == _group_by_event(text):
         return text

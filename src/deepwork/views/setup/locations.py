@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deepwork.kernel.vendors import VENDORS
+
 
 @dataclass(frozen=True)
 class MachineLocations:
@@ -22,7 +24,7 @@ class MachineLocations:
     """The command that starts this installation of deepwork, with an absolute path."""
 
     def resolve(self, place: str) -> Path:
-        """Resolve a path of the client table, such as "{home}/.cursor/mcp.json"."""
+        """Resolve a path of the table of vendors, such as "{home}/.cursor/mcp.json"."""
         word, rest = re.fullmatch(r"\{(\w+)\}/?(.*)", place).groups()  # type: ignore[union-attr]
         return self._get_folder(word) / rest
 
@@ -44,10 +46,11 @@ class MachineLocations:
             "home": self.home,
             "config": config,
             "apps": self.home / "Library" / "Application Support" if self.is_macos else config,
-            "claude": self._get_folder_from_env("CLAUDE_CONFIG_DIR", self.home / ".claude"),
-            "claude_json": self._get_folder_from_env("CLAUDE_CONFIG_DIR", self.home),
-            "codex": self._get_folder_from_env("CODEX_HOME", self.home / ".codex"),
-            "gemini": self._get_folder_from_env("GEMINI_CLI_HOME", self.home) / ".gemini",
+            **{
+                name: self._get_folder_from_env(variable, self.home / usual)
+                for vendor in VENDORS
+                for name, (variable, usual) in vendor.home_folders.items()
+            },
         }[word]
 
     def _get_folder_from_env(self, variable: str, usual: Path) -> Path:

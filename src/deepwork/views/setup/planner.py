@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
+from deepwork.kernel.vendors import VENDORS, SetupScope, Vendor
 from deepwork.views.setup import guidance, hook_entries, servers
-from deepwork.views.setup.clients import CLIENTS, Client, Scope
 from deepwork.views.setup.config_files import ConfigFileChange, build_unreadable_error, read_text
 from deepwork.views.setup.entry import (
     build_serve_arguments,
@@ -35,8 +35,8 @@ _INSTRUCTIONS_NOTE = "the server's instructions explain to agents how to begin."
 class SetupRequest:
     """The options of `deepwork setup`."""
 
-    client: Client
-    scope: Scope
+    client: Vendor
+    scope: SetupScope
     toolsets: tuple[str, ...] | None = None
     with_guidance: bool = True
     with_hooks: bool = False
@@ -151,7 +151,7 @@ class SetupPlanner:
         changes = [change for change in drafts.list_changes() if change.before is not None]
         return SetupPlan(self._require_inside(request, changes), None, notes)
 
-    def get_config_path(self, client: Client, scope: Scope) -> Path:
+    def get_config_path(self, client: Vendor, scope: SetupScope) -> Path:
         """Return the client's config file: of several candidates the first that exists, else the first."""
         places = client.project_file if scope == "project" else client.user_file
         if not places:
@@ -162,7 +162,7 @@ class SetupPlanner:
         paths = [self._locations.resolve(place) for place in places]
         return next((path for path in paths if path.exists()), paths[0])
 
-    def get_status(self, client: Client, scope: Scope) -> str:
+    def get_status(self, client: Vendor, scope: SetupScope) -> str:
         """Return whether a client starts deepwork: "yes", "by hand", "no" or "unreadable"."""
         if not (client.project_file if scope == "project" else client.user_file):
             return ""
@@ -177,7 +177,7 @@ class SetupPlanner:
             return "no"
         return "yes" if is_marked(client.shape, existing) else "by hand"
 
-    def list_usage_signs(self, client: Client) -> list[str]:
+    def list_usage_signs(self, client: Vendor) -> list[str]:
         """List programs and folders that show that a client is in use."""
         programs = [found for name in client.programs if (found := self._locations.find_program(name))]
         folders = [path for place in client.folders if (path := self._locations.resolve(place)).is_dir()]
@@ -200,7 +200,7 @@ class SetupPlanner:
                 )
         return changes
 
-    def _find_entry(self, client: Client, path: Path, drafts: FileDrafts) -> object:
+    def _find_entry(self, client: Vendor, path: Path, drafts: FileDrafts) -> object:
         try:
             return servers.find_entry(client, drafts.get_text(path))
         except UnreadableText as error:
@@ -265,14 +265,16 @@ class SetupPlanner:
     def _get_hooks_path(self, request: SetupRequest) -> Path:
         return self._locations.resolve(self._get_hooks_place(request) or "")
 
-    def _get_guidance_path(self, client: Client, scope: Scope) -> Path | None:
+    def _get_guidance_path(self, client: Vendor, scope: SetupScope) -> Path | None:
         place = client.project_guidance if scope == "project" else client.user_guidance
         return self._locations.resolve(place) if place else None
 
-    def _list_sharing_clients(self, client: Client, scope: Scope) -> Iterator[tuple[Client, tuple[str, ...]]]:
+    def _list_sharing_clients(
+        self, client: Vendor, scope: SetupScope
+    ) -> Iterator[tuple[Vendor, tuple[str, ...]]]:
         """List other clients that are set up and read the same guidance file, with their toolsets."""
         mine = self._get_guidance_path(client, scope)
-        for other in CLIENTS:
+        for other in VENDORS:
             for where in ("project", "user"):
                 file = self._get_guidance_path(other, where)
                 if (other, where) == (client, scope) or not _is_same_file(file, mine):
@@ -286,7 +288,7 @@ class SetupPlanner:
                     yield other, self._load_toolsets().expand(chosen)
 
 
-def _describe_additions(client: Client, entry: object) -> list[str]:
+def _describe_additions(client: Vendor, entry: object) -> list[str]:
     """Name what else is in our entry: an update keeps it, and a clone could have brought it."""
     if not is_marked(client.shape, entry):
         return []

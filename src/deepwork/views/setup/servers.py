@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from deepwork.kernel.vendors import Vendor
 from deepwork.views.setup import json_edits, jsonc, toml_reader
-from deepwork.views.setup.clients import Client
 from deepwork.views.setup.entry import build_entry, get_env_key, is_marked
 
 
@@ -19,7 +19,7 @@ class TextEdits(Protocol):
     def remove(self, text: str, path: tuple[str, ...]) -> str: ...
 
 
-def find_entry(client: Client, text: str) -> Any:
+def find_entry(client: Vendor, text: str) -> Any:
     """Find the entry named deepwork, even one the user wrote; None if there is none."""
     if client.format == "toml":
         return toml_reader.find_table(toml_reader.parse(text), client.entry_path)
@@ -31,7 +31,7 @@ def find_entry(client: Client, text: str) -> Any:
     return node.data if node else None
 
 
-def put_entry(client: Client, text: str, program: Sequence[str], arguments: Sequence[str]) -> str:
+def put_entry(client: Vendor, text: str, program: Sequence[str], arguments: Sequence[str]) -> str:
     """Add or replace our entry; an update keeps what the user added to it."""
     existing, edits = find_entry(client, text), _load_edits(client)
     entry = build_entry(client.shape, program, arguments)
@@ -44,14 +44,14 @@ def put_entry(client: Client, text: str, program: Sequence[str], arguments: Sequ
     return edits.update(text, client.entry_path, own)
 
 
-def remove_entry(client: Client, text: str) -> str:
+def remove_entry(client: Vendor, text: str) -> str:
     """Remove our entry and keep all other text."""
     if find_entry(client, text) is None:
         return text
     return _load_edits(client).remove(text, client.entry_path)
 
 
-def _load_edits(client: Client) -> TextEdits:
+def _load_edits(client: Vendor) -> TextEdits:
     if client.format == "toml":
         from deepwork.views.setup import toml_edits  # imports tomlkit, which edits of JSON do not need
 

@@ -9,6 +9,7 @@ from typing import Any
 from deepwork.kernel.call import is_person
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.vendors import VENDORS
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS
 
 HEARTBEATS_PER_LEASE = 3
@@ -35,15 +36,9 @@ class Role(CaseInsensitiveEnum):
 class Runtime(CaseInsensitiveEnum):
     """The client that an agent runs in: those that `deepwork setup` configures, and any other."""
 
-    CLAUDE_CODE = "claude_code"
-    CODEX = "codex"
-    OPENCODE = "opencode"
-    CURSOR = "cursor"
-    VSCODE = "vscode"
-    GEMINI = "gemini"
-    WINDSURF = "windsurf"
-    ZED = "zed"
-    CLAUDE_DESKTOP = "claude_desktop"
+    _ignore_ = "each"
+    for each in VENDORS:
+        vars()[each.runtime.upper()] = each.runtime
     CUSTOM = "custom"
 
     @classmethod

@@ -56,6 +56,8 @@ class LaunchRequest:
     is_resume: bool = False
     mcp: McpServer | None = None
     max_usd: float | None = None
+    is_review: bool = False
+    """Whether the agent may change nothing: what it would have to ask for is refused, as nobody is there."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,8 @@ class Adapter(Protocol):
     def kind(self) -> str: ...
 
     @property
-    def binary(self) -> str | None:
-        """The program; None if the profile names it."""
-
-    @property
-    def tested_versions(self) -> tuple[str, ...]: ...
+    def takes_session_id(self) -> bool:
+        """Whether we choose the id of a new session."""
 
     def build_launch(self, request: LaunchRequest) -> Launch:
         """Build the command of a start."""
@@ -105,8 +104,6 @@ class StreamAdapter:
     """An agent that writes a JSON object per line: data, and the functions that read it."""
 
     kind: str
-    binary: str
-    tested_versions: tuple[str, ...]
     build: Callable[[LaunchRequest], Launch]
     read_event: Callable[[Event, int], Iterable[Signal]]
     tool_end: re.Pattern[str] | None = None
@@ -118,6 +115,7 @@ class StreamAdapter:
     """The events that say anything; None: not known, so all are parsed."""
     read_log: Callable[[str], str] = str
     """Returns the errors of what it writes to stderr."""
+    takes_session_id: bool = False
 
     def build_launch(self, request: LaunchRequest) -> Launch:
         """Build the command of a start."""

@@ -81,7 +81,8 @@ def _list_session_flags(request: LaunchRequest) -> Iterator[str]:
 
 
 def _list_permission_flags(request: LaunchRequest) -> Iterator[str]:
-    yield f"--permission-mode={request.profile.permission or DEFAULT_PERMISSION}"
+    permission = "default" if request.is_review else request.profile.permission or DEFAULT_PERMISSION
+    yield f"--permission-mode={permission}"
     yield from (f"--allowedTools={tool}" for tool in request.profile.allow)
     if request.mcp:
         yield f"--allowedTools=mcp__{SERVER_NAME}"
@@ -219,14 +220,13 @@ def _explain_result(event: Event, text: str, now: int) -> Iterator[Signal]:
         yield from found
 
 
-CLAUDE: Final = StreamAdapter(
+ADAPTER: Final = StreamAdapter(
     "claude",
-    "claude",
-    ("2.1.197",),
     build_launch,
     _read_event,
     _TOOL_END_PATTERN,
     _PLAIN_TOOL_END_PATTERN,
     '"tool_result"',
     _KNOWN_TYPES,
+    takes_session_id=True,
 )

@@ -56,7 +56,8 @@ _KNOWN_TYPES = frozenset(
 def build_launch(request: LaunchRequest) -> Launch:
     """Build the command of a start. Flags come before `resume`, which knows only some of them."""
     profile = request.profile
-    flags = ["--cd", str(request.tree), "--sandbox", profile.sandbox or DEFAULT_SANDBOX]
+    sandbox = "read-only" if request.is_review else profile.sandbox or DEFAULT_SANDBOX
+    flags = ["--cd", str(request.tree), "--sandbox", sandbox]
     flags += ["--model", profile.model] if profile.model else []
     flags += [*_list_mcp_flags(request.mcp)] if request.mcp else []
     flags += ["-o", str(request.folder / "last.txt")]
@@ -131,13 +132,6 @@ def _read_usage(usage: Event) -> Iterator[Signal]:
     yield UsageReported(SESSION_TOTAL, fresh, cached, get_count(usage, "output_tokens"), is_total=True)
 
 
-CODEX: Final = StreamAdapter(
-    "codex",
-    "codex",
-    ("0.169.0",),
-    build_launch,
-    _read_event,
-    _TOOL_END_PATTERN,
-    _PLAIN_TOOL_END_PATTERN,
-    known_types=_KNOWN_TYPES,
+ADAPTER: Final = StreamAdapter(
+    "codex", build_launch, _read_event, _TOOL_END_PATTERN, _PLAIN_TOOL_END_PATTERN, known_types=_KNOWN_TYPES
 )

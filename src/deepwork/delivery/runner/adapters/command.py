@@ -23,11 +23,11 @@ from deepwork.delivery.runner.adapters.base import (
     get_usd_micros,
     parse_event,
 )
+from deepwork.delivery.runner.profiles import COMMAND_KIND, PROMPT_FILE_FIELD
 from deepwork.delivery.runner.signals import START_TOTAL, Ended, LimitReached, Said, Signal, UsageReported
 from deepwork.delivery.runner.stream_state import StreamState
 from deepwork.kernel.records import copy_with
 
-PROMPT_FILE_FIELD = "{prompt_file}"
 MAX_MESSAGE_BYTES = 2048
 
 
@@ -35,9 +35,8 @@ MAX_MESSAGE_BYTES = 2048
 class CommandAdapter:
     """Any command."""
 
-    kind: str = "command"
-    binary: str | None = None
-    tested_versions: tuple[str, ...] = ()
+    kind: str = COMMAND_KIND
+    takes_session_id: bool = False
 
     def build_launch(self, request: LaunchRequest) -> Launch:
         """Build the command of a start: the profile's words, with the path of the prompt file in them."""
@@ -86,3 +85,6 @@ def _read_result(event: Event) -> Iterator[Signal]:
     is_error = event.get("is_error") is True
     text = get_text(event, "result", MAX_MESSAGE_BYTES) if is_error else ""
     yield Ended(is_error, text, get_id(event, "subtype"))
+
+
+ADAPTER = CommandAdapter()

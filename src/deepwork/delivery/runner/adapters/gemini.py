@@ -62,7 +62,8 @@ def build_launch(request: LaunchRequest) -> Launch:
 
 def _list_flags(request: LaunchRequest) -> Iterator[str]:
     profile = request.profile
-    yield f"--approval-mode={profile.permission or DEFAULT_PERMISSION}"
+    permission = "default" if request.is_review else profile.permission or DEFAULT_PERMISSION
+    yield f"--approval-mode={permission}"
     if profile.model:
         yield f"--model={profile.model}"
     yield from (f"--allowed-tools={tool}" for tool in profile.allow)
@@ -125,13 +126,6 @@ def _read_model(name: str, figures: Event) -> UsageReported:
     )
 
 
-GEMINI: Final = StreamAdapter(
-    "gemini",
-    "gemini",
-    ("0.61.0",),
-    build_launch,
-    _read_event,
-    _TOOL_END_PATTERN,
-    _PLAIN_TOOL_END_PATTERN,
-    known_types=_KNOWN_TYPES,
+ADAPTER: Final = StreamAdapter(
+    "gemini", build_launch, _read_event, _TOOL_END_PATTERN, _PLAIN_TOOL_END_PATTERN, known_types=_KNOWN_TYPES
 )

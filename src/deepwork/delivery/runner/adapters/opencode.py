@@ -38,6 +38,7 @@ from deepwork.kernel.foreign_numbers import MAX_MOMENT, read_decimal, read_momen
 
 APPROVING: Final = "allow"
 """The permission with which nothing is asked; a question in a headless run is refused."""
+_READING_TOOLS = dict.fromkeys(("read", "glob", "grep", "list"), "allow")
 _KNOWN_TYPES = frozenset({"step_start", "text", "tool_use", "step_finish", "error"})
 _FAILED_FINISHES = frozenset({"error", "length", "content-filter"})
 _LOGGED_ERROR_PATTERN = re.compile(r'\berror(?:\.error)?="((?:[^"\\]|\\.)*)')
@@ -51,12 +52,13 @@ def build_launch(request: LaunchRequest) -> Launch:
     While it waits at a limit, its stream says nothing: only its log, on stderr, does.
     """
     profile = request.profile
-    permission = profile.permission or APPROVING
+    permission = "deny" if request.is_review else profile.permission or APPROVING
     flags = ["--dir", str(request.tree)] + (["--auto"] if permission == APPROVING else [])
     flags += ["--model", profile.model] if profile.model else []
     session_id = request.session_id if request.is_resume else None
     flags += ["--session", session_id] if session_id else []
-    env = {} if permission == APPROVING else {"OPENCODE_PERMISSION": json.dumps({"*": permission})}
+    tools = {"*": permission} | (_READING_TOOLS if request.is_review else {})
+    env = {} if permission == APPROVING else {"OPENCODE_PERMISSION": json.dumps(tools)}
     env |= {"OPENCODE_CONFIG_CONTENT": _build_config(request.mcp)} if request.mcp else {}
     argv = ("opencode", "run", "--format", "json", "--print-logs", "--log-level", "ERROR", *flags)
     return Launch(argv, env, session_id=session_id)
@@ -157,12 +159,6 @@ def _find_reset(headers: Event, now: int) -> int | None:
     return bound_reset(read_moment(reset), now)
 
 
-OPENCODE: Final = StreamAdapter(
-    "opencode",
-    "opencode",
-    ("1.18.33",),
-    build_launch,
-    _read_event,
-    read_log=_read_log,
-    known_types=_KNOWN_TYPES,
+ADAPTER: Final = StreamAdapter(
+    "opencode", build_launch, _read_event, read_log=_read_log, known_types=_KNOWN_TYPES
 )

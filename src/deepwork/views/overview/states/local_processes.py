@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepwork.delivery.runner.attempt_locks import is_driven
+from deepwork.delivery.runner.attempt_files import is_driven
 from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.files.state import read_state_file
 from deepwork.work.jobs.sessions.process_identity import has_exited

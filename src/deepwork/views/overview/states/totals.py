@@ -22,7 +22,7 @@ def count_by_kind(view: StateView) -> dict[str, dict[str, int]]:
     )
     judged = view.judge_plans(plans).values()
     landings, _ = LandingStore(view.tx).list_newest(is_open=True, limit=MAX_COUNTED)
-    runs = AgentRunStore(view.tx).list_newest(MAX_COUNTED, is_open=True)
+    runs, _ = AgentRunStore(view.tx).list_page(is_open=True, limit=MAX_COUNTED)
     found = {
         PLAN: Counter(plan.standing.state for plan in judged),
         "task": sum((plan.tasks for plan in judged), Counter[State]()),

@@ -1,0 +1,256 @@
+"""Drives a run and shows it until it has ended, or the person leaves it; or detaches it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from deepwork.edge.cli.framework.background_work import INTERRUPTED, TERMINATED, BackgroundWork, Interruptions
+from deepwork.edge.cli.run.outputs import RunOutput, belongs_to
+from deepwork.edge.cli.run.rendering import choose_exit_code
+from deepwork.edge.cli.run.state import RunState, decide, find_task_names, load_run_state
+from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
+from deepwork.kernel.events.feed import Backoff, ResyncRequired
+from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.private import make_private_folder
+from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.supervision.supervisor import hide_process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deepwork.delivery.runner.models import Run
+    from deepwork.edge.server.application import Application
+    from deepwork.kernel.config import Settings
+    from deepwork.kernel.events.log import Event as StoredEvent
+
+_TICK_SECONDS = 1.0
+_CTRL_C_TO_STOP = 2
+_SECOND_THOUGHTS_SECONDS = 2.0
+"""How long a second Ctrl-C is awaited."""
+_SECONDS_TO_START = 60.0
+_POLL_SECONDS = 0.05
+_SHOWN_BYTES = 2_000
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
+    """Drive a run, and show it until it has ended; return the exit code."""
+    state = load_run_state(app, run_id)
+    if state.run.status.is_final:
+        output.begin(state)
+        output.end(state)
+        return choose_exit_code(state.run)
+
+    def drive(stop: Event) -> Run:
+        hide_process()  # our environment may have the password of the store, and agents have our rights
+        return app.runner.drive(run_id, stop)
+
+    with (
+        _show_warnings(output),
+        Interruptions() as interruptions,
+        BackgroundWork(drive, interruptions) as driver,
+    ):
+        return _Follower(app, state, output, interruptions, driver).follow()
+
+
+@contextmanager
+def _show_warnings(output: RunOutput) -> Iterator[None]:
+    """Show what the runner logs where the run is shown: a line on standard error would tear a live screen."""
+    log, handler = logging.getLogger("deepwork"), _NoticeHandler(output)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+class _NoticeHandler(logging.Handler):
+    def __init__(self, output: RunOutput) -> None:
+        super().__init__(logging.WARNING)
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._output.notice(record.getMessage())
+
+
+class _Follower:
+    """Shows what happens, and heeds Ctrl-C."""
+
+    def __init__(
+        self,
+        app: Application,
+        state: RunState,
+        output: RunOutput,
+        interruptions: Interruptions,
+        driver: BackgroundWork[Run],
+    ) -> None:
+        self._app, self._state, self._output = app, state, output
+        self._interruptions, self._driver = interruptions, driver
+        self._reader = RunReader(app, state)
+        self._backoff = Backoff()
+        self._interrupted_at: float | None = None
+        self._is_stopping = False
+
+    def follow(self) -> int:
+        """Show the run until it has ended or was left; return the exit code."""
+        self._output.begin(self._state)
+        while not self._has_ended():
+            if code := self._heed_interruptions():
+                return self._leave(code)
+            self._interruptions.wait(_TICK_SECONDS)
+        self._output.end(self._state)
+        return INTERRUPTED if self._is_stopping else choose_exit_code(self._state.run)
+
+    def _has_ended(self) -> bool:
+        has_driver_ended = self._driver.has_ended  # asked first: what it did is in the store by now
+        self._update()
+        return self._state.run.status.is_final or has_driver_ended
+
+    def _update(self) -> None:
+        try:
+            self._state, events = self._reader.read()
+        except StorageError as error:
+            if not error.recoverable:
+                raise
+            if not self._backoff.is_outage:
+                self._output.notice(f"{error.message} Retrying until it responds; the agents go on.")
+            self._backoff.wait(lambda: self._interruptions.is_any)
+            return
+        if self._backoff.is_outage:
+            self._backoff = Backoff()
+            self._output.notice("The store answers again.")
+        self._output.show(self._state, events)
+
+    def _heed_interruptions(self) -> int:
+        """Return the exit code if it is time to leave, else 0."""
+        seen = self._interruptions
+        if seen.is_terminated:
+            return TERMINATED
+        if seen.count > _CTRL_C_TO_STOP:
+            return INTERRUPTED
+        if seen.count == _CTRL_C_TO_STOP:
+            self._stop_agents()
+        elif seen.count and self._interrupted_at is None:
+            self._interrupted_at = time.monotonic()
+            self._output.notice("Leaving; the agents go on. Press Ctrl-C again to stop them.")
+        elif seen.count and self._interrupted_at is not None:
+            is_over = time.monotonic() - self._interrupted_at >= _SECOND_THOUGHTS_SECONDS
+            return INTERRUPTED if is_over else 0
+        return 0
+
+    def _stop_agents(self) -> None:
+        if self._is_stopping:
+            return
+        try:
+            with suppress(NotAllowed):  # the run has just ended
+                decide(self._app, "stop_run", self._state.run.id, now=True)
+        except StorageError as error:  # asked again until the store can be used
+            if not error.recoverable:
+                raise
+            return
+        self._is_stopping = True
+        self._output.notice("Stopping the agents. Press Ctrl-C again to leave at once.")
+
+    def _leave(self, code: int) -> int:
+        self._driver.leave()
+        with suppress(StorageError):
+            self._state, events = self._reader.read()
+            self._output.show(self._state, events)
+        self._output.end(self._state)
+        return code
+
+
+class RunReader:
+    """Reads the state of a run and the events since the last read, with the names of the tasks in them."""
+
+    def __init__(self, app: Application, state: RunState) -> None:
+        self._app = app
+        self._run, self._since = state.run, state.last_seq
+        self._names = dict(state.task_names)
+
+    def read(self) -> tuple[RunState, list[StoredEvent]]:
+        """Return the state, and the new events of the run."""
+        state = load_run_state(self._app, self._run.id)
+        events = [event for event in self._read_events() if belongs_to(event, self._run)]
+        self._names |= state.task_names
+        self._find_names({str(event.data.get("task_id", "")) for event in events} - {""} - {*self._names})
+        return replace(state, task_names=dict(self._names)), events
+
+    def _read_events(self) -> Iterator[StoredEvent]:
+        while True:
+            batch = self._app.feed.read(self._since, workflow_id=self._run.workflow_id)
+            if isinstance(batch, ResyncRequired):
+                self._since = batch.resume_at
+                return
+            yield from batch.events
+            if batch.upto == self._since:
+                return
+            self._since = batch.upto
+
+    def _find_names(self, ids: set[str]) -> None:
+        if ids:
+            with self._app.database.reading() as tx:
+                self._names |= find_task_names(tx, ids)
+
+
+def get_log_path(state_folder: Path, run_id: str) -> Path:
+    """Return the file into which a detached run writes its events."""
+    return state_folder / "runs" / f"{run_id}.log"
+
+
+def start_detached(settings: Settings, run: Run, place: Mapping[str, Any], log: Path) -> int:
+    """Start a process that follows the run, and return its id when it does; raises if it cannot."""
+    make_state_folder(log.parents[1])
+    make_private_folder(log.parent)
+    try:
+        descriptor = os.open(log, _LOG_FLAGS, 0o600)
+    except OSError as error:
+        raise to_storage_error("write", log, error) from error
+    try:
+        size = os.fstat(descriptor).st_size
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            build_command(settings, run, place),
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    _wait_until_it_follows(process, log, size)
+    return process.pid
+
+
+def build_command(settings: Settings, run: Run, place: Mapping[str, Any]) -> list[str]:
+    """Build the command that follows a run in the same project and the same store."""
+    words = [sys.executable, "-P", "-m", "deepwork", "runs", "attach", run.id]
+    words += ["--path", str(settings.project_root)]
+    words += ["--db", str(place["database"])] if place.get("database") else []
+    return [*words, "--global"] if place.get("global_store") else words
+
+
+def _wait_until_it_follows(process: subprocess.Popen[bytes], log: Path, size: int) -> None:
+    """Wait for the first line, so that a process that cannot start is reported here."""
+    until = time.monotonic() + _SECONDS_TO_START
+    while time.monotonic() < until:
+        if process.poll() not in (None, 0):
+            with log.open("rb") as file:
+                file.seek(size)
+                said = file.read(_SHOWN_BYTES).decode(errors="replace").strip()
+            raise DeepworkError(
+                f"The detached process ended with exit code {process.returncode}: {said}",
+                suggestion="Start it without --detach to see more.",
+            )
+        if log.stat().st_size > size or process.returncode == 0:
+            return
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,256 @@
+"""Shows a run: live in a terminal, as one line for each event elsewhere, or as JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from deepwork.delivery.runner.models import FINAL_STAGES, AttemptStage, Run, RunEvent
+from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
+from deepwork.edge.cli.framework import terminal
+from deepwork.edge.cli.framework.live_lines import LiveLines, measure_lines
+from deepwork.edge.cli.framework.output import to_printable
+from deepwork.edge.cli.framework.tables import shorten
+from deepwork.edge.cli.run.rendering import (
+    format_duration,
+    format_local_time,
+    format_tokens,
+    format_usd,
+    name_agent,
+    render_screen,
+    render_summary,
+)
+from deepwork.edge.cli.run.state import RunState, get_step_name
+from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.events.log import Event
+from deepwork.kernel.foreign_text import dump_json
+
+_TYPES = {"run": "run", "attempt": "attempt", "plan_task": "task", "landing": "landing"}
+"""What an event is about, by the first word of its type."""
+_TASK_ENDS = ("completed", "failed", "skipped")
+_MAX_REASON, _MAX_AGENT = 200, 40
+NameTask = Callable[[str], str]
+
+
+class RunOutput(Protocol):
+    """Where a run is shown."""
+
+    def begin(self, state: RunState) -> None:
+        """Show how the run is before anything new happens."""
+
+    def show(self, state: RunState, events: Sequence[Event]) -> None:
+        """Show what has happened to the run, and how it is now."""
+
+    def notice(self, text: str) -> None:
+        """Say something to the person."""
+
+    def end(self, state: RunState) -> None:
+        """Show how the run has ended, or was left."""
+
+
+def choose_output(*, as_json: bool) -> RunOutput:
+    """Choose how standard output shows a run."""
+    if as_json:
+        return JsonOutput()
+    return LiveOutput() if terminal.supports_rich_output() else LineOutput()
+
+
+class JsonOutput:
+    """One JSON object per line."""
+
+    def begin(self, state: RunState) -> None:
+        for each in build_state_objects(state):
+            print(dump_json(each))
+        sys.stdout.flush()
+
+    def show(self, state: RunState, events: Sequence[Event]) -> None:  # noqa: ARG002
+        for event in events:
+            print(dump_json(build_event_object(event)))
+        sys.stdout.flush()
+
+    def notice(self, text: str) -> None:
+        print(to_printable(text), file=sys.stderr, flush=True)
+
+    def end(self, state: RunState) -> None:
+        print(dump_json(build_state_objects(state)[0]), flush=True)
+
+
+class LineOutput:
+    """One line for each event, for pipes and log files."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._lines = EventLines(lambda task_id: self._names.get(task_id) or get_step_name(task_id))
+
+    def begin(self, state: RunState) -> None:
+        self._lines.remember_run(state.run)
+        print(describe_beginning(state), flush=True)
+
+    def show(self, state: RunState, events: Sequence[Event]) -> None:
+        for line in self.render_events(state, events):
+            print(line)
+        sys.stdout.flush()
+
+    def render_events(self, state: RunState, events: Sequence[Event]) -> list[str]:
+        """Render the events that say something new."""
+        self._names.update(state.task_names)
+        return [line for event in events if (line := self._lines.render(event))]
+
+    def notice(self, text: str) -> None:
+        print(to_printable(text), file=sys.stderr, flush=True)
+
+    def end(self, state: RunState) -> None:
+        print("\n".join(render_summary(state)), flush=True)
+
+
+class LiveOutput(LineOutput):
+    """A screen that is drawn in place, below a line for each event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._screen = LiveLines(sys.stdout)
+        self._notice = ""
+
+    def begin(self, state: RunState) -> None:
+        self._lines.remember_run(state.run)
+        self._draw(state)
+
+    def show(self, state: RunState, events: Sequence[Event]) -> None:
+        self._draw(state, self.render_events(state, events))
+
+    def notice(self, text: str) -> None:
+        """Draw a notice instead of the hint, at the next drawing."""
+        self._notice = to_printable(text)
+
+    def end(self, state: RunState) -> None:
+        columns, _ = terminal.get_size()
+        self._screen.draw([], [], columns, above=[*render_summary(state)])
+
+    def _draw(self, state: RunState, above: Sequence[str] = ()) -> None:
+        columns, rows = terminal.get_size()
+        lines = render_screen(state, columns, rows, hint=self._notice)
+        painted = [terminal.paint(line.text, line.style) for line in lines]
+        widths = measure_lines([line.text for line in lines])
+        self._screen.draw(painted, widths, columns, above=above)
+
+
+def describe_beginning(state: RunState) -> str:
+    """Say which run is followed."""
+    return f"{state.run.id}  {to_printable(state.name)}: {state.run.status.value}"
+
+
+class EventLines:
+    """Renders the events of a run; what changes nothing that is shown is left out."""
+
+    def __init__(self, name_task: NameTask) -> None:
+        self._name_task = name_task
+        self._shown: dict[str, tuple[Any, ...]] = {}
+
+    def render(self, event: Event) -> str | None:
+        """Render an event as a line; None if it says nothing new."""
+        if event.type == RunEvent.ATTEMPT_PROGRESS or event.data.get("stage") == AttemptStage.PREPARING:
+            return None
+        status, text = self._describe(event)
+        id = str(event.data.get("id", ""))
+        if text is None or self._shown.get(id) == (status, text):
+            return None
+        self._shown[id] = (status, text)
+        return f"{_format_time(event.ts)}  {id:<16}  {status:<12}  {text}".rstrip()
+
+    def remember_run(self, run: Run) -> None:
+        """Leave out the line that says how the run is now."""
+        self._shown[run.id] = (run.status.value, to_printable(run.reason or ""))
+
+    def _describe(self, event: Event) -> tuple[str, str | None]:
+        kind, data = find_type(event), event.data
+        if kind == "attempt":
+            return str(data.get("stage", "")), _describe_attempt(data, self._name_task)
+        status = str(data.get("status", ""))
+        if kind == "task":
+            return status, to_printable(data.get("name", "")) if status in _TASK_ENDS else None
+        if kind == "landing":
+            return status, _describe_landing(data)
+        return status, to_printable(data.get("reason") or "")
+
+
+def find_type(event: Event) -> str | None:
+    """Return what an event is about: a run, an attempt, a task or a landing; None for anything else."""
+    return _TYPES.get(event.type.partition(":")[0])
+
+
+def belongs_to(event: Event, run: Run) -> bool:
+    """Return whether an event is about a run; tasks and landings belong to every run of a plan."""
+    kind = find_type(event)
+    if kind in ("task", "landing"):
+        return run.workflow_id is not None and event.workflow_id == run.workflow_id
+    return kind is not None and run.id in (event.data.get("run_id"), event.data.get("id"))
+
+
+def build_event_object(event: Event) -> dict[str, Any]:
+    """Build the JSON object of an event."""
+    about = {"type": find_type(event), "id": event.data.get("id")}
+    return about | dict(event.data) | {"event": event.type, "seq": event.seq, "ts": event.ts}
+
+
+def build_state_objects(state: RunState) -> list[dict[str, Any]]:
+    """Build the JSON objects of a run and its attempts as they are now."""
+    run = build_payload(describe_run(state.run, usd_micros=state.usd_micros))
+    return [
+        {"type": "run", **run},
+        *({"type": "attempt", **build_payload(describe_attempt(attempt))} for attempt in state.attempts),
+    ]
+
+
+def _describe_attempt(data: Mapping[str, Any], name_task: NameTask) -> str:
+    parts = [to_printable(name_task(str(data.get("task_id", "")))), _describe_agent(data)]
+    if data.get("not_before"):
+        parts.append(f"goes on at {_format_not_before(data['not_before'])}")
+    if data.get("stage") in FINAL_STAGES:
+        parts.append(_describe_amounts(data))
+    if reason := data.get("reason"):
+        parts.append(shorten(to_printable(reason), _MAX_REASON))
+    return ", ".join(parts)
+
+
+def _describe_landing(data: Mapping[str, Any]) -> str:
+    parts = [
+        to_printable(str(data.get("title", ""))),
+        to_printable(str(data.get("branch") or data["target"])),
+    ]
+    if reason := data.get("reason"):
+        parts.append(shorten(to_printable(str(reason)), _MAX_REASON))
+    return ", ".join(parts)
+
+
+def _describe_agent(data: Mapping[str, Any]) -> str:
+    number = data.get("number", 1)
+    again = "" if number == 1 else f", attempt {number}"
+    return f"{shorten(to_printable(name_agent(str(data.get('profile', '')))), _MAX_AGENT)}{again}"
+
+
+def _describe_amounts(data: Mapping[str, Any]) -> str:
+    tokens = sum(int(data.get(f"{kind}_tokens") or 0) for kind in ("input", "cached", "output"))
+    began, ended = data.get("created_at"), data.get("ended_at")
+    took = _parse(ended) - _parse(began) if began and ended else 0
+    usd = round(float(data.get("usd") or 0) * MICROS_PER_USD)
+    return f"{format_duration(took)}, {format_tokens(tokens)} tokens, {format_usd(usd)}"
+
+
+def _format_time(ts: str) -> str:
+    """Write the time of an event: as the clock shows it in a terminal, in UTC elsewhere."""
+    if not terminal.supports_rich_output():
+        return ts
+    return f"{datetime.fromisoformat(ts).astimezone():%H:%M:%S}"
+
+
+def _format_not_before(ts: str) -> str:
+    if not terminal.supports_rich_output():
+        return ts
+    moment = _parse(ts)
+    return format_local_time(moment, moment)
+
+
+def _parse(ts: str) -> int:
+    return round(datetime.fromisoformat(ts).timestamp() * 1000)

@@ -1,0 +1,159 @@
+"""`deepwork runs`: what agents that deepwork started do and did; come back to them, pause and stop them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.command_groups import CommandGroup
+from deepwork.edge.cli.framework.id_resolution import resolve_id
+from deepwork.edge.cli.framework.options import json_option, place_options
+from deepwork.edge.cli.framework.output import print_answer, to_printable
+
+if TYPE_CHECKING:
+    from deepwork.edge.server.application import Application
+
+_JSON_LINES_HELP = "Print one JSON object per line."
+_id_argument = click.argument("id", metavar="RUN")
+_json_lines_option = click.option("--json", "as_json", is_flag=True, help=_JSON_LINES_HELP)
+
+
+@click.group(cls=CommandGroup)
+def runs() -> None:
+    """Runs of agents: list and show them, come back to them, pause and stop them."""
+
+
+@runs.command("list")
+@click.option("--open", "is_open", is_flag=True, help="Only those that have not ended.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@json_option
+@place_options
+def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any) -> None:
+    """List runs, the newest first."""
+    from deepwork.edge.cli.run.rendering import build_run_rows
+    from deepwork.edge.cli.run.state import load_runs
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        found = load_runs(app, limit, is_open=is_open)
+    if as_json:
+        print_answer({"runs": found}, as_json=True)
+    elif found:
+        print_answer({"runs": build_run_rows(found)}, as_json=False)
+    else:
+        print("No run is open." if is_open else "Nothing was run yet; start with `deepwork run PLAN`.")
+
+
+@runs.command("show")
+@_id_argument
+@json_option
+@place_options
+def show_run(id: str, as_json: bool, path: str, **place: Any) -> None:
+    """Show a run: how it is, what it cost, and each attempt at a task."""
+    from deepwork.edge.cli.run.rendering import build_run_answer, render_run
+    from deepwork.edge.cli.run.state import load_run_state
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        state = load_run_state(app, resolve_id(app.database, "run", id), is_whole=True)
+    if as_json:
+        print_answer(build_run_answer(state), as_json=True)
+    else:
+        print("\n".join(render_run(state)))
+
+
+@runs.command()
+@_id_argument
+@_json_lines_option
+@place_options
+def attach(id: str, as_json: bool, path: str, **place: Any) -> None:
+    """Watch a run, and drive it if no other process does; it shows and returns what `deepwork run` does."""
+    from deepwork.edge.cli.run.following import follow_run
+    from deepwork.edge.cli.run.outputs import choose_output
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "run", id)
+        code = follow_run(app, known, choose_output(as_json=as_json))
+    sys.exit(code)
+
+
+@runs.command()
+@click.argument("attempt_id", metavar="ATTEMPT")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the attempt has ended.")
+@click.option("--raw", is_flag=True, help="Print the lines as the agent wrote them.")
+@click.option("--stderr", "is_stderr", is_flag=True, help="Print what it wrote to standard error.")
+@_json_lines_option
+@place_options
+def logs(
+    attempt_id: str, follow: bool, raw: bool, is_stderr: bool, as_json: bool, path: str, **place: Any
+) -> None:
+    """Print what the agent of an attempt did and said, from its first start on."""
+    from deepwork.edge.cli.run.logs import LogReader, choose_renderer
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "attempt", attempt_id)
+        reader = LogReader(app.database, app.settings.state_folder, known, is_stderr=is_stderr)
+        render = choose_renderer(reader.vendor, as_json=as_json, is_raw=raw or is_stderr)
+        for entry in reader.read(follow=follow):
+            for line in render(entry):
+                print(line)
+            sys.stdout.flush()
+
+
+@runs.command()
+@_id_argument
+@json_option
+@place_options
+def pause(id: str, as_json: bool, path: str, **place: Any) -> None:
+    """Start nothing more for a run; its agents go on with what they do."""
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        changed = _decide(app, "pause_run", id)
+    _print_run(changed, f"Nothing more starts until `deepwork runs resume {changed['id']}`.", as_json=as_json)
+
+
+@runs.command()
+@_id_argument
+@json_option
+@place_options
+def resume(id: str, as_json: bool, path: str, **place: Any) -> None:
+    """Let a paused run start agents again."""
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        changed = _decide(app, "resume_run", id)
+    _print_run(changed, f"Watch it with `deepwork runs attach {changed['id']}`.", as_json=as_json)
+
+
+@runs.command()
+@_id_argument
+@click.option("--now", is_flag=True, help="End its agents; what they did stays in their trees.")
+@json_option
+@place_options
+def stop(id: str, now: bool, as_json: bool, path: str, **place: Any) -> None:
+    """Start nothing more for a run, and end it when its agents have ended."""
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        changed = _decide(app, "stop_run", id, now=now)
+        changed = _end_agents(app, changed) if now else changed
+    said = "Its agents were ended." if now else "It ends when its agents have ended; --now ends them."
+    _print_run(changed, said, as_json=as_json)
+
+
+def _decide(app: Application, operation: str, id: str, **arguments: Any) -> dict[str, Any]:
+    from deepwork.edge.cli.run.state import decide
+
+    return decide(app, operation, resolve_id(app.database, "run", id), **arguments)
+
+
+def _end_agents(app: Application, changed: dict[str, Any]) -> dict[str, Any]:
+    """Wait until the agents have ended; end them here if no other process drives the run."""
+    from threading import Event
+
+    from deepwork.delivery.runner.responses import build_payload, describe_run
+
+    return build_payload(describe_run(app.runner.drive(changed["id"], Event())))
+
+
+def _print_run(changed: dict[str, Any], said: str, *, as_json: bool) -> None:
+    if as_json:
+        print_answer(changed, as_json=True)
+    else:
+        print(to_printable(f"{changed['id']}: {changed['status']}. {said}"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,6 +28,9 @@ NOW = 1_800_000_000_000
 LEASE_MS = 90_000
 LARGE_TABLE_BYTES = 1024 * 1024
 _LARGE_TABLES_SQL = "SELECT name FROM unnest(%s::text[]) AS name WHERE pg_relation_size(name::regclass) > %s"
+
+_kept: dict[str, psycopg.Connection[Any]] = {}
+"""Open connections that empty databases: a new one first reads about every table, which takes longest."""
 
 
 class Clock:
@@ -70,8 +75,6 @@ def empty_database(url: str) -> None:
     TRUNCATE makes a new file for each table and index, 300 of them: to delete the few rows of a test takes a
     hundredth of that. Only a table that has become large is truncated.
     """
-    import psycopg
-
     tables = (
         "messages, inboxes, notices, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews, "
         "plans, plan_tasks, plan_dependencies, plan_capabilities, plan_claims, checkpoints, "
@@ -81,7 +84,7 @@ def empty_database(url: str) -> None:
         "spending, spending_totals, runner_runs, runner_hosts, attempts, port_blocks, landings, branch_leases, "
         "commit_links, seals, rewinds, rewind_tasks, checkpoint_trees"
     )
-    with psycopg.connect(url, autocommit=True) as connection:
+    with _connect(url) as connection:
         if _read_schema(connection) != HEAD:
             engine = open_engine(url)
             engine.prepare()
@@ -102,6 +105,46 @@ def empty_database(url: str) -> None:
         )
         for (name,) in large:
             connection.execute(f"TRUNCATE {name} CASCADE")
+
+
+@contextmanager
+def keep_connection(url: str) -> Iterator[None]:
+    """Empty this database over one connection from now on; only for one that nobody drops before the end."""
+    _kept[url] = _open(url)
+    try:
+        yield
+    finally:
+        _kept.pop(url).close()
+
+
+@contextmanager
+def _connect(url: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect, or use the connection that is kept; one that a test ended is replaced."""
+    if url not in _kept:
+        with _open(url) as opened:
+            yield opened
+        return
+    if not _answers(_kept[url]):
+        _kept[url].close()
+        _kept[url] = _open(url)
+    yield _kept[url]
+
+
+def _open(url: str) -> psycopg.Connection[Any]:
+    import psycopg
+
+    # Prepared statements would not survive the migrations of some tests.
+    return psycopg.connect(url, autocommit=True, prepare_threshold=None)
+
+
+def _answers(connection: psycopg.Connection[Any]) -> bool:
+    import psycopg
+
+    try:
+        connection.execute("ROLLBACK")  # of what a failure left open
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def _read_schema(connection: psycopg.Connection[Any]) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from application import Clock, empty_database, make_app, skip_or_fail
+from application import Clock, empty_database, keep_connection, make_app, skip_or_fail
 from clocks import coarsen_clocks
 from deepwork.edge.server.application import Application
 from isolation import isolate
@@ -48,7 +48,7 @@ gc.disable()
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """A real PostgreSQL server, started from a wheel and removed after the tests."""
-    with run_postgres() as url:
+    with run_postgres() as url, keep_connection(url):
         yield url
 
 

@@ -42,6 +42,8 @@ GIT_CONFIG = """\
 	defaultBranch = main
 [commit]
 	gpgsign = false
+[maintenance]
+	auto = false
 [core]
 	excludesFile = /dev/null
 	attributesFile = /dev/null

@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from checks.make import COUNT, SUBJECT, Project, shell
 from deepwork.kernel.errors import Code
+from patience import wait_until
 
 HELPER = """
 import json, os, signal, sys, time
@@ -95,13 +95,6 @@ def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
 def shared_trust(starter: Starter, monkeypatch: pytest.MonkeyPatch, own_trust: None) -> None:
     """The started processes trust what this one does."""
     monkeypatch.setenv("XDG_CONFIG_HOME", starter.config)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
 
 
 def is_running(pid: int) -> bool:

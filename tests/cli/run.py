@@ -30,16 +30,8 @@ class CommandResult:
 
 
 def run_deepwork(project: Path, *words: str, environment: dict[str, str] | None = None) -> CommandResult:
-    done = subprocess.run(
-        [*quick.build_command(), *words],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env={**os.environ, "COLUMNS": "200", **(environment or {})},
-    )
-    return CommandResult(done.returncode, done.stdout, done.stderr)
+    code, out, err = quick.run(words, project, {**os.environ, "COLUMNS": "200", **(environment or {})})
+    return CommandResult(code, out, err)
 
 
 def run_in_terminal(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import quick
 from application import skip_or_fail
 from e2e.ports import HeldPort
+from patience import is_true_in_time
 
 if TYPE_CHECKING:  # without Playwright the tests are skipped instead of failing to import
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
@@ -187,8 +187,5 @@ def run_in_thread(work: Callable[[], Any]) -> Any:
 
 
 def wait_until(is_true: Callable[[], Any], otherwise: str) -> None:
-    """Wait for a condition; fail with the message after 100 seconds."""
-    deadline = time.monotonic() + 100
-    while not is_true():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)
+    """Wait for a condition; fail with the message if it does not come true."""
+    assert is_true_in_time(is_true, 100), otherwise

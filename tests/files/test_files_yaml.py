@@ -212,11 +212,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_is_refused_quickly(name: str) -> None:
-    message = load_invalid(HOSTILE[name])
+    messages: list[str] = []
 
-    assert message.startswith("job.yml:")
-    assert len(message) < 1000
-    assert measure_effort(lambda: load_invalid(HOSTILE[name]), enough=150) < 150
+    effort = measure_effort(lambda: messages.append(load_invalid(HOSTILE[name])), enough=150)
+
+    assert messages[0].startswith("job.yml:")
+    assert len(messages[0]) < 1000
+    assert effort < 150
 
 
 def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:

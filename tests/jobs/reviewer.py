@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from patience import is_true_in_time, wait_until
 
 FAKE = Path(__file__).with_name("fake_claude.py")
 
@@ -52,19 +53,13 @@ class Reviewer:
         return max(running)
 
     def wait_for_a_call(self) -> dict[str, Any]:
-        end = time.monotonic() + 60
-        while not (self.calls and (self.folder / "child.pid").exists()):
-            assert time.monotonic() < end, "the reviewer was not asked"
-            time.sleep(0.02)
+        wait_until(lambda: self.calls and (self.folder / "child.pid").exists(), "a call of the reviewer")
         return self.calls[0]
 
     def has_exited(self) -> bool:
         """Whether the last reviewer and its child have exited; waits, because being killed takes a moment."""
         pids = [self.calls[-1]["pid"], int((self.folder / "child.pid").read_text())]
-        end = time.monotonic() + 60
-        while any(map(is_running, pids)) and time.monotonic() < end:
-            time.sleep(0.05)
-        return not any(map(is_running, pids))
+        return is_true_in_time(lambda: not any(map(is_running, pids)))
 
 
 def is_running(pid: int) -> bool:

@@ -1,8 +1,8 @@
 """Starts the `deepwork` command in a new process, without the second or two that its imports take.
 
-Each test worker has one fork server, which has imported everything and forks for each command. A test starts a
-small client: it passes its standard streams, folder, environment and arguments to the fork server, forwards
-signals, and exits as the command exits. Killing the client kills the command.
+Each test worker has one fork server, which has imported everything and forks for each command. A test asks it for one
+(`run`), or starts a small client (`build_command`): it passes its standard streams, folder, environment and arguments
+to the fork server, forwards signals, and exits as the command exits. Killing the client kills the command.
 
 Tests of startup, of kills and of a process's resources start the command itself: `PLAIN`.
 """
@@ -14,13 +14,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fastmcp.client.transports import StdioTransport
 
+from quick.client import ask, read_number
+
 PLAIN = (sys.executable, "-P", "-m", "deepwork")
+PATIENCE_SECONDS = 600
 _HERE = Path(__file__).parent
 
 
@@ -29,7 +34,29 @@ def build_command(server: ForkServer | None = None) -> list[str]:
     if not hasattr(os, "pidfd_open"):
         return list(PLAIN)
     address = (server or _get_fork_server()).address
-    return [sys.executable, "-I", "-S", str(_HERE / "fork_client.py"), address]
+    return [sys.executable, "-I", "-S", str(_HERE / "client.py"), address]
+
+
+def run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[int, str, str]:
+    """Run a command to its end, without a client; return its exit code, output and errors."""
+    if not hasattr(os, "pidfd_open"):
+        done = subprocess.run(
+            [*PLAIN, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+    arguments = [os.fsencode(word) for word in words]
+    with os.fdopen(os.memfd_create("out"), "r") as out, os.fdopen(os.memfd_create("err"), "r") as err:
+        files = [0, out.fileno(), err.fileno()]
+        with closing(
+            ask(_get_fork_server().address, files, os.fsencode(folder), variables, arguments)
+        ) as line:
+            line.settimeout(PATIENCE_SECONDS)
+            read_number(line)
+            code = read_number(line)
+        for written in (out, err):
+            written.seek(0)
+        return code, out.read(), err.read()
 
 
 def build_transport(project: Path, *flags: str, **more: Any) -> StdioTransport:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import socket
@@ -64,7 +63,7 @@ def _begin(waiting: DefaultSelector, listener: socket.socket) -> None:
         return
     pid = os.fork()
     if pid == 0:
-        _become(files, **json.loads(asked))
+        _become(files, asked)
     for file in files:
         os.close(file)
     with suppress(OSError):  # the client was killed; the selector will report that
@@ -85,7 +84,7 @@ def _end(waiting: DefaultSelector, key: SelectorKey) -> None:
     line.close()
 
 
-def _become(files: list[int], arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+def _become(files: list[int], asked: bytes) -> None:
     """Run the command in the forked process, without the fork server's open files."""
     code = 1
     try:
@@ -93,10 +92,14 @@ def _become(files: list[int], arguments: list[str], folder: str, environment: di
         for number, file in enumerate(files):
             os.dup2(file, number)
         os.closerange(3, 4096)
+        folder, count, *words = asked.split(b"\0")
+        arguments, variables = words[: int(count)], words[int(count) :]
         os.chdir(folder)
         os.environ.clear()
-        os.environ.update(environment)
-        sys.argv = ["deepwork", *arguments]
+        for variable in variables:
+            name, _, value = variable.partition(b"=")
+            os.environb[name] = value
+        sys.argv = ["deepwork", *map(os.fsdecode, arguments)]
         sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
         from deepwork.__main__ import main as run_command
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+import patience
 from runner.fake_streams import Used
 from runner.person_checkout import list_differences
 from runner.played_machine import is_alive
@@ -52,10 +52,7 @@ def list_living(project: RunProject) -> list[Process]:
 
 
 def wait_until(is_true: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
+    patience.wait_until(is_true, what, seconds)
 
 
 def plan(project: RunProject, name: str, *starts: Steps, **task: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import pytest
 
 from deepwork.delivery.runner.adapters import get_adapter
 from deepwork.delivery.runner.stream_state import StreamState, apply, begin_start
+from patience import wait_until
 from runner.fake_streams import STREAMS, Used
 from runner.scripted import ScriptedAgents, Steps, list_possible_sums
 
-PATIENCE_SECONDS = 60
 VENDORS = sorted(STREAMS)
 RESUME = {
     "claude": ["-p", "--resume={}"],
@@ -194,7 +193,4 @@ def test_broken_output_is_as_broken_as_the_script_says(agents: ScriptedAgents):
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} was not written"
-        time.sleep(0.01)
+    wait_until(path.exists, path.name)

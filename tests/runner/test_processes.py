@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +34,8 @@ from deepwork.delivery.runner.processes import (
 )
 from deepwork.kernel.errors import Code, NotAllowed, StorageError
 from deepwork.kernel.supervision import supervisor
+from patience import PATIENCE_SECONDS, wait_until
 
-PATIENCE_SECONDS = 60
 PROGRAM = Path(__file__).parents[1] / "supervision/tree_program.py"
 STARTER = Path(__file__).with_name("process_starter.py")
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -69,17 +68,10 @@ def start_command(files: AttemptFiles, command: str) -> ProcessIdentity:
     return start_process(files, ["sh", "-c", command], ENVIRONMENT, files.folder.parent, 600)
 
 
-def wait_until(is_done: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_done():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.01)
-
-
 def wait_for(files: AttemptFiles, name: str) -> int:
     """Wait until a process of the agent runs, and return its pid."""
     path = files.folder.parent / f"{name}.pid"
-    wait_until(path.exists)
+    wait_until(path.exists, f"{name}.pid")
     return int(path.read_text())
 
 

@@ -14,6 +14,9 @@ from application import call_tool
 from store_admin.stores import create_large_plan, fill_store, open_store
 
 TASKS = 10_000
+SOME_TASKS = 2000
+some_or_all = pytest.mark.parametrize("tasks", [SOME_TASKS, pytest.param(TASKS, marks=pytest.mark.thorough)])
+"""For tests of kills: what a kill leaves does not depend on the size, once there are several batches of rows."""
 
 Place = Callable[[str], str]
 
@@ -48,21 +51,21 @@ def filled(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 
 @pytest.fixture(scope="module")
-def large(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """A read-only store of either kind with a plan of 10,000 tasks, some of them claimed."""
-    made: dict[str, str] = {}
+def large(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """A read-only store of either kind with a plan of many tasks, some of them claimed."""
+    made: dict[tuple[str, int], str] = {}
 
-    def of(kind: str) -> str:
-        if kind not in made:
+    def of(kind: str, tasks: int = TASKS) -> str:
+        if (kind, tasks) not in made:
             folder, location = tmp_path_factory.mktemp("project"), module_place(kind)
             app = open_store(folder, location)
-            workflow = create_large_plan(app, TASKS)
+            workflow = create_large_plan(app, tasks)
             agent = call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
             for task in call_tool(app, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
                 call_tool(app, "task_claim", task_id=task["id"], agent_id=agent)
             app.close()
-            made[kind] = location
-        return made[kind]
+            made[kind, tasks] = location
+        return made[kind, tasks]
 
     return of
 

@@ -22,7 +22,7 @@ from deepwork.kernel.database.processes import find_processes_with_open
 from deepwork.kernel.errors import Code, DeepworkError, NotAllowed, StorageError
 from deepwork.kernel.store_admin.backup import RestoreResult, back_up, restore
 from deepwork.kernel.store_admin.copying import CopyResult
-from store_admin.conftest import TASKS, Place
+from store_admin.conftest import TASKS, Place, some_or_all
 from store_admin.stores import (
     PATIENCE,
     corrupt_page,
@@ -117,7 +117,7 @@ def test_a_restored_store_equals_the_one_backed_up(
 @pytest.mark.thorough
 @kinds
 def test_ten_thousand_tasks_are_backed_up_and_restored(
-    large: Callable[[str], str], place: Place, tmp_path: Path, kind: str
+    large: Callable[..., str], place: Place, tmp_path: Path, kind: str
 ):
     file, target = tmp_path / "store.backup", place(kind)
 
@@ -169,14 +169,15 @@ def test_a_backup_is_a_consistent_snapshot_during_writes(place: Place, tmp_path:
         assert found["event_sequence"] == [{"last_seq": len(found["agents"])}]
 
 
+@some_or_all
 @kinds
 def test_a_kill_in_the_middle_leaves_no_file_with_the_final_name(
-    large: Callable[[str], str], tmp_path: Path, kind: str
+    large: Callable[..., str], tmp_path: Path, kind: str, tasks: int
 ):
-    file, whole = tmp_path / "safe" / "store.backup", tmp_path / "whole.backup"
+    file, whole, store = tmp_path / "safe" / "store.backup", tmp_path / "whole.backup", large(kind, tasks)
     file.parent.mkdir()
-    backup = ("db", "backup", str(file), "--db", large(kind))
-    save_backup(large(kind), whole)
+    backup = ("db", "backup", str(file), "--db", store)
+    save_backup(store, whole)
 
     for share in (0.1, 0.5, 0.9):
         run_until_killed_at_size(int(whole.stat().st_size * share), *backup)
@@ -185,8 +186,8 @@ def test_a_kill_in_the_middle_leaves_no_file_with_the_final_name(
         run_until_killed_at(stage, 0, *backup)
         assert not file.exists()
 
-    save_backup(large(kind), file)
-    assert read_all_rows(str(file)) == read_all_rows(large(kind))
+    save_backup(store, file)
+    assert read_all_rows(str(file)) == read_all_rows(store)
 
 
 def test_a_damaged_store_gives_no_backup(filled: Callable[[str], str], place: Place, tmp_path: Path):

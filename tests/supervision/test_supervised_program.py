@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +22,8 @@ from deepwork.kernel.programs import (
 )
 from deepwork.kernel.supervision import supervisor
 from deepwork.kernel.supervision.supervised_program import SupervisedProgram, start_supervised
+from patience import PATIENCE_SECONDS, wait_until
 
-PATIENCE_SECONDS = 60
 PROGRAM = Path(__file__).with_name("tree_program.py")
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -40,10 +39,7 @@ def start(folder: Path, *acts: str, **more: Any) -> SupervisedProgram:
 
 
 def wait_for(path: Path) -> Path:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} was not written"
-        time.sleep(0.01)
+    wait_until(path.exists, path.name)
     return path
 
 
@@ -57,10 +53,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until_none_runs(folder: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while running := list_running(folder):
-        assert time.monotonic() < deadline, f"still running: {running}"
-        time.sleep(0.02)
+    wait_until(lambda: not list_running(folder), "the end of all processes")
 
 
 @contextmanager
@@ -170,10 +163,7 @@ def test_nothing_is_left_when_the_process_that_started_it_is_killed(tmp_path: Pa
         starter.kill()
 
         wait_until_none_runs(tmp_path)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while is_running(pid):
-            assert time.monotonic() < deadline, "the supervisor still runs"
-            time.sleep(0.02)
+        wait_until(lambda: not is_running(pid), "the end of the supervisor")
 
 
 def test_nothing_is_left_when_the_supervisor_is_killed(tmp_path: Path):

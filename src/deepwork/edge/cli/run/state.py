@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deepwork.kernel.database.transaction import Transaction
 
 _MAX_PAGE = 500
+_NO_NEXT = {"because": None, "next": None}
+"""What a run has if there is nothing to say: programs find the keys in every run."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def load_runs(app: Application, limit: int, *, is_open: bool) -> list[dict[str, 
     while len(found) < limit:
         given = {"open": is_open, "limit": min(_MAX_PAGE, limit - len(found)), "cursor": cursor}
         answer = call_operation(app, "list_runs", given)
-        found += answer["runs"]
+        found += [_NO_NEXT | run for run in answer["runs"]]
         cursor = answer["cursor"]
         if cursor is None:
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import getpass
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class Project:
 
     def __init__(self, app: Application, folder: Path, location: str) -> None:
         self.app, self._folder, self._location = app, folder, location
-        (folder / ".git").mkdir()
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         self._add_plan()
         self._add_agent()
         self._add_tracked_work()

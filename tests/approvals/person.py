@@ -9,8 +9,7 @@ from typing import Any
 from approvals.authenticator import ORIGIN, Authenticator
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
-from deepwork.gates.approvals.credential_store import CredentialStore
-from deepwork.gates.approvals.credentials import Credential
+from deepwork.gates.approvals.credentials import Credential, CredentialStore
 from deepwork.gates.approvals.enrollment import create_registration_challenge
 from deepwork.gates.approvals.passphrase import HashCost, hash_passphrase
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs

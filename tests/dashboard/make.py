@@ -12,7 +12,7 @@ from application import Clock, call_tool
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.http.asgi import create_asgi_app
 from deepwork.edge.server.http.policy import AccessPolicy
-from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.models import Scope
 from deepwork.gates.access.tools import TokenTools
 from jobs import project as jobs
 from jobs.runs import call_job_tool as ask_job

@@ -7,8 +7,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -20,10 +21,10 @@ from deepwork.edge.cli.framework.options import json_option, place_options, refu
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.framework.progress import ProgressBar
 from deepwork.edge.cli.run_amounts import name_agent
-from deepwork.gates.access.anchors import Anchor, create_anchor, find_anchor_problem, parse_anchor
-from deepwork.gates.access.audit_chain import ChainVerdict, verify_chain
+from deepwork.gates.access.audit_chain import Anchor, ChainVerdict, create_anchor, parse_anchor
 from deepwork.gates.access.models import ChainedEntry
 from deepwork.gates.access.store import AuditStore
+from deepwork.gates.access.verification import verify_log
 from deepwork.kernel.call import AGENT_PREFIX
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import StorageError
@@ -101,8 +102,8 @@ def audit(
 @place_options
 def anchor(as_json: bool, **place: Any) -> None:
     """Print an anchor: the end of the log now, signed. Keep it elsewhere, for `verify --expect`."""
-    with _open_store(place, as_json=as_json) as store:
-        head, key = store.get_head(), store.get_key()
+    with _open_transaction(place, as_json=as_json) as tx:
+        head, key = AuditStore(tx).get_head(), AuditStore(tx).get_key()
     text = create_anchor(head, key)
     if as_json:
         print_answer(
@@ -142,18 +143,10 @@ def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
     """
     try:
         with (
-            _open_store(place, as_json=as_json) as store,
+            _open_transaction(place, as_json=as_json) as tx,
             ProgressBar("Verifying", quiet=as_json) as progress,
         ):
-            head = store.get_head()
-            links = _report_progress(store.iterate_chain(), head.seq, progress)
-            verdict = verify_chain(links, head, store.get_key())
-            if expect and verdict.problem is None:
-                chain = store.find_chain(expect.head.seq)
-                problem = find_anchor_problem(expect, verdict.rows, chain, store.get_key())
-                verdict = replace(verdict, problem=problem, anchored_rows=expect.head.seq)
-            if verdict.problem is None:
-                verdict = replace(verdict, problem=_find_proof_problem(store) or store.find_forged_row())
+            verdict = verify_log(tx, expect, partial(progress.report, "Verifying"))
     except StorageError as error:
         if error.recoverable:  # the database cannot be reached now, which says nothing about the chain
             raise
@@ -165,37 +158,12 @@ def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
 
 
 @contextmanager
-def _open_store(place: dict[str, Any], *, as_json: bool) -> Iterator[AuditStore]:
-    with _open_transaction(place, as_json=as_json) as tx:
-        yield AuditStore(tx)
-
-
-@contextmanager
 def _open_transaction(place: dict[str, Any], *, as_json: bool) -> Iterator[Transaction]:
     with (
         open_application(place.pop("path"), place, reads=True, quiet=as_json) as app,
         app.database.reading() as tx,
     ):
         yield tx
-
-
-def _find_proof_problem(store: AuditStore) -> str | None:
-    from deepwork.gates.access.enrolled_proofs import find_proof_problem
-    from deepwork.gates.approvals.credential_file import CredentialFile
-    from deepwork.gates.approvals.credential_store import ENROLLING_TOOLS
-
-    # Entries before the key of the store are older than its adoption, which forgets proofs.
-    entries = store.list_done(ENROLLING_TOOLS, store.get_key().keyed_from)
-    return find_proof_problem(entries, store.list_credentials(), CredentialFile().load())
-
-
-def _report_progress(
-    links: Iterator[ChainedEntry], total: int, progress: ProgressBar
-) -> Iterator[ChainedEntry]:
-    for link in links:
-        if link.seq % 500 == 0:
-            progress.report("Verifying", link.seq, total)
-        yield link
 
 
 def _to_dict(link: ChainedEntry, names: Mapping[str, str]) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from deepwork.edge.cli.framework.options import Function, json_option, passphras
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.edge.cli.framework.proofs import build_act_call
-from deepwork.gates.checks.attestations import build_statement
 from deepwork.gates.checks.models import CheckVerdict, Proof, ProofRequest, ProofSubject
-from deepwork.gates.checks.responses import ProofSummary
+from deepwork.gates.checks.responses import ProofSummary, build_statement
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.errors import Code, GateClosed, InvalidInput

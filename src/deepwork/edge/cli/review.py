@@ -28,12 +28,11 @@ from deepwork.edge.cli.main import print_error
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.gates.reviews import rendering, rules
-from deepwork.gates.reviews.catalog import RuleCatalog
-from deepwork.gates.reviews.discovery import RuleFinder
+from deepwork.gates.reviews.discovery import RuleCatalog, RuleFinder
 from deepwork.gates.reviews.models import RuleSet
 from deepwork.gates.reviews.planner import ReviewPlan, resolve_path
-from deepwork.gates.reviews.round_store import RoundStore, RuleEntry
 from deepwork.gates.reviews.round_text import format_finding
+from deepwork.gates.reviews.store import RoundStore, RuleEntry
 from deepwork.kernel.call import Call
 from deepwork.kernel.config_options import PLATFORMS
 from deepwork.kernel.environment import build_child_environment

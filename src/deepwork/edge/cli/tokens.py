@@ -11,7 +11,7 @@ from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.server.invocation import invoke
-from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.models import Scope
 from deepwork.kernel.call import Call
 
 

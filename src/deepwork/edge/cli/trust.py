@@ -154,7 +154,7 @@ def _confirm() -> None:
 def _may_need_more_than_token(settings: Settings) -> bool:
     """Whether this user demands or has enrolled more than a token; without a store their folder says it."""
     from deepwork.edge.cli.framework.applications import is_store_missing
-    from deepwork.gates.approvals.credential_file import CredentialFile
+    from deepwork.gates.approvals.credentials import CredentialFile
     from deepwork.gates.approvals.person_proof import PersonProofs
     from deepwork.kernel.user_settings import load_user_settings
 

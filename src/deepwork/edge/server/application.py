@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deepwork.edge.server.start_workflow import StartWorkflow
     from deepwork.edge.server.trees_assembly import TreesAssembly
     from deepwork.gates.approvals.actions import ApprovalActions
-    from deepwork.gates.approvals.interfaces import DecisionHandler
+    from deepwork.gates.approvals.decisions import DecisionHandler
     from deepwork.gates.approvals.models import ApprovalKind
     from deepwork.gates.checks.service import CheckService
     from deepwork.gates.reviews.actions import ReviewActions

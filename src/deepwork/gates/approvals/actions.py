@@ -10,9 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
-from deepwork.gates.approvals.interfaces import DecisionHandler
+from deepwork.gates.approvals.decisions import DecisionHandler, notify_of_decision
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalVerdict
-from deepwork.gates.approvals.notices import notify_of_decision
 from deepwork.gates.approvals.person_proof import CheckedProof
 from deepwork.gates.approvals.responses import ApprovalDecision
 from deepwork.gates.approvals.rules import describe_next_call

@@ -13,9 +13,13 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar
 
 from deepwork.gates.approvals import passkeys
-from deepwork.gates.approvals.credential_file import CredentialFile
-from deepwork.gates.approvals.credential_store import CredentialStore
-from deepwork.gates.approvals.credentials import Credential, build_challenge, choose_required
+from deepwork.gates.approvals.credentials import (
+    Credential,
+    CredentialFile,
+    CredentialStore,
+    build_challenge,
+    choose_required,
+)
 from deepwork.gates.approvals.passphrase import require_verifier
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
 from deepwork.kernel.answers import Answer

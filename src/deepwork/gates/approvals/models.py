@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
-from deepwork.gates.approvals.digests import compute_digest
+from deepwork.kernel.call import ActionOutcome
 from deepwork.kernel.names import CaseInsensitiveEnum
 
 
@@ -114,3 +116,22 @@ class Approval:
     def was_given(self) -> bool:
         """Whether a person approved it, whatever became of it since."""
         return self.decided_at is not None and self.status is not ApprovalStatus.REFUSED
+
+
+@dataclass(frozen=True)
+class DecisionEffect(ActionOutcome):
+    """What a decision led to after its commit, in one sentence."""
+
+    text: str
+    is_carried_out: bool = True
+    """False if what was approved could not be done, such as when the work is not what the person saw."""
+
+
+def serialize_shown(shown: Mapping[str, Any]) -> str:
+    """Serialise JSON values in their one canonical form; raises for what JSON cannot express."""
+    return json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def compute_digest(shown: Mapping[str, Any]) -> str:
+    """Compute the digest of what is shown."""
+    return sha256(serialize_shown(shown).encode()).hexdigest()

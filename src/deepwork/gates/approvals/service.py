@@ -10,7 +10,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from deepwork.gates.approvals.decision_log import is_confirmed
-from deepwork.gates.approvals.digests import compute_digest
 from deepwork.gates.approvals.models import (
     Approval,
     ApprovalEvent,
@@ -18,6 +17,7 @@ from deepwork.gates.approvals.models import (
     ApprovalRequest,
     ApprovalStatus,
     ApprovalVerdict,
+    compute_digest,
 )
 from deepwork.gates.approvals.responses import ApprovalSummary
 from deepwork.gates.approvals.rules import (

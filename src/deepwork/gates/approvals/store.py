@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from deepwork.gates.approvals.digests import serialize_shown
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
+from deepwork.gates.approvals.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalStatus,
+    serialize_shown,
+)
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.seals import is_sealed, save_seal
 from deepwork.kernel.database.statements import build_where

@@ -1,15 +1,17 @@
-"""Records what work costs, and keeps the totals that budgets are compared with."""
+"""Records what work costs, and keeps the totals that budgets are compared with; knows the budget of a day."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from deepwork.gates.budgets.models import (
     MICROS_PER_USD,
     MS_PER_DAY,
+    Budget,
     BudgetEvent,
     Cost,
     Entry,
@@ -19,6 +21,7 @@ from deepwork.gates.budgets.models import (
 from deepwork.gates.budgets.rules import format_usd
 from deepwork.gates.budgets.store import SpendingStore
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.user_settings import get_user_settings_file, load_user_settings
 
 _LOCK_ORDER = (SubjectKind.PLAN, SubjectKind.TASK, SubjectKind.DAY)
 
@@ -128,3 +131,23 @@ def _build_payload(entry: Entry) -> dict[str, Any]:
         "vendor": usage.vendor,
     }
     return {name: value for name, value in payload.items() if value is not None}
+
+
+def load_day_budget() -> Budget | None:
+    """Return what all work of a day may cost; None if the user set no limit.
+
+    Every claim asks, so the file is read again only after it changed.
+    """
+    path = get_user_settings_file()
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    version = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+    return _load(str(path), version)
+
+
+@lru_cache(maxsize=8)
+def _load(_path: str, _version: tuple[int, ...]) -> Budget | None:
+    day = load_user_settings().day_budget
+    return Budget(day.usd, day.tokens, day.minutes) if day else None

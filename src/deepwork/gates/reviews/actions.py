@@ -12,9 +12,8 @@ from deepwork.gates.approvals.acts import require_proven
 from deepwork.gates.reviews.models import ReviewEvent
 from deepwork.gates.reviews.planner import ReviewPlanner
 from deepwork.gates.reviews.responses import ReviewDecided
-from deepwork.gates.reviews.round_store import RoundStore, RuleDecision, Series
 from deepwork.gates.reviews.rule_rounds import name_rule
-from deepwork.gates.reviews.store import PassedReviews
+from deepwork.gates.reviews.store import PassedReviews, RoundStore, RuleDecision, Series
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.operations import Traits, operation

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.models import Scope
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed

@@ -11,7 +11,7 @@ from pydantic import Field
 from deepwork.delivery.runner.attempt_files import AttemptFiles, read_tail
 from deepwork.delivery.runner.models import Attempt
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.models import Scope
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.foreign_text import escape_controls
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deepwork.gates.approvals.rules import find_name
-from deepwork.gates.budgets.day_budget import load_day_budget
 from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.rules import describe_budget
-from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.text_budget.lines import truncate_to_line

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deepwork.gates.budgets.day_budget import load_day_budget
 from deepwork.gates.budgets.models import MICROS_PER_USD, MS_PER_MINUTE, Budget, Cost, SubjectKind
-from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.gates.budgets.store import Grouping, SpendingStore
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction

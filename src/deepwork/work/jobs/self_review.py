@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deepwork.gates.reviews.round_records import read_findings
+from deepwork.gates.reviews.rounds import read_findings
 from deepwork.work.jobs.quality_gate import (
     CriterionResult,
     Outcome,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.gates.budgets.day_budget import load_day_budget
-from deepwork.gates.budgets.service import BudgetService
+from deepwork.gates.budgets.service import BudgetService, load_day_budget
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.work.plans.models import Task, Workflow
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from deepwork.gates.budgets.day_budget import load_day_budget
 from deepwork.gates.budgets.models import MS_PER_DAY, ActiveWork, Budget, Cost, Refusal, SubjectKind, Total
 from deepwork.gates.budgets.rules import Limit, find_own_refusal, find_shared_refusal
-from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.timestamps import measure_duration
 from deepwork.work.plans.models import Task, Workflow

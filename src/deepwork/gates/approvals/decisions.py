@@ -1,16 +1,29 @@
-"""Notices to agents of what people decide."""
+"""What follows from decisions: packages whose work waited carry them out, and agents get notices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from deepwork.gates.approvals.models import Approval, ApprovalStatus
-from deepwork.gates.approvals.responses import find_title
-from deepwork.gates.approvals.rules import describe_subject
+from deepwork.gates.approvals.models import Approval, ApprovalStatus, DecisionEffect
+from deepwork.gates.approvals.rules import describe_subject, find_name
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.notices.models import NoticeType
 from deepwork.kernel.notices.rules import build_approval_text
 from deepwork.kernel.notices.service import NoticeService
+
+
+class DecisionHandler(Protocol):
+    """Carries out what decisions about one kind of subject lead to."""
+
+    def lock(self, tx: Transaction, approval: Approval) -> None:
+        """Lock what gates lock before they look at approvals, so that no two calls wait for each other."""
+
+    def apply(self, tx: Transaction, approval: Approval) -> str | None:
+        """Carry out the decision in its transaction, notify agents, and say what it led to."""
+
+    def follow(self, approval: Approval) -> DecisionEffect | None:
+        """Carry out, after the commit, what takes long, such as completing a task; say what it led to."""
 
 
 def notify_of_decision(
@@ -24,7 +37,7 @@ def notify_of_decision(
     is_given = approval.status is ApprovalStatus.GIVEN
     text = build_approval_text(
         describe_subject(approval),
-        find_title(approval),
+        find_name(approval.shown),
         is_given=is_given,
         comment=approval.comment,
         next=next_step,

@@ -29,7 +29,7 @@ def test_a_public_method_without_a_declaration_is_refused():
         def brand_new(self) -> None:
             """A tool whose author forgot to declare its scope."""
 
-    with pytest.raises(TypeError, match=r"brand_new is a public method .* add @tool"):
+    with pytest.raises(TypeError, match=r"brand_new .* add @operation"):
         list_specs(Undeclared())
 
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from deepwork.work.plans.plan_tools import PlanTools
     from deepwork.work.plans.task_directory import PlanTaskDirectory
     from deepwork.work.plans.task_proofs import TaskProver
+    from deepwork.work.plans.task_reports import TaskReports
     from deepwork.work.plans.task_tools import TaskTools
-    from deepwork.work.plans.work_gate import WorkGate
     from deepwork.work.templates.tools import TemplateTools
     from deepwork.work.tracking.attribution_service import AttributionService
     from deepwork.work.tracking.context_tools import ContextTools
@@ -201,16 +201,13 @@ class Application:
         return None
 
     def _complete_approved_task(self, task: Task) -> None:
-        """Report a task as completed as its agent did, in the name of the person who approved that."""
-        from deepwork.edge.server.invocation import invoke
-        from deepwork.kernel.call import current_call
-        from deepwork.kernel.records import copy_with
+        """Complete a task as its agent reported it; the audit log has that in the name of who approved it."""
+        from deepwork.gates.access.audit import record_part
 
-        tool = "task_update_status"
         report: dict[str, Any] = {"id": task.id, "status": "completed", "outcome": task.outcome}
         report |= {"outcome_detail": dict(task.outcome_detail)} if task.outcome_detail else {}
-        call = copy_with(current_call(), tool=tool, key=None, record=None, outcomes=None)
-        invoke(self.database, self.registry[tool], report, call)
+        with record_part(self.database, "task_update_status", report):
+            self._task_reports.complete_approved(task)
 
     @property
     def toolsets(self) -> list[str]:
@@ -290,8 +287,15 @@ class Application:
         from deepwork.work.plans.task_tools import TaskTools
 
         only = str(self.settings.repository_root) if self._has_many_projects else None
-        prover, gate = self.task_prover, self._work_gate
-        return TaskTools(self.database, self.presence, prover, gate, self._workspace_service, only)
+        return TaskTools(self.database, self.presence, self._task_reports, self._workspace_service, only)
+
+    @cached_property
+    def _task_reports(self) -> TaskReports:
+        from deepwork.work.plans.task_reports import TaskReports
+        from deepwork.work.plans.work_gate import WorkGate
+
+        gate = WorkGate(self.database, self.presence, self._build_task_work)
+        return TaskReports(self.database, self.presence, self.task_prover, gate, self._workspace_service)
 
     @cached_property
     def task_prover(self) -> TaskProver:
@@ -299,12 +303,6 @@ class Application:
         from deepwork.work.plans.task_proofs import TaskProver
 
         return TaskProver(self.database, self.presence, self.get_checks, lambda: self._plan_task_tracker)
-
-    @cached_property
-    def _work_gate(self) -> WorkGate:
-        from deepwork.work.plans.work_gate import WorkGate
-
-        return WorkGate(self.database, self.presence, self._build_task_work)
 
     def _build_task_work(self) -> ChangeDescriptions:
         from deepwork.work.tracking.task_work import ChangeDescriptions

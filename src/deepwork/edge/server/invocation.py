@@ -175,9 +175,7 @@ def _change_prepared(change: Callable[[], Any]) -> Any:
     try:
         return change()
     except NotPrepared as again:
-        raise NotAllowed(
-            "What this call needs changed while it was prepared.", suggestion="Call again.", recoverable=True
-        ) from again
+        raise again.to_error() from again
 
 
 def _prepare(spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,8 @@ from deepwork.gates.approvals.decision_log import USE_TOOL
 from deepwork.gates.approvals.models import ApprovalEvent
 from deepwork.kernel.call import CANCELLED, Call, current_call, use_call
 from deepwork.kernel.database.transaction import Database, PendingEvent, Transaction
-from deepwork.kernel.errors import Code, DeepworkError
+from deepwork.kernel.errors import Code, DeepworkError, StorageError
+from deepwork.kernel.records import copy_with
 
 log = logging.getLogger("deepwork")
 
@@ -68,6 +70,21 @@ class AuditRecord:
                 outcome=self.outcome,
             )
         )
+
+
+@contextmanager
+def record_part(database: Database, tool: str, given: Mapping[str, Any]) -> Iterator[None]:
+    """Record what the block does, which is part of the current call, as a call of this tool."""
+    call = copy_with(current_call(), tool=tool, key=None, record=None, outcomes=None)
+    record = AuditRecord(call, given, given)
+    with use_call(copy_with(call, record=record)):
+        try:
+            yield
+        except StorageError:  # the store is unavailable for the entry too
+            raise
+        except Exception as error:
+            record.save_failure(database, error)
+            raise
 
 
 def record_uses(tx: Transaction, events: Iterable[PendingEvent]) -> None:

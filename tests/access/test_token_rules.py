@@ -10,7 +10,7 @@ from application import make_app
 from deepwork.edge.server.registry import OperationSpec, list_specs
 from deepwork.gates.access import rules
 from deepwork.gates.access.models import Scope, Token
-from deepwork.gates.access.tools import TokenTools
+from deepwork.gates.access.operations import TokenOperations
 from deepwork.kernel.operations import Traits
 
 SECRET = "s" * 43
@@ -39,7 +39,7 @@ def test_a_tool_is_read_only_if_and_only_if_it_needs_no_more_than_read(registry:
 
 
 def test_even_listing_tokens_needs_the_scope_admin():
-    for spec in list_specs(TokenTools):
+    for spec in list_specs(TokenOperations):
         assert rules.get_required_scope(spec.declaration, {}) is Scope.ADMIN
 
 

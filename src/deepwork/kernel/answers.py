@@ -9,12 +9,16 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from deepwork.kernel.call import ActionOutcome
+from deepwork.kernel.timestamps import format_timestamp
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 Kind = TypeVar("Kind", bound="Answer")
 _REQUIRED: Any = object()
+
+IsoTime = str
+"""A time in an answer: ISO 8601 in UTC. `Answer.of` formats the Unix milliseconds that a record has."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -31,13 +35,16 @@ class Answer:
     kept_nulls: ClassVar[frozenset[str]] = frozenset()
     """Fields that appear in the answer even if their value is null."""
     _defaults: ClassVar[Mapping[str, Any]] = {}
+    _times: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
+        kinds = inspect.get_annotations(cls)
         own = {
             name: cls.__dict__.get(name, _REQUIRED)
-            for name, kind in inspect.get_annotations(cls).items()
+            for name, kind in kinds.items()
             if not kind.startswith("ClassVar")
         }
+        cls._times |= {name for name, kind in kinds.items() if kind.startswith("IsoTime")}
         cls.model_fields = {**cls.model_fields, **own}
         cls._defaults = {name: value for name, value in cls.model_fields.items() if value is not _REQUIRED}
 
@@ -49,6 +56,20 @@ class Answer:
             missing = ", ".join(known.keys() - fields.keys())
             raise TypeError(f"{type(self).__name__}: missing: {missing}")
         self.__dict__.update(fields)
+
+    @classmethod
+    def of(cls, record: object, **others: Any) -> Self:
+        """Build the answer from the attributes of a record that have the names of its fields.
+
+        `others` are the fields that the record does not have, or that the answer shows differently.
+        """
+        found = {
+            name: getattr(record, name)
+            for name in cls.model_fields
+            if name not in others and hasattr(record, name)
+        }
+        times = {name: format_timestamp(found[name]) for name in cls._times if type(found.get(name)) is int}
+        return cls(**found | times | others)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: use model_copy to change {name!r}.")

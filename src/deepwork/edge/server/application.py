@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from deepwork.edge.server.landing_assembly import Landings
     from deepwork.edge.server.start_workflow import StartWorkflow
     from deepwork.edge.server.trees_assembly import TreesAssembly
-    from deepwork.gates.approvals.actions import ApprovalActions
+    from deepwork.gates.access.operations import AuditOperations
     from deepwork.gates.approvals.decisions import DecisionHandler
     from deepwork.gates.approvals.models import ApprovalKind
+    from deepwork.gates.approvals.operations import ApprovalOperations
+    from deepwork.gates.checks.operations import ProofOperations
     from deepwork.gates.checks.service import CheckService
-    from deepwork.gates.reviews.actions import ReviewActions
+    from deepwork.gates.reviews.operations import ReviewOperations
     from deepwork.gates.reviews.tools import ReviewTools
     from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.kernel.events.feed import EventFeed
@@ -173,15 +175,26 @@ class Application:
         parts = self.database, self.presence, self.repositories, self._attribution
         return build_rewind_actions(*parts, lambda: self.landings.prepared, folder)
 
-    def _build_approval_actions(self) -> ApprovalActions:
-        from deepwork.gates.approvals.actions import ApprovalActions
+    def _build_approval_operations(self) -> ApprovalOperations:
+        from deepwork.gates.approvals.operations import ApprovalOperations
 
-        return ApprovalActions(self.database, self._find_decision_handler)
+        return ApprovalOperations(self.database, self._find_decision_handler)
 
-    def _build_review_actions(self) -> ReviewActions:
-        from deepwork.gates.reviews.actions import ReviewActions
+    def _build_proof_operations(self) -> ProofOperations:
+        from deepwork.gates.checks.operations import ProofOperations
 
-        return ReviewActions(self.reviews.planner, self.database)
+        return ProofOperations(self.database, lambda: self.checks)
+
+    def _build_audit_operations(self) -> AuditOperations:
+        from deepwork.delivery.runner.store import AttemptStore
+        from deepwork.gates.access.operations import AuditOperations
+
+        return AuditOperations(self.database, lambda tx, agents: AttemptStore(tx).list_work(agents))
+
+    def _build_review_operations(self) -> ReviewOperations:
+        from deepwork.gates.reviews.operations import ReviewOperations
+
+        return ReviewOperations(self.reviews.planner, self.database)
 
     def _build_landing_actions(self) -> LandingActions:
         from deepwork.delivery.landing.actions import LandingActions
@@ -514,17 +527,18 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.gates.reviews.tools:ReviewTools": lambda app: app.reviews,
     _COMBINED: Application._build_start_workflow,
     # What only people can do:
-    "deepwork.gates.approvals.actions:ApprovalActions": Application._build_approval_actions,
-    "deepwork.gates.reviews.actions:ReviewActions": Application._build_review_actions,
+    "deepwork.gates.approvals.operations:ApprovalOperations": Application._build_approval_operations,
+    "deepwork.gates.checks.operations:ProofOperations": Application._build_proof_operations,
+    "deepwork.gates.access.operations:AuditOperations": Application._build_audit_operations,
+    "deepwork.gates.reviews.operations:ReviewOperations": Application._build_review_operations,
     "deepwork.work.jobs.gate_actions:GateActions": lambda app: app.jobs.gate_actions,
     "deepwork.delivery.landing.actions:LandingActions": Application._build_landing_actions,
     "deepwork.delivery.rewind.actions:RewindActions": lambda app: app.rewind_actions,
     **{
         path: _build_with_database(path)
         for path in (
-            "deepwork.gates.access.tools:TokenTools",
-            "deepwork.gates.approvals.enrollment:EnrollmentActions",
-            "deepwork.gates.checks.actions:ProofActions",
+            "deepwork.gates.access.operations:TokenOperations",
+            "deepwork.gates.approvals.enrollment:EnrollmentOperations",
             "deepwork.work.plans.budget_actions:BudgetActions",
             "deepwork.delivery.runner.actions:RunActions",
         )

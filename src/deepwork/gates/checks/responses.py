@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from deepwork.gates.checks.models import CHECKS_FILE, CheckVerdict, Proof
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.foreign_text import fence, remove_invisible
+from deepwork.kernel.paging import Page
 from deepwork.kernel.text_budget.tokens import fits, measure_tail
-from deepwork.kernel.timestamps import format_timestamp
 
 
 class ProofSummary(Answer):
@@ -27,30 +27,47 @@ class ProofSummary(Answer):
     inputs_digest: str
     definition_digest: str
     output_digest: str | None
-    created_at: str
+    created_at: IsoTime
     waived_by: str | None
     waive_reason: str | None
 
     @classmethod
-    def from_proof(cls, proof: Proof) -> Self:
-        return cls(
-            id=proof.id,
-            check=proof.check_name,
-            verdict=proof.shown_verdict.value,
-            tests_run=proof.tests_run,
-            tests_skipped=proof.tests_skipped,
-            exit_code=proof.exit_code,
-            duration_ms=proof.duration_ms,
-            host=proof.host,
-            tree=proof.tree,
-            head=proof.head,
-            inputs_digest=proof.inputs_digest,
-            definition_digest=proof.definition_digest,
-            output_digest=proof.output_digest,
-            created_at=format_timestamp(proof.created_at),
-            waived_by=proof.waived_by,
-            waive_reason=proof.waive_reason,
-        )
+    def of_proof(cls, proof: Proof, **more: Any) -> Self:
+        """Build the answer from a proof; `more` is what only some answers have."""
+        return cls.of(proof, check=proof.check_name, verdict=proof.shown_verdict.value, **more)
+
+
+class ProofView(ProofSummary):
+    """A proof, what counted as done with it, and what its check printed; None if that was removed."""
+
+    kept_nulls: ClassVar[frozenset[str]] = frozenset({"output"})
+
+    used_by: list[str]
+    output: str | None
+
+
+class ProofPage(Page):
+    proofs: list[ProofSummary]
+
+
+class ProofComparison(Answer):
+    """What differs between a proof and what it is about, and what could not be compared."""
+
+    id: str
+    check: str
+    problems: list[str]
+    unknown: list[str]
+
+
+class ProofComparisons(Answer):
+    proofs: list[ProofComparison]
+
+
+class ProofStatements(Answer):
+    """Proofs in a format of others; nobody has signed them."""
+
+    format: str = "in-toto"
+    statements: list[dict[str, Any]]
 
 
 _MAX_LINES = 40

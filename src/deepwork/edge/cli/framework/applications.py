@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from deepwork.kernel.config import TMP_FOLDER, Settings
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
+    from deepwork.kernel.call import Call
 
 
 @contextmanager
@@ -40,6 +41,14 @@ def open_application(
             yield app
         finally:
             app.close()
+
+
+def call_operation(app: Application, name: str, given: Mapping[str, Any], call: Call | None = None) -> Any:
+    """Call an operation as every interface does; without `call`, as whatever program runs this command."""
+    from deepwork.edge.server.invocation import invoke
+    from deepwork.kernel.call import Call
+
+    return invoke(app.database, app.operations[name], given, call or Call(tool=name, carries_notices=False))
 
 
 def is_store_missing(settings: Settings) -> bool:

@@ -1,16 +1,20 @@
-"""The token tools. Agents cannot call them: tokens are created and revoked on the command line."""
+"""What people read and do about access: tokens, and the audit log. Agents cannot call any of it."""
 
 from __future__ import annotations
 
+import json
 import secrets
-from typing import Annotated, ClassVar, Self
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, ClassVar, Self
 
 from deepwork.gates.access import rules
-from deepwork.gates.access.models import Scope, Token
-from deepwork.gates.access.store import TokenStore
+from deepwork.gates.access.audit_chain import create_anchor, parse_anchor
+from deepwork.gates.access.models import ChainedEntry, Scope, Token
+from deepwork.gates.access.store import AuditStore, TokenStore
+from deepwork.gates.access.verification import verify_log
 from deepwork.kernel.answers import Answer
-from deepwork.kernel.call import LOCAL
-from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.call import AGENT_PREFIX, LOCAL, current_call
+from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.names import encode_letters
 from deepwork.kernel.operations import Traits, operation
@@ -20,7 +24,7 @@ from deepwork.kernel.tool_types import Field, Name
 DAY_MS = 24 * 3600 * 1000
 
 
-class TokenTools:
+class TokenOperations:
     """Creates, lists and revokes tokens."""
 
     traits: ClassVar = Traits(toolset="tokens", people_only=True, one_transaction=True)
@@ -85,6 +89,112 @@ class TokenTools:
                     f"There is no token {name!r} to revoke.", suggestion="See `deepwork tokens list`."
                 )
             return Revoked(name=name, revoked_at=tx.now)
+
+
+class AuditCall(Answer):
+    """A call in the audit log, without free text of its arguments."""
+
+    seq: int
+    at: int
+    account: str
+    caller: str
+    host: str
+    tool: str
+    arguments: dict[str, Any]
+    digest: str
+    outcome: str
+    profile: str | None = None
+    """The profile of the agent under a run that called, and the name of its task."""
+    task: str | None = None
+    chain: str
+
+    @classmethod
+    def of_entry(cls, link: ChainedEntry, work: tuple[str, str] | None) -> Self:
+        profile, task = work or (None, None)
+        shown = vars(link.entry) | {"arguments": json.loads(link.entry.arguments)}
+        return cls(seq=link.seq, chain=link.chain, profile=profile, task=task, **shown)
+
+
+class AuditCalls(Answer):
+    calls: list[AuditCall]
+
+
+class AuditAnchor(Answer):
+    """The end of the audit log, signed."""
+
+    anchor: str
+    store: str
+    rows: int
+    chain: str
+
+
+class AuditVerdict(Answer):
+    """The result of verifying the whole audit log, and the rows that it is about."""
+
+    intact: bool
+    rows: int
+    chain: str
+    bad_row: int | None = None
+    problem: str | None = None
+    unkeyed_rows: int | None = None
+    anchored_rows: int | None = None
+
+
+FindWork = Callable[[Transaction, Collection[str]], Mapping[str, tuple[str, str]]]
+"""Returns the profile and the task's name of agents under a run, by the account with which they call."""
+
+
+class AuditOperations:
+    """Reads and verifies the audit log."""
+
+    traits: ClassVar = Traits(toolset="tokens", people_only=True)
+
+    def __init__(self, database: Database, find_work: FindWork) -> None:
+        self._database, self._find_work = database, find_work
+
+    @operation("admin", read_only=True)
+    def list_audit_calls(
+        self,
+        account: str | None = None,
+        tool: str | None = None,
+        since: Annotated[int | None, Field(description="Unix milliseconds")] = None,
+        limit: Annotated[int, Field(ge=1, le=10_000)] = 50,
+    ) -> AuditCalls:
+        """List calls that may have changed something, newest first."""
+        with self._database.reading() as tx:
+            links = AuditStore(tx).list_newest(account=account, tool=tool, since=since, limit=limit)
+            agents = {link.entry.account for link in links if link.entry.caller.startswith(AGENT_PREFIX)}
+            work = self._find_work(tx, agents) if agents else {}
+        return AuditCalls(
+            calls=[
+                AuditCall.of_entry(
+                    link, work.get(link.entry.account) if link.entry.caller.startswith(AGENT_PREFIX) else None
+                )
+                for link in links
+            ]
+        )
+
+    @operation("admin", read_only=True)
+    def get_audit_anchor(self) -> AuditAnchor:
+        """Return the end of the log now, signed: it shows later that nothing before it was removed."""
+        with self._database.reading() as tx:
+            head, key = AuditStore(tx).get_head(), AuditStore(tx).get_key()
+        return AuditAnchor(
+            anchor=create_anchor(head, key), store=key.store_id, rows=head.seq, chain=head.chain
+        )
+
+    @operation("admin", read_only=True)
+    def verify_audit_log(
+        self, expect: Annotated[str | None, Field(description="An anchor that was kept elsewhere")] = None
+    ) -> AuditVerdict:
+        """Verify the hash chain, and what lets work pass against the calls that made it."""
+        anchor = parse_anchor(expect) if expect else None
+        if expect and anchor is None:
+            raise InvalidInput("This is not an anchor: pass what `deepwork audit anchor` printed.")
+        report = current_call().report_progress
+        with self._database.reading() as tx:
+            verdict = verify_log(tx, anchor, lambda seq, total: report(seq, total, "Verifying"))
+        return AuditVerdict.of(verdict, intact=verdict.problem is None)
 
 
 def _require_name(name: str) -> None:

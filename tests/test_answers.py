@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from deepwork.kernel.answers import Answer, build_model, read_answer
+from deepwork.kernel.answers import Answer, IsoTime, build_model, read_answer
 from deepwork.kernel.names import CaseInsensitiveEnum
 
 
@@ -30,6 +31,25 @@ class Whole(Part):
     data: dict[str, Any]
 
 
+class Timed(Part):
+    since: IsoTime
+    until: IsoTime | None = None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    name: str
+    since: int
+    hidden: str = "x"
+    until: int | None = None
+    note: str | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.name)
+
+
 class Outer(BaseModel):
     whole: Whole
 
@@ -50,6 +70,16 @@ def test_an_answer_becomes_json_in_the_order_of_its_fields():
     assert dumped == JSON
     assert list(dumped) == ["name", "color", "parts", "gone", "data"]
     assert type(dumped["color"]) is str
+
+
+def test_an_answer_takes_what_it_shows_of_a_record():
+    record = Record("box", since=1_800_000_000_000)
+
+    shown = Timed.of(record, note="mine").model_dump()
+
+    assert shown == {"name": "box", "note": "mine", "since": "2027-01-15T08:00:00.000Z", "size": 3}
+    with pytest.raises(TypeError, match="size"):
+        Timed.of(Part(name="p"), since="now")
 
 
 def test_an_answer_is_frozen_and_a_copy_can_differ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from typing import Any
 
 import pytest
@@ -18,13 +19,18 @@ from deepwork.views.dashboard.api import TAG_PERIOD_MS
 from deepwork.views.dashboard.endpoint_registry import (
     ENDPOINTS,
     REPOSITORY_ENDPOINTS,
+    ROUTES,
     SERVER_ENDPOINTS,
     TOOL_ENDPOINTS,
 )
+from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute
 from tracking import make as track
 
-FOLLOWING = [each.path for each in ENDPOINTS if each.follows_events]
-TIMED = [each.path for each in ENDPOINTS if not each.follows_events]
+READS: tuple[Endpoint | OperationRoute, ...] = (
+    *ENDPOINTS,
+    *(each for each in ROUTES if not each.reads_files),
+)
+TIMED = [each.path for each in READS if not each.follows_events]
 WITHOUT_ROWS = tuple(f"/api/v1/{kind}/{{id}}" for kind in ("messages", "approvals", "landings", "rewinds"))
 SCRIPT = "<script>alert(1)</script>\"'`${x}\u2028&lt;"
 
@@ -55,7 +61,7 @@ def address(path: str, world: World) -> str:
 
 
 def every(world: World) -> list[str]:
-    return [address(each.path, world) for each in ENDPOINTS if each.path not in WITHOUT_ROWS]
+    return [address(each.path, world) for each in READS if each.path not in WITHOUT_ROWS]
 
 
 def test_unchanged_answers_are_not_sent_again(world: World, app: Application, page: TestClient, clock: Clock):
@@ -89,7 +95,6 @@ def test_time_changes_the_etag_of_time_dependent_answers(world: World, page: Tes
     }
     assert changed == {address(path, world) for path in TIMED if path not in WITHOUT_ROWS}
     assert {"/api/v1/home", "/api/v1/agents"} <= changed
-    assert len(FOLLOWING) + len(TIMED) == len(ENDPOINTS)
 
 
 def test_the_etag_starts_with_the_last_event_number(world: World, page: TestClient):
@@ -166,7 +171,7 @@ def test_openapi_describes_every_path(page: TestClient):
     told = read(page, "/openapi.json")["paths"]
 
     paths = {each.path for each in ENDPOINTS} | {each.path for each in TOOL_ENDPOINTS} | set(SERVER_ENDPOINTS)
-    paths |= {each.path for each in REPOSITORY_ENDPOINTS}
+    paths |= {each.path for each in REPOSITORY_ENDPOINTS} | {each.path for each in ROUTES}
     assert paths < set(told)
     assert {"/api/v1/events", "/api/v1/actions/{tool}"} < set(told)
     names = {each["name"] for each in told["/api/v1/runs"]["get"]["parameters"]}
@@ -175,11 +180,30 @@ def test_openapi_describes_every_path(page: TestClient):
     }  # fmt: skip
 
 
-def test_every_answer_matches_its_schema(world: World, page: TestClient):
-    for endpoint in ENDPOINTS:
-        if endpoint.path not in WITHOUT_ROWS:
-            answer = page.get(address(endpoint.path, world)).json()
-            TypeAdapter(endpoint.answer).validate_python(answer)
+def test_every_answer_matches_its_schema(world: World, app: Application, page: TestClient):
+    kinds = {each.path: each.answer for each in ENDPOINTS}
+    kinds |= {each.path: app.operations[each.operation].answer_type for each in ROUTES}
+    for path, kind in kinds.items():
+        if path not in WITHOUT_ROWS:
+            answer = page.get(address(path, world)).json()
+            TypeAdapter(kind).validate_python(answer)
+
+
+def test_the_parameters_of_an_operation_are_read_from_text(page: TestClient):
+    assert read(page, "/landings", limit="2", open="true")["landings"] == []
+    for query in ({"limit": "x"}, {"limit": "501"}, {"status": "odd"}, {"open": "perhaps"}, {"nope": "1"}):
+        answer = page.get("/api/v1/landings", params=query)
+        code, message = answer.json()["code"], answer.json()["message"]
+        assert (answer.status_code, code) == (400, "INVALID_INPUT"), query
+        assert f"`{next(iter(query))}`" in message
+
+
+def test_every_route_names_a_read_operation_with_its_parameters(app: Application):
+    for route in ROUTES:
+        operation = app.operations[route.operation]
+        in_path = {route.renamed.get(name, name) for name in re.findall(r"{(\w+)}", route.path)}
+        assert operation.read_only, route
+        assert in_path <= set(operation.parameter_names), route
 
 
 def test_a_token_is_required(app: Application):

@@ -18,7 +18,7 @@ from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.tool_types import is_id_parameter
-from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, REPOSITORY_ENDPOINTS, TOOL_ENDPOINTS
+from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, REPOSITORY_ENDPOINTS, ROUTES, TOOL_ENDPOINTS
 
 HOSTILE_IDS = {
     "a megabyte": "x" * 1024 * 1024,
@@ -37,7 +37,6 @@ HOSTILE_IDS = {
 
 MAX_SENT = 50_000
 """Clients of HTTP do not send longer addresses."""
-ALL_ENDPOINTS = (*ENDPOINTS, *TOOL_ENDPOINTS, *REPOSITORY_ENDPOINTS)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,13 @@ def test_no_tool_fails_inside_for_any_id(project: Application, id: str):
 def test_no_address_fails_inside_for_any_id(project: Application, id: str):
     page = create_client(project)
     text = quote(id[:MAX_SENT], safe="", errors="surrogatepass").replace(".", "%2E")
-    addresses = [address for each in ALL_ENDPOINTS for address in list_addresses(each, text)]
+    parameters = {
+        **{each.path: list(each.query.model_fields) for each in ENDPOINTS},
+        **{each.path: list(each.query.model_fields) for each in TOOL_ENDPOINTS},
+        **{each.path: list(each.query.model_fields) for each in REPOSITORY_ENDPOINTS},
+        **{each.path: list(project.operations[each.operation].parameter_names) for each in ROUTES},
+    }
+    addresses = [each for path, names in parameters.items() for each in list_addresses(path, names, text)]
 
     codes = {address[:200]: page.get(address).status_code for address in addresses}
 
@@ -79,15 +84,10 @@ def test_no_command_fails_inside_for_a_long_id(tmp_path: Path, words: tuple[str,
     assert done.code == 1
 
 
-def list_addresses(endpoint: Any, id: str) -> list[str]:
-    """List the addresses of the endpoint with this id in each place that takes one."""
-    path = endpoint.path.replace("{id}", id)
-    in_query = [
-        f"{endpoint.path.replace('{id}', 'a')}?{name}={id}"
-        for name in endpoint.query.model_fields
-        if is_id_parameter(name)
-    ]
-    return [path, *in_query] if "{id}" in endpoint.path else in_query
+def list_addresses(path: str, parameters: list[str], id: str) -> list[str]:
+    """List the addresses of an endpoint with this id in each place that takes one."""
+    in_query = [f"{path.replace('{id}', 'a')}?{name}={id}" for name in parameters if is_id_parameter(name)]
+    return [path.replace("{id}", id), *in_query] if "{id}" in path else in_query
 
 
 def list_id_parameters(spec: OperationSpec) -> list[str]:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from deepwork.delivery.landing.models import LandedCommit, Landing, WorkOrigin
 from deepwork.kernel.database.transaction import Transaction
+
+
+class Standing(Protocol):
+    """What every interface says about a thing: its state, why, and what is next."""
+
+    def to_answer(self) -> dict[str, Any]: ...
+
+
+class LandingStates(Protocol):
+    """Judges landings in one transaction."""
+
+    def judge_landings(self, landings: Sequence[Landing], /) -> Mapping[str, Standing]: ...
 
 
 class LandingObserver(Protocol):

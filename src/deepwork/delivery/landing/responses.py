@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.delivery.landing.models import Landing, Skipped
-from deepwork.kernel.answers import Answer
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem, Skipped
+from deepwork.gates.checks.responses import CheckLine
+from deepwork.kernel.answers import Answer, IsoTime
+from deepwork.kernel.offered_actions import Act, offer
+from deepwork.kernel.paging import Page
 from deepwork.work.workspaces.models import WORK_ELSEWHERE
 
 
@@ -14,9 +16,9 @@ class LandingView(Answer):
     """One task's way to a branch."""
 
     id: str
-    kind: str
-    status: str
-    problem: str | None = None
+    kind: LandingKind
+    status: LandingStatus
+    problem: Problem | None = None
     reason: str | None = None
     workflow_id: str | None = None
     task_id: str | None = None
@@ -32,9 +34,37 @@ class LandingView(Answer):
     returns: int
     host: str
     created_by: str
-    created_at: str
-    updated_at: str
-    ended_at: str | None = None
+    created_at: IsoTime
+    updated_at: IsoTime
+    ended_at: IsoTime | None = None
+
+
+class PlanRef(Answer):
+    """The plan that a landing belongs to."""
+
+    id: str
+    kind: str = "plan"
+    name: str
+
+
+class LandingLine(LandingView):
+    """A landing, with the plan that it belongs to and what a person can do about it."""
+
+    state: str
+    because: str | None = None
+    next: str | None = None
+    workflow: PlanRef | None = None
+    position: int | None = None
+    """Its place among what waits for the same branch, the first is 1; None if it waits for somebody."""
+    checks: list[CheckLine] | None = None
+    """Checks that passed on the merged result; of one landing also those that are still required."""
+    approval_id: str | None = None
+    """The approval that it waits for; only of one landing."""
+    actions: list[Act]
+
+
+class LandingPage(Page):
+    landings: list[LandingLine]
 
 
 class SkippedTask(Answer):
@@ -59,39 +89,25 @@ class LandResult(Answer):
     """0 everything landed, 3 a person is needed, 1 something failed."""
 
 
-def describe_landing(landing: Landing) -> LandingView:
-    """Describe a landing."""
-    return LandingView(
-        **{name: getattr(landing, name) for name in _SAME_NAMES},
-        kind=landing.kind.value,
-        status=landing.status.value,
-        problem=landing.problem.value if landing.problem else None,
-        created_at=format_timestamp(landing.created_at),
-        updated_at=format_timestamp(landing.updated_at),
-        ended_at=None if landing.ended_at is None else format_timestamp(landing.ended_at),
-    )
-
-
 def describe_skipped(skipped: Skipped) -> SkippedTask:
     """Describe a task that was left out."""
-    return SkippedTask(
-        task_id=skipped.task_id,
-        name=skipped.name,
-        reason=skipped.reason,
-        refused=skipped.is_refused or None,
-        because=WORK_ELSEWHERE if skipped.host else None,
-        branch=skipped.branch,
-        host=skipped.host,
-    )
+    because = WORK_ELSEWHERE if skipped.host else None
+    return SkippedTask.of(skipped, refused=skipped.is_refused or None, because=because)
 
 
 def build_payload(landing: Landing) -> dict[str, Any]:
     """Return the payload of an event."""
-    return describe_landing(landing).model_dump(mode="json")
+    return LandingView.of(landing).model_dump()
 
 
-_SAME_NAMES = (
-    *("id", "reason", "workflow_id", "task_id", "title", "target", "branch", "source_branch"),
-    *("source_commit", "base_commit", "merge_commit", "attempt_id", "agent_id", "returns", "host"),
-    "created_by",
-)
+def offer_landing_actions(landing: Landing) -> list[Act]:
+    """Offer what a person can do about a landing."""
+    if landing.status.is_final or landing.status.is_pending:
+        return []
+    return offer_to_continue(landing.id, landing.task_id if landing.kind is LandingKind.TASK else None)
+
+
+def offer_to_continue(id: str, task_id: str | None) -> list[Act]:
+    """Offer what a person can do about a landing that waits for them; a prepared commit has no task."""
+    again = [offer("Land again", "land_work", task_id=task_id)] if task_id else []
+    return [*again, offer("Give up", "cancel_landing", landing_id=id)]

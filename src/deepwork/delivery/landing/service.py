@@ -20,7 +20,7 @@ from deepwork.delivery.landing.models import (
 from deepwork.delivery.landing.places import contains, require_target
 from deepwork.delivery.landing.queue import LandingQueue
 from deepwork.delivery.landing.recorder import add_landing, move_landing
-from deepwork.delivery.landing.responses import LandResult, describe_landing, describe_skipped
+from deepwork.delivery.landing.responses import LandingView, LandResult, describe_skipped
 from deepwork.delivery.landing.rules import choose_exit_code, describe_landed_elsewhere, describe_move
 from deepwork.delivery.landing.store import LandingStore, is_branch_held
 from deepwork.delivery.landing.work_finder import LandablePlan, WorkFinder, choose_target
@@ -290,13 +290,7 @@ def _explain_elsewhere(git: Git, landing: Landing) -> str | None:
 
 def build_result(landings: Sequence[Landing], skipped: Sequence[Skipped]) -> LandResult:
     """Build the answer: each landing, and each task that was left out."""
-    views = [
-        view
-        if view.reason or view.status != "landed"
-        else view.model_copy({"reason": describe_move(landing)})
-        for landing in landings
-        for view in [describe_landing(landing)]
-    ]
+    views = [LandingView.of(each, reason=_explain(each)) for each in landings]
     is_refused = any(each.is_refused for each in skipped)
     is_elsewhere = any(each.host for each in skipped)
     code = choose_exit_code(
@@ -304,3 +298,8 @@ def build_result(landings: Sequence[Landing], skipped: Sequence[Skipped]) -> Lan
     )
     left_out = [describe_skipped(each) for each in skipped]
     return LandResult(landings=views, skipped=left_out or None, exit_code=code)
+
+
+def _explain(landing: Landing) -> str | None:
+    is_explained = landing.reason or landing.status is not LandingStatus.LANDED
+    return landing.reason if is_explained else describe_move(landing)

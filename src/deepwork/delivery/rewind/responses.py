@@ -7,6 +7,7 @@ from typing import Any
 
 from deepwork.delivery.rewind.models import Dependents, Rewind, RewindRole, RewindStage, RewindTask
 from deepwork.kernel.answers import Answer
+from deepwork.kernel.paging import Page
 
 MAX_LISTED = 200
 
@@ -111,30 +112,19 @@ class RewindView(Answer):
     tasks: list[ChangedTask] | None = None
 
 
-class RewindList(Answer):
+class RewindPage(Page):
     rewinds: list[RewindView]
-    total: int
 
 
 def describe_rewind(rewind: Rewind, tasks: Iterable[RewindTask] | None = None) -> RewindView:
     """Build the view of a rewind."""
-    return RewindView(
-        id=rewind.id,
-        task_id=rewind.task_id,
-        workflow_id=rewind.workflow_id,
+    return RewindView.of(
+        rewind,
         to=rewind.target,
-        dependents=rewind.dependents,
-        stage=rewind.stage,
-        undoes=rewind.undoes,
-        undone_by=rewind.undone_by,
         files=sum(len(restore.moves) for restore in rewind.steps.restores),
         rescue_branches=list(rewind.results.rescue_branches),
         reverted=[each.commit for each in rewind.results.reverted] or None,
         kept=list(rewind.results.kept) or None,
-        created_by=rewind.created_by,
-        created_at=rewind.created_at,
-        updated_at=rewind.updated_at,
-        ended_at=rewind.ended_at,
         tasks=None if tasks is None else [_describe_task(task) for task in tasks],
     )
 
@@ -151,9 +141,4 @@ def cut(listed: Sequence[Any]) -> list[Any]:
 
 def _describe_task(task: RewindTask) -> ChangedTask:
     before = task.state_before or {}
-    return ChangedTask(
-        task_id=task.task_id,
-        role=task.role,
-        status_before=before.get("status"),
-        outcome_before=before.get("outcome"),
-    )
+    return ChangedTask.of(task, status_before=before.get("status"), outcome_before=before.get("outcome"))

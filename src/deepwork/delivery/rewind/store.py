@@ -95,10 +95,20 @@ class RewindStore:
         return int(self._tx.fetch_value("SELECT count(*) FROM rewinds WHERE task_id = :id", id=task_id))
 
     def list_page(
-        self, *, workflow_id: str | None, task_id: str | None, after: tuple[int, str] | None, limit: int
+        self,
+        *,
+        workflow_id: str | None,
+        task_id: str | None,
+        is_open: bool,
+        after: tuple[int, str] | None,
+        limit: int,
     ) -> tuple[list[Rewind], int]:
         """List rewinds after this time and id, the newest first, and the total of all pages."""
-        conditions = {"workflow_id = :workflow": workflow_id, "task_id = :task": task_id}
+        conditions = {
+            "workflow_id = :workflow": workflow_id,
+            "task_id = :task": task_id,
+            "ended_at IS NULL": is_open or None,
+        }
         later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
         at, id = after or (0, "")
         sql = f"""

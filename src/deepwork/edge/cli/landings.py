@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.id_resolution import choose, list_candidates, resolve_id
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.edge.cli.framework.who_acts import name_person
-from deepwork.edge.cli.states import add_state_to, add_states
 from deepwork.kernel.errors import NotFound
 
 if TYPE_CHECKING:
@@ -59,25 +58,21 @@ def landings() -> None:
 @landings.command("list")
 @click.option("--open", "is_open", is_flag=True, help="Only those that have not ended.")
 @click.option("--plan", metavar="PLAN", help="Only of this plan.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="How many at most.")
 @json_option
 @place_options
 def list_landings(
     is_open: bool, plan: str | None, limit: int, as_json: bool, path: str, **place: Any
 ) -> None:
     """List landings, the newest first."""
-    from deepwork.delivery.landing.responses import build_payload
-    from deepwork.delivery.landing.store import LandingStore
-
     with open_application(path, place, reads=True, quiet=as_json) as app:
         known = resolve_id(app.database, "plan", plan) if plan else None
-        with app.database.reading() as tx:
-            found, total = LandingStore(tx).list_newest(workflow_id=known, is_open=is_open, limit=limit)
-        rows = add_states(app, "landing", [build_payload(landing) for landing in found])
+        given = {"workflow_id": known, "open": is_open, "limit": limit}
+        answer = call_operation(app, "list_landings", given)
     if as_json:
-        print_answer({"landings": rows, "total": total}, as_json=True)
-    elif rows:
-        print_answer({"landings": [_build_row(row) for row in rows]}, as_json=False)
+        print_answer(answer, as_json=True)
+    elif answer["landings"]:
+        print_answer({"landings": [_build_row(row) for row in answer["landings"]]}, as_json=False)
     else:
         print(
             "No landing is open." if is_open else "Nothing was landed yet; start with `deepwork land PLAN`."
@@ -90,15 +85,10 @@ def list_landings(
 @place_options
 def show_landing(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Show a landing: where its work is, and what is in its way."""
-    from deepwork.delivery.landing.responses import build_payload
-    from deepwork.delivery.landing.store import LandingStore
-
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        known = resolve_id(app.database, "landing", id)
-        with app.database.reading() as tx:
-            found = build_payload(LandingStore(tx).get(known))
-        found = add_state_to("landing", app, found)
-    print_answer(found, as_json=as_json)
+        answer = call_operation(app, "get_landing", {"id": resolve_id(app.database, "landing", id)})
+    shown = {key: value for key, value in answer.items() if as_json or key not in ("workflow", "actions")}
+    print_answer(shown, as_json=as_json)
 
 
 @landings.command("cancel")
@@ -128,7 +118,6 @@ def _find_work(app: Application, given: str) -> dict[str, str]:
 
 
 def _call(app: Application, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    from deepwork.edge.server.invocation import invoke
     from deepwork.kernel.call import Call
 
     call = Call(
@@ -138,7 +127,7 @@ def _call(app: Application, action: str, arguments: Mapping[str, Any]) -> dict[s
         carries_notices=False,
         report_progress=ProgressLines(_WAIT_SECONDS),
     )
-    answer: dict[str, Any] = invoke(app.database, app.operations[action], arguments, call)
+    answer: dict[str, Any] = call_operation(app, action, arguments, call)
     return answer
 
 

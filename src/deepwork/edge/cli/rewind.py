@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, passphrase_option, place_options
@@ -137,11 +137,8 @@ def _is_terminal() -> bool:
 
 
 def _find_unfinished(app: Application, task_id: str) -> str | None:
-    from deepwork.delivery.rewind.store import RewindStore
-
-    with app.database.reading() as tx:
-        found = RewindStore(tx).find_open_of_task(task_id)
-    return found.id if found else None
+    found = call_operation(app, "list_rewinds", {"task_id": task_id, "open": True})["rewinds"]
+    return found[0]["id"] if found else None
 
 
 def _preview(app: Application, given: dict[str, Any]) -> dict[str, Any]:
@@ -151,10 +148,8 @@ def _preview(app: Application, given: dict[str, Any]) -> dict[str, Any]:
 def _invoke(
     app: Application, action: str, arguments: Mapping[str, Any], passphrase_stdin: bool
 ) -> dict[str, Any]:
-    from deepwork.edge.server.invocation import invoke
-
     call = build_act_call(action, passphrase_stdin=passphrase_stdin)
-    answer: dict[str, Any] = invoke(app.database, app.operations[action], arguments, call)
+    answer: dict[str, Any] = call_operation(app, action, arguments, call)
     return answer
 
 
@@ -173,20 +168,14 @@ def list_rewinds(
     task: str | None, workflow_id: str | None, limit: int, as_json: bool, path: str, **place: Any
 ) -> None:
     """List rewinds, the newest first."""
-    from deepwork.delivery.rewind.responses import RewindList, describe_rewind
-    from deepwork.delivery.rewind.store import RewindStore
-
     with open_application(path, place, reads=True, quiet=as_json) as app:
         of_task = resolve_id(app.database, "task", task) if task else None
         of_plan = resolve_id(app.database, "plan", workflow_id) if workflow_id else None
-        with app.database.reading() as tx:
-            found, total = RewindStore(tx).list_page(
-                workflow_id=of_plan, task_id=of_task, after=None, limit=limit
-            )
-    answer = RewindList(rewinds=[describe_rewind(each) for each in found], total=total).model_dump()
+        given = {"workflow_id": of_plan, "task_id": of_task, "limit": limit}
+        answer = call_operation(app, "list_rewinds", given)
     if as_json:
         print_answer(answer, as_json=True)
-    elif found:
+    elif answer["rewinds"]:
         keys = ("id", "task_id", "to", "stage", "files", "undoes", "undone_by", "created_by", "created_at")
         rows = [{key: each.get(key) for key in keys} for each in answer["rewinds"]]
         print_answer({"rewinds": rows}, as_json=False)
@@ -200,14 +189,8 @@ def list_rewinds(
 @place_options
 def show_rewind(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Show a rewind: how far it is, what it changed, and the rescue branches."""
-    from deepwork.delivery.rewind.responses import describe_rewind
-    from deepwork.delivery.rewind.store import RewindStore
-
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        known = resolve_id(app.database, "rewind", id)
-        with app.database.reading() as tx:
-            store = RewindStore(tx)
-            answer = describe_rewind(store.get(known), store.list_tasks(known)).model_dump()
+        answer = call_operation(app, "get_rewind", {"id": resolve_id(app.database, "rewind", id)})
     print_answer(answer, as_json=as_json)
 
 

@@ -17,9 +17,9 @@ from deepwork.edge.server.registry import OperationSpec, Tools, describe_class, 
 from deepwork.kernel.config import STATE_FOLDER, Settings
 
 if TYPE_CHECKING:
-    from deepwork.delivery.landing.actions import LandingActions
+    from deepwork.delivery.landing.operations import LandingOperations
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
-    from deepwork.delivery.rewind.actions import RewindActions
+    from deepwork.delivery.rewind.operations import RewindOperations
     from deepwork.delivery.runner.interfaces import AgentDoor
     from deepwork.delivery.runner.loop import Runner
     from deepwork.edge.server.jobs_assembly import JobsAssembly
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.kernel.events.feed import EventFeed
     from deepwork.views.overview.states.local_processes import LocalProcesses
+    from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
@@ -166,14 +167,12 @@ class Application:
         described = [self._describe(path) for path in self._people_classes]
         return self.registry | {name: spec for specs in described for name, spec in specs.items()}
 
-    @cached_property
-    def rewind_actions(self) -> RewindActions:
-        """Undoes tasks for people."""
-        from deepwork.edge.server.rewind_assembly import build_rewind_actions
+    def _build_rewind_operations(self) -> RewindOperations:
+        from deepwork.edge.server.rewind_assembly import build_rewind_operations
 
         folder = self.settings.repository_root / STATE_FOLDER
         parts = self.database, self.presence, self.repositories, self._attribution
-        return build_rewind_actions(*parts, lambda: self.landings.prepared, folder)
+        return build_rewind_operations(*parts, lambda: self.landings.prepared, folder)
 
     def _build_approval_operations(self) -> ApprovalOperations:
         from deepwork.gates.approvals.operations import ApprovalOperations
@@ -196,10 +195,16 @@ class Application:
 
         return ReviewOperations(self.reviews.planner, self.database)
 
-    def _build_landing_actions(self) -> LandingActions:
-        from deepwork.delivery.landing.actions import LandingActions
+    def _build_landing_operations(self) -> LandingOperations:
+        from deepwork.delivery.landing.operations import LandingOperations
 
-        return LandingActions(self.database, lambda: self.landings.service)
+        return LandingOperations(self.database, lambda: self.landings.service, self._view_states)
+
+    def _view_states(self, tx: Transaction) -> StateView:
+        """Return what judges the states of things in this transaction."""
+        from deepwork.views.overview.states.view import StateView
+
+        return StateView(tx, self.processes)
 
     def _find_decision_handler(self, kind: ApprovalKind) -> DecisionHandler | None:
         """Return what carries out the decisions about a kind of subject."""
@@ -532,8 +537,8 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.gates.access.operations:AuditOperations": Application._build_audit_operations,
     "deepwork.gates.reviews.operations:ReviewOperations": Application._build_review_operations,
     "deepwork.work.jobs.gate_actions:GateActions": lambda app: app.jobs.gate_actions,
-    "deepwork.delivery.landing.actions:LandingActions": Application._build_landing_actions,
-    "deepwork.delivery.rewind.actions:RewindActions": lambda app: app.rewind_actions,
+    "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
+    "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
     **{
         path: _build_with_database(path)
         for path in (

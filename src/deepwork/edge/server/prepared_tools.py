@@ -103,7 +103,7 @@ def _list_sources() -> list[Path]:
     declared = ("*tools.py", "*actions.py", "*operations.py", "enrollment.py")
     names = (*declared, "inputs.py", "models.py", "*responses.py", "*_answers.py", "*_presets.py")
     slices = [path for name in names for path in PACKAGE.glob(f"*/*/{name}")]
-    shared = ("answers.py", "names.py", "operations.py", "tool_types.py")
+    shared = ("answers.py", "names.py", "offered_actions.py", "operations.py", "paging.py", "tool_types.py")
     own = ("registry.py", "schemas.py", "start_workflow.py", "tool_models.py", "type_hints.py")
     return sorted(
         [

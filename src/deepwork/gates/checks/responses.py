@@ -11,6 +11,32 @@ from deepwork.kernel.paging import Page
 from deepwork.kernel.text_budget.tokens import fits, measure_tail
 
 
+class CheckLine(Answer):
+    """A required check, and the proof with which the work counts as done, if there is one."""
+
+    name: str
+    verdict: str | None = None
+    at: str | None = None
+    tests_run: int | None = None
+    tests_skipped: int | None = None
+    duration_ms: int | None = None
+    proof_id: str | None = None
+    output_file: str | None = None
+    waived_by: str | None = None
+    waive_reason: str | None = None
+
+    @classmethod
+    def of_proof(cls, proof: Proof) -> Self:
+        """Build the line of a check that has a proof."""
+        return cls.of(
+            proof,
+            name=proof.check_name,
+            verdict=proof.shown_verdict.value,
+            at=format_timestamp(proof.waived_at or proof.created_at),
+            proof_id=proof.id,
+        )
+
+
 class ProofSummary(Answer):
     """A proof, as a row of a list."""
 

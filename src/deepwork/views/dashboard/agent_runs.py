@@ -13,6 +13,7 @@ from pydantic import Field
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.responses import AttemptView, RunView, describe_attempt, describe_run
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
+from deepwork.kernel.offered_actions import Act
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import (
     Endpoint,
@@ -23,7 +24,6 @@ from deepwork.views.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.views.overview.attempt_list_store import AttemptListStore
 from deepwork.views.overview.states.models import Standing

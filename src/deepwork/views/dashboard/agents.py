@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import (
@@ -21,7 +22,6 @@ from deepwork.views.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.runs import RunRef
 from deepwork.views.overview.agent_activity_store import AgentActivityStore
 from deepwork.work.agents.models import Agent, AgentStatus, Role, normalize_runtime

@@ -18,13 +18,27 @@ from starlette.routing import BaseRoute, Route
 
 from deepwork.gates.access.models import Scope
 from deepwork.kernel.answers import Answer
-from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.errors import Code, InvalidInput, NotAllowed
+from deepwork.kernel.call import Call
+from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
+from deepwork.kernel.errors import Code, InvalidArguments, InvalidInput, NotAllowed
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.tool_types import check_input
 from deepwork.views.dashboard.actions import ActionExecutor, InvokeTool, ListActions, build_call
-from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, REPOSITORY_ENDPOINTS, TOOL_ENDPOINTS, Me
-from deepwork.views.dashboard.endpoints import Endpoint, ReadContext, RepositoryEndpoint, ToolEndpoint
+from deepwork.views.dashboard.endpoint_registry import (
+    ENDPOINTS,
+    REPOSITORY_ENDPOINTS,
+    ROUTES,
+    TOOL_ENDPOINTS,
+    Me,
+)
+from deepwork.views.dashboard.endpoints import (
+    Endpoint,
+    OperationRoute,
+    Operations,
+    ReadContext,
+    RepositoryEndpoint,
+    ToolEndpoint,
+)
 from deepwork.views.dashboard.health import read_server_status
 from deepwork.views.dashboard.http_errors import HttpError, error_to_response, require_method
 from deepwork.views.dashboard.openapi import build_openapi
@@ -34,6 +48,8 @@ from deepwork.work.agents.presence import Presence
 
 ErrorToDict = Callable[[Exception, str], dict[str, Any]]
 Handler = Callable[[Request], Awaitable[Response]]
+CallOperation = Callable[[str, Mapping[str, Any], Call], Any]
+"""Calls an operation by name in this thread, and returns its answer as JSON values."""
 
 MIN_COMPRESSED_BYTES = 2048
 """Shorter answers are not compressed."""
@@ -64,11 +80,14 @@ class RestApi:
         invoke: InvokeTool,
         list_actions: ListActions,
         *,
+        operations: Operations,
+        call: CallOperation,
         is_read_only: bool = False,
         processes: LocalProcesses = UNKNOWN_PROCESSES,
         get_why: Callable[[], WhyService] | None = None,
     ) -> None:
-        """`error_to_dict` formats an error as every client sees it; `invoke` calls a tool."""
+        """`error_to_dict` formats an error as every client sees it; `invoke` calls in another thread."""
+        self._operations, self._call = operations, call
         self._processes, self._get_why = processes, get_why
         self._database, self._presence, self._error_to_dict = database, presence, error_to_dict
         self._invoke, self._list_actions = invoke, list_actions
@@ -83,6 +102,7 @@ class RestApi:
         }
         return [
             *(self._build_route(path, answering) for path, answering in own.items()),
+            *(self._build_route(each.pattern, self._create_handler(each)) for each in ROUTES),
             *(self._build_route(each.pattern, self._create_tool_handler(each)) for each in TOOL_ENDPOINTS),
             *(self._build_route(each.pattern, self._create_read_handler(each)) for each in ENDPOINTS),
             *(
@@ -131,6 +151,46 @@ class RestApi:
 
         return answer
 
+    def _create_handler(self, route: OperationRoute) -> Handler:
+        async def read(request: Request) -> Response:
+            operation = self._operations()[route.operation]
+            _require_scope(request, Scope(operation.declaration.scope))
+            path = {route.renamed.get(name, name): value for name, value in request.path_params.items()}
+            given, call = {**request.query_params, **path}, build_call(request, route.operation)
+            try:
+                if route.reads_files:
+                    return _to_response(await self._call_outside_transaction(route, given, call))
+                known = request.headers.get("if-none-match", "")
+                found = await anyio.to_thread.run_sync(self._call_in_transaction, route, given, call, known)
+            except InvalidArguments as error:  # it names the operation, which is not what the client called
+                raise HttpError(400, error.message, "See /api/v1/openapi.json.") from None
+            return _to_response(found)
+
+        return read
+
+    def _call_in_transaction(
+        self, route: OperationRoute, given: Mapping[str, Any], call: Call, known: str
+    ) -> _TaggedBody:
+        """Call an operation in the transaction that its ETag belongs to."""
+        with self._database.reading() as tx, join_transaction(tx):
+            tag = self._build_tag(tx, follows_events=route.follows_events)
+            if tag in known:
+                return _TaggedBody(None, tag)
+            answer = self._call(route.operation, given, call)
+        return _TaggedBody(to_json(answer), tag)
+
+    async def _call_outside_transaction(
+        self, route: OperationRoute, given: Mapping[str, Any], call: Call
+    ) -> _TaggedBody:
+        seq = await anyio.to_thread.run_sync(self._get_last_seq)
+        answer = await self._invoke(route.operation, given, call)
+        # Events do not cover files, so the ETag never matches.
+        return _TaggedBody(to_json(answer), f'W/"{seq}-{time.time_ns()}"')
+
+    def _build_tag(self, tx: Transaction, *, follows_events: bool) -> str:
+        moment = 0 if follows_events else tx.now // TAG_PERIOD_MS
+        return f'W/"{EventStore(tx).get_last_seq()}-{moment}-{self._started_at}"'
+
     def _create_read_handler(self, endpoint: Endpoint) -> Handler:
         async def read(request: Request) -> Response:
             _require_scope(request, endpoint.scope)
@@ -146,8 +206,7 @@ class RestApi:
         self, endpoint: Endpoint, path: dict[str, str], query: BaseModel, known: str
     ) -> _TaggedBody:
         with self._database.reading() as tx:
-            moment = 0 if endpoint.follows_events else tx.now // TAG_PERIOD_MS
-            tag = f'W/"{EventStore(tx).get_last_seq()}-{moment}-{self._started_at}"'
+            tag = self._build_tag(tx, follows_events=endpoint.follows_events)
             if tag in known:
                 return _TaggedBody(None, tag)
             answer = endpoint.read(ReadContext(tx, self._presence, path, self._processes), query)
@@ -180,7 +239,7 @@ class RestApi:
             return EventStore(tx).get_last_seq()
 
     async def _handle_openapi(self, _: Request) -> Response:
-        return JSONResponse(build_openapi(self._list_actions()))
+        return JSONResponse(build_openapi(self._list_actions(), self._operations()))
 
     async def _handle_status(self, _: Request) -> Response:
         found = await anyio.to_thread.run_sync(read_server_status, self._database, self._started_at)

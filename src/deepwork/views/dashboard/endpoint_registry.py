@@ -7,16 +7,11 @@ from typing import Any
 from deepwork.views.dashboard import (
     agent_runs,
     agents,
-    approvals,
     attempt_output,
     changed_files,
     evidence,
     home,
     issues_and_decisions,
-    landings,
-    person_proof,
-    proofs,
-    rewinds,
     run_details,
     run_events,
     runs,
@@ -25,7 +20,13 @@ from deepwork.views.dashboard import (
     tasks,
     why,
 )
-from deepwork.views.dashboard.endpoints import Endpoint, RepositoryEndpoint, RestAnswer, ToolEndpoint
+from deepwork.views.dashboard.endpoints import (
+    Endpoint,
+    OperationRoute,
+    RepositoryEndpoint,
+    RestAnswer,
+    ToolEndpoint,
+)
 from deepwork.views.dashboard.health import Status
 
 
@@ -38,25 +39,30 @@ class Me(RestAnswer):
     actions: list[str]
 
 
+ROUTES: tuple[OperationRoute, ...] = (
+    OperationRoute("/api/v1/approvals", "list_approvals"),
+    OperationRoute("/api/v1/approvals/{id}", "get_approval"),
+    OperationRoute("/api/v1/person-proof", "get_person_proof"),
+    OperationRoute("/api/v1/proofs", "list_proofs"),
+    OperationRoute("/api/v1/rewinds", "list_rewinds"),
+    OperationRoute("/api/v1/rewinds/{id}", "get_rewind"),
+    OperationRoute("/api/v1/landings", "list_landings"),
+    OperationRoute("/api/v1/landings/{id}", "get_landing"),
+)
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
-    *approvals.ENDPOINTS,
     *runs.ENDPOINTS,
     *run_details.ENDPOINTS,
     *tasks.ENDPOINTS,
     *changed_files.ENDPOINTS,
     *evidence.ENDPOINTS,
-    *proofs.ENDPOINTS,
     *issues_and_decisions.ENDPOINTS,
     *run_events.ENDPOINTS,
     *task_details.ENDPOINTS,
     *agents.ENDPOINTS,
     *agent_runs.ENDPOINTS,
     *attempt_output.ENDPOINTS,
-    *rewinds.ENDPOINTS,
-    *landings.ENDPOINTS,
     *search.ENDPOINTS,
-    *person_proof.ENDPOINTS,
 )
 TOOL_ENDPOINTS: tuple[ToolEndpoint, ...] = (task_details.DIFF, task_details.JOBS)
 REPOSITORY_ENDPOINTS: tuple[RepositoryEndpoint, ...] = why.ENDPOINTS

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
@@ -18,7 +15,9 @@ from starlette.convertors import Convertor, register_url_convertor
 from deepwork.gates.access.models import Scope
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.operations import OperationDeclaration
+from deepwork.kernel.paging import decode_cursor as decode_cursor  # noqa: PLC0414 - until all lists are routes
+from deepwork.kernel.paging import encode_cursor as encode_cursor  # noqa: PLC0414
 from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
 from deepwork.views.overview.states.models import Standing, State
 from deepwork.views.overview.states.view import StateView
@@ -106,6 +105,47 @@ class ReadContext:
         return self.tx.now
 
 
+class Operation(Protocol):
+    """What REST needs to know about an operation; the registry of the server has it."""
+
+    @property
+    def description(self) -> str: ...
+    @property
+    def declaration(self) -> OperationDeclaration: ...
+    @property
+    def parameters(self) -> type[BaseModel]: ...
+    @property
+    def answer_type(self) -> Any: ...
+
+
+Operations = Callable[[], Mapping[str, Operation]]
+"""Returns everything that anybody can call, by name."""
+
+
+@dataclass(frozen=True)
+class OperationRoute:
+    """A GET endpoint that an operation answers.
+
+    The parameters in path and query are its arguments. Its declaration says the rest: what a token must
+    cover, which parameters there are, and what the answer has.
+    """
+
+    path: str
+    operation: str
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a parameter in the path, that of the argument, if it is another one."""
+    follows_events: bool = False
+    """True if the answer changes only with a new event: not with time, nor with writes that emit no event."""
+    reads_files: bool = False
+    """True if the answer depends on files: no transaction is open around it, and its ETag never matches."""
+
+    @property
+    def pattern(self) -> str:
+        """The path for the router: the id of a job step contains a slash."""
+        is_last = self.path.endswith("tasks/{id}")
+        return self.path.replace("tasks/{id}", "tasks/{id:path}" if is_last else "tasks/{id:task}")
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """A GET endpoint that reads the store."""
@@ -169,24 +209,3 @@ class _TaskIdConvertor(Convertor[str]):
 
 
 register_url_convertor("task", _TaskIdConvertor())
-
-
-def encode_cursor(position: object) -> str:
-    """Encode the position after a page as an opaque cursor."""
-    text = json.dumps(position, separators=(",", ":"), ensure_ascii=False)
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def decode_cursor(cursor: str, *types: type) -> Sequence[Any]:
-    """Decode a cursor into values of exactly these types; raise InvalidInput otherwise."""
-    try:
-        values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, binascii.Error):
-        values = None
-    is_ours = isinstance(values, list) and len(values) == len(types)
-    if not is_ours or not all(type(value) is shape for value, shape in zip(values, types, strict=True)):
-        raise InvalidInput(
-            "`cursor` was not issued by this endpoint.", suggestion="Omit it to start from the beginning."
-        )
-    found: Sequence[Any] = values
-    return found

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from deepwork.gates.approvals.models import ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.gates.checks.models import Proof, ProofSubject
+from deepwork.gates.checks.models import ProofSubject
+from deepwork.gates.checks.responses import CheckLine
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
+from deepwork.kernel.timestamps import format_optional_timestamp
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.views.overview.spending import build_plan_spending, build_spending, build_task_spending
 from deepwork.work.plans.models import Task, Workflow
@@ -26,21 +27,6 @@ class Amounts(RestAnswer):
     usd: float | None = None
     tokens: int | None = None
     minutes: float | None = None
-
-
-class CheckLine(RestAnswer):
-    """A required check, and the proof with which the task counts as done, if there is one."""
-
-    name: str
-    verdict: str | None = None
-    at: str | None = None
-    tests_run: int | None = None
-    tests_skipped: int | None = None
-    duration_ms: int | None = None
-    proof_id: str | None = None
-    output_file: str | None = None
-    waived_by: str | None = None
-    waive_reason: str | None = None
 
 
 class OpenApproval(RestAnswer):
@@ -88,7 +74,7 @@ def read_task_evidence(tx: Transaction, task: Task) -> Evidence | None:
     plan = PlanStore(tx).get(task.workflow_id).requirements
     proofs = {proof.check_name: proof for proof in ProofStore(tx).list_used_by(ProofSubject("task", task.id))}
     names = dict.fromkeys((*list_required_checks(plan, task.requirements), *proofs))
-    checks = [build_check(name, proofs.get(name)) for name in names]
+    checks = [CheckLine.of_proof(proofs[name]) if name in proofs else CheckLine(name=name) for name in names]
     return _build(build_task_spending(tx, task), checks, _list_approvals(tx, task.workflow_id, task.id))
 
 
@@ -108,24 +94,6 @@ def _build(
     if not (known or checks or approvals):
         return None
     return Evidence(**known, checks=checks or None, approvals=approvals or None)
-
-
-def build_check(name: str, proof: Proof | None) -> CheckLine:
-    """Build the line of a check, with its proof if there is one."""
-    if proof is None:
-        return CheckLine(name=name)
-    return CheckLine(
-        name=name,
-        verdict=proof.shown_verdict.value,
-        at=format_timestamp(proof.waived_at or proof.created_at),
-        tests_run=proof.tests_run,
-        tests_skipped=proof.tests_skipped,
-        duration_ms=proof.duration_ms,
-        proof_id=proof.id,
-        output_file=proof.output_file,
-        waived_by=proof.waived_by,
-        waive_reason=proof.waive_reason,
-    )
 
 
 def _list_approvals(tx: Transaction, workflow_id: str, task_id: str | None) -> list[OpenApproval]:

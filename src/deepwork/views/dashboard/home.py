@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from deepwork.delivery.landing.responses import offer_to_continue
 from deepwork.kernel.events.log import EventStore
+from deepwork.kernel.offered_actions import Act
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.runs import RunLine, RunRef, build_run_lines
 from deepwork.views.overview.needs import count_runs, list_needs
 from deepwork.views.overview.run_lines import list_latest_runs
@@ -124,7 +125,7 @@ def _list_actions(need: Mapping[str, Any]) -> list[Act]:
 
 _OFFERED_FOR: Mapping[str, Callable[[Mapping[str, Any]], list[Act]]] = {
     "gate": lambda need: offered_actions.list_session_actions(need["session"]),
-    "landing": lambda need: offered_actions.list_landing_need_actions(need["id"], need["task"]),
+    "landing": lambda need: offer_to_continue(need["id"], (need["task"] or {}).get("id")),
 }
 _OFFERED_LISTS = {
     "approval": offered_actions.list_approval_actions,

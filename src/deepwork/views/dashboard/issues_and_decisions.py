@@ -10,6 +10,7 @@ from pydantic import Field
 
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import (
@@ -20,7 +21,6 @@ from deepwork.views.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.run_details import get_run_row
 from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.views.overview.issue_decision_store import IssueDecisionStore

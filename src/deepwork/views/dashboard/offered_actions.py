@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from deepwork.delivery.landing.models import Landing, LandingKind
 from deepwork.delivery.runner.models import RunStatus
 from deepwork.delivery.runner.rules import PERSON_MOVES
-from deepwork.views.dashboard.endpoints import RestAnswer
+from deepwork.kernel.offered_actions import Act, Asked, offer
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
 from deepwork.work.tracking.models import TrackedTask, TrackedTaskStatus
 
 
-class Asked(RestAnswer):
-    """An argument that the person is asked for."""
-
-    name: str
-    label: str
-    optional: bool | None = None
-
-
-class Act(RestAnswer):
-    """An offered action: the tool and its arguments, without those in `asks`."""
-
-    label: str
-    tool: str
-    arguments: dict[str, Any]
-    asks: list[Asked] | None = None
-    title: str | None = None
-    """The heading of the dialog; the label if there is none."""
-
-
-def _build_action(label: str, tool: str, asks: dict[str, str] | None = None, **arguments: Any) -> Act:
-    asked = [Asked(name=name, label=question) for name, question in (asks or {}).items()]
-    return Act(label=label, tool=tool, arguments=arguments, asks=asked or None)
-
-
 def offer_resolve(issue_id: str) -> Act:
-    return _build_action("Resolve", "resolve_issue", {"note": "How was it resolved?"}, issue_id=issue_id)
+    return offer("Resolve", "resolve_issue", {"note": "How was it resolved?"}, issue_id=issue_id)
 
 
 def offer_abandon(task_id: str) -> Act:
-    return _build_action("Abandon", "abandon_task", {"reason": "Why are you abandoning it?"}, task_id=task_id)
+    return offer("Abandon", "abandon_task", {"reason": "Why are you abandoning it?"}, task_id=task_id)
 
 
 def offer_approve(task_id: str) -> Act:
@@ -77,11 +51,11 @@ def offer_acknowledge(task_id: str) -> Act:
 
 def _offer_verdict(label: str, verdict: str, question: str, task_id: str) -> Act:
     metadata = {"verdict": verdict}
-    return _build_action(label, "log_milestone", {"message": question}, task_id=task_id, metadata=metadata)
+    return offer(label, "log_milestone", {"message": question}, task_id=task_id, metadata=metadata)
 
 
 def offer_release(task_id: str, agent_id: str) -> Act:
-    return _build_action("Release", "task_release", task_id=task_id, agent_id=agent_id)
+    return offer("Release", "task_release", task_id=task_id, agent_id=agent_id)
 
 
 def list_session_actions(session: SessionRow) -> list[Act]:
@@ -101,11 +75,11 @@ def _list_gate_actions(session: SessionRow) -> Iterable[Act]:
     yield Act(
         label="Send back", tool="send_back_step", arguments=where, asks=[text], title=f"Send step {step} back"
     )
-    yield _build_action("Grant a review", "grant_round", None, **where)
+    yield offer("Grant a review", "grant_round", None, **where)
 
 
 def offer_abort(session_id: str) -> Act:
-    return _build_action(
+    return offer(
         "Abort", "abort_workflow", {"explanation": "Why are you aborting it?"}, session_id=session_id
     )
 
@@ -130,7 +104,7 @@ def list_plan_actions(id: str, status: str) -> list[Act]:
     if current is PlanStatus.READY:  # a ready plan starts with its first task
         moves = [each for each in moves if each is not PlanStatus.IN_PROGRESS]
     return [
-        _build_action(
+        offer(
             _PLAN_LABELS[move],
             "workflow_update_status",
             None if move is PlanStatus.IN_PROGRESS else {"reason": "Why?"},
@@ -164,8 +138,8 @@ def _list_release_actions(id: str, holder: str | None) -> Iterable[Act]:
 
 def _list_status_actions(id: str, moves: Iterable[TaskStatus], current: TaskStatus) -> Iterable[Act]:
     if current is TaskStatus.FAILED and TaskStatus.PENDING in moves:
-        yield _build_action("Try again", "task_update_status", id=id, status="pending")
-        yield _build_action(
+        yield offer("Try again", "task_update_status", id=id, status="pending")
+        yield offer(
             "Try again with a hint",
             "task_update_status",
             {"outcome": "What should the next agent know?"},
@@ -173,41 +147,25 @@ def _list_status_actions(id: str, moves: Iterable[TaskStatus], current: TaskStat
             status="pending",
         )
     if TaskStatus.SKIPPED in moves:
-        yield _build_action("Skip", "task_update_status", id=id, status="skipped")
+        yield offer("Skip", "task_update_status", id=id, status="skipped")
     if TaskStatus.FAILED in moves and current.is_running:
-        yield _build_action(
-            "Fail", "task_update_status", {"error": "What went wrong?"}, id=id, status="failed"
-        )
+        yield offer("Fail", "task_update_status", {"error": "What went wrong?"}, id=id, status="failed")
 
 
 def list_workspace_actions(id: str) -> list[Act]:
     """List the ways to close an active workspace."""
     return [
-        _build_action("Mark as merged", "workspace_update", id=id, status="merged"),
-        _build_action("Abandon", "workspace_update", id=id, status="abandoned"),
+        offer("Mark as merged", "workspace_update", id=id, status="merged"),
+        offer("Abandon", "workspace_update", id=id, status="abandoned"),
     ]
-
-
-def list_landing_actions(landing: Landing) -> list[Act]:
-    """List what a person can do about a landing."""
-    if landing.status.is_final or landing.status.is_pending:
-        return []
-    is_task = landing.kind is LandingKind.TASK
-    return list_landing_need_actions(landing.id, {"id": landing.task_id} if is_task else None)
-
-
-def list_landing_need_actions(id: str, task: Mapping[str, Any] | None) -> list[Act]:
-    """List what a person can do about a landing that waits for them."""
-    again = [_build_action("Land again", "land_work", task_id=task["id"])] if task else []
-    return [*again, _build_action("Give up", "cancel_landing", landing_id=id)]
 
 
 def list_run_actions(id: str, status: RunStatus) -> list[Act]:
     """List what a person can do about a run of agents."""
     acts = {
-        RunStatus.PAUSED: _build_action("Pause", "pause_run", run_id=id),
-        RunStatus.ACTIVE: _build_action("Resume", "resume_run", run_id=id),
-        RunStatus.STOPPING: _build_action("Stop", "stop_run", run_id=id),
-        RunStatus.ENDING: _build_action("Stop now", "stop_run", run_id=id, now=True),
+        RunStatus.PAUSED: offer("Pause", "pause_run", run_id=id),
+        RunStatus.ACTIVE: offer("Resume", "resume_run", run_id=id),
+        RunStatus.STOPPING: offer("Stop", "stop_run", run_id=id),
+        RunStatus.ENDING: offer("Stop now", "stop_run", run_id=id, now=True),
     }
     return [acts[move] for move in PERSON_MOVES.get(status, ())]

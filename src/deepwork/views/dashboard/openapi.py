@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,10 +13,11 @@ from deepwork.views.dashboard.actions import RUN_ACTIONS, SESSION_ACTIONS
 from deepwork.views.dashboard.endpoint_registry import (
     ENDPOINTS,
     REPOSITORY_ENDPOINTS,
+    ROUTES,
     SERVER_ENDPOINTS,
     TOOL_ENDPOINTS,
 )
-from deepwork.views.dashboard.endpoints import NoParameters
+from deepwork.views.dashboard.endpoints import NoParameters, Operation
 
 _ERROR_RESPONSES = {
     status: {"description": meaning}
@@ -46,10 +48,12 @@ _EVENTS_OPERATION: dict[str, Any] = {
 _ID_PARAMETER = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def build_openapi(actions: list[str]) -> dict[str, Any]:
+def build_openapi(actions: list[str], operations: Mapping[str, Operation]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
-    operations: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer] | None]] = [
+    routes = [(route, operations[route.operation]) for route in ROUTES]
+    described: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer] | None]] = [
+        *((route.path, each.description, each.parameters, each.answer_type) for route, each in routes),
         *((each.path, each.summary, each.query, each.answer) for each in ENDPOINTS),
         *((each.path, each.summary, each.query, each.answer) for each in REPOSITORY_ENDPOINTS),
         *((each.path, each.summary, each.query, None) for each in TOOL_ENDPOINTS),
@@ -57,7 +61,7 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
     ]
     paths: dict[str, Any] = {
         path: {"get": _build_operation(path, summary, query, answer, definitions)}
-        for path, summary, query, answer in operations
+        for path, summary, query, answer in described
     }
     paths["/api/v1/events"] = {"get": _EVENTS_OPERATION}
     if actions:
@@ -130,6 +134,7 @@ def _build_operation(
     in_query = [
         {"name": name, "in": "query", "required": name in required, "schema": shape}
         for name, shape in query_schema.get("properties", {}).items()
+        if f"{{{name}}}" not in path
     ]
     answer_schema = {"type": "object"} if answer is None else _build_schema(answer, definitions)
     found = {"description": "found", "content": {"application/json": {"schema": answer_schema}}}

@@ -8,11 +8,11 @@ from typing import Any
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
+from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.views.dashboard.evidence import Evidence, read_plan_evidence
-from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.runs import RunLine, build_run_lines
 from deepwork.views.dashboard.sessions import SessionPart, build_session_part
 from deepwork.views.overview.phase_statuses import derive_entry_status, derive_phase_status

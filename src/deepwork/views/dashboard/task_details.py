@@ -8,6 +8,7 @@ from pydantic import Field
 
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
+from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.agent_runs import AttemptLine, list_attempts_of_task
@@ -19,7 +20,6 @@ from deepwork.views.dashboard.issues_and_decisions import (
     list_task_decisions,
     list_task_issues,
 )
-from deepwork.views.dashboard.offered_actions import Act
 from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.views.dashboard.sessions import build_step_view, group_attempts
 from deepwork.views.overview.changed_file_store import ChangedFileStore

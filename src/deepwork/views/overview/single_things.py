@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from deepwork.delivery.landing.responses import describe_landing
+from deepwork.delivery.landing.responses import LandingView
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.rewind.responses import describe_rewind
 from deepwork.delivery.rewind.store import RewindStore
@@ -60,7 +60,7 @@ def _read_attempt(tx: Transaction, id: str) -> Answer:
 
 
 def _read_landing(tx: Transaction, id: str) -> Answer:
-    return describe_landing(LandingStore(tx).get(id))
+    return LandingView.of(LandingStore(tx).get(id))
 
 
 def _read_rewind(tx: Transaction, id: str) -> Answer:

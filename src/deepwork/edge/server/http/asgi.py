@@ -20,7 +20,7 @@ from deepwork.edge.server.http.guard import TOO_LARGE, Guard, send_refusal
 from deepwork.edge.server.http.limits import RateLimit
 from deepwork.edge.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
 from deepwork.edge.server.http.policy import AccessPolicy, is_mcp_path
-from deepwork.edge.server.invocation import error_to_dict
+from deepwork.edge.server.invocation import error_to_dict, invoke
 from deepwork.edge.server.registry import OperationSpec
 from deepwork.edge.server.threads import invoke_in_thread
 from deepwork.edge.server.toolsets import select_tools
@@ -90,6 +90,8 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
         error_to_dict,
         build_tool_invoker(app),
         lambda: list_actions(app),
+        operations=lambda: app.operations,
+        call=lambda name, given, call: invoke(app.database, app.operations[name], given, call),
         is_read_only=read_only,
         processes=app.processes,
         get_why=lambda: app.why,

@@ -1,8 +1,7 @@
-"""What only people can do: rewind a task, and undo that.
+"""What people can read and do about rewinds: list them, rewind a task, and undo that.
 
-Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
-agents: the command line and the dashboard call them in a person's name. The person's proof covers what the
-preview shows: if that differs when the rewind is applied, they are asked again.
+The person's proof covers what the preview shows: if that differs when the rewind is applied, they are asked
+again.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from deepwork.delivery.rewind.models import Dependents, Rewind, RewindStage
 from deepwork.delivery.rewind.planner import RewindPlan, RewindPlanner, require_possible
-from deepwork.delivery.rewind.responses import RewindPreview, RewindView, describe_rewind
+from deepwork.delivery.rewind.responses import RewindPage, RewindPreview, RewindView, describe_rewind
 from deepwork.delivery.rewind.rules import parse_target
 from deepwork.delivery.rewind.service import NewRewind, RewindService
 from deepwork.delivery.rewind.store import RewindStore
@@ -22,6 +21,7 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import Traits, operation
+from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
 from deepwork.kernel.tool_types import Field, Id
 
 To = Annotated[str, Field(description="start, attempt:N or checkpoint:N")]
@@ -29,8 +29,8 @@ Digest = Annotated[str | None, Field(description="Of the preview that was decide
 _MAX_SHOWN = 20
 
 
-class RewindActions:
-    """Decisions of people to undo tasks."""
+class RewindOperations:
+    """What people read and decide about undoing tasks."""
 
     traits: ClassVar = Traits(toolset="rewind", people_only=True)
 
@@ -66,6 +66,31 @@ class RewindActions:
                 self._require_person(left)
                 return self._carry_out(left)
             return self._carry_out(self._begin_undo(rewind_id))
+
+    @operation("read")
+    def list_rewinds(
+        self,
+        workflow_id: Annotated[str | None, Field(description="Of tasks of this plan")] = None,
+        task_id: Annotated[str | None, Field(description="Of this task")] = None,
+        open: Annotated[bool, Field(description="Only those that have not ended")] = False,
+        limit: PageLimit = 50,
+        cursor: Cursor = None,
+    ) -> RewindPage:
+        """Rewinds of tasks, newest first."""
+        after = parse_position(cursor)
+        with self._database.reading() as tx:
+            found, total = RewindStore(tx).list_page(
+                workflow_id=workflow_id, task_id=task_id, is_open=open, after=after, limit=limit + 1
+            )
+        page, next_cursor = cut_page(found, limit)
+        return RewindPage(rewinds=[describe_rewind(each) for each in page], total=total, cursor=next_cursor)
+
+    @operation("read")
+    def get_rewind(self, id: Id) -> RewindView:
+        """One rewind, with the tasks that it changed."""
+        with self._database.reading() as tx:
+            store = RewindStore(tx)
+            return describe_rewind(store.get(id), store.list_tasks(id))
 
     def _begin(self, task_id: str, to: str, dependents: Dependents, digest: str | None) -> Rewind:
         id = new_id("rw")

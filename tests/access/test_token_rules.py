@@ -9,8 +9,7 @@ import pytest
 from application import make_app
 from deepwork.edge.server.registry import OperationSpec, list_specs
 from deepwork.gates.access import rules
-from deepwork.gates.access.models import Token
-from deepwork.gates.access.models import Scope
+from deepwork.gates.access.models import Scope, Token
 from deepwork.gates.access.operations import TokenOperations
 from deepwork.kernel.operations import Traits
 

@@ -194,10 +194,7 @@ def list_pending(app: Application) -> list[str]:
 
 
 def show(app: Application, id: str) -> Any:
-    from deepwork.gates.approvals.queries import show_approval
-
-    with app.database.reading() as tx:
-        return show_approval(tx, id).model_dump()
+    return invoke(app.database, app.operations["get_approval"], {"id": id}, Call())
 
 
 def test_what_was_asked_is_used_after_a_restart(project: Path, location: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
@@ -45,12 +45,9 @@ approvals.add_command(proof)
 @json_option
 def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, **place: Any) -> None:
     """List what waits for your approval, the last asked first."""
-    from deepwork.gates.approvals.models import ApprovalStatus
-    from deepwork.gates.approvals.queries import list_approvals
-
-    statuses = None if whole else [ApprovalStatus.PENDING]
-    with open_application(path, place, reads=True, quiet=as_json) as app, app.database.reading() as tx:
-        found = list_approvals(tx, statuses=statuses, workflow_id=workflow, limit=_MAX_LISTED).model_dump()
+    given = {"all": whole, "workflow_id": workflow, "limit": _MAX_LISTED}
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        found = call_operation(app, "list_approvals", given)
     if as_json:
         print_answer(found, as_json=True)
     elif not found["approvals"]:
@@ -69,7 +66,8 @@ def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, 
 def show_approval(id: str, whole: bool, as_json: bool, path: str, **place: Any) -> None:
     """Show what is to be approved: all of it, or what differs from what was approved before."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        found = _read(app, resolve_id(app.database, "approval", id), whole=whole)
+        given = {"id": resolve_id(app.database, "approval", id), "whole": whole}
+        found = call_operation(app, "get_approval", given)
     if as_json:
         print_answer(found, as_json=True)
     else:
@@ -113,7 +111,6 @@ def _decide(
     path: str,
     **place: Any,
 ) -> None:
-    from deepwork.edge.server.invocation import invoke
     from deepwork.kernel.database.idempotency import check_key
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
@@ -121,7 +118,7 @@ def _decide(
         key = None if idempotency_key is None else check_key(idempotency_key)
         arguments = {"approval_id": chosen} | ({"comment": comment} if comment else {})
         call = build_person_call(app.database, action, key, passphrase_stdin=passphrase_stdin)
-        answer = invoke(app.database, app.operations[action], arguments, call)
+        answer = call_operation(app, action, arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:
@@ -133,32 +130,21 @@ def _decide(
 
 def _choose_only(app: Application) -> str:
     """Return the only approval that waits, after the person has seen what it shows."""
-    from deepwork.gates.approvals.models import ApprovalStatus
-    from deepwork.gates.approvals.queries import list_approvals
-
-    with app.database.reading() as tx:
-        found = list_approvals(tx, statuses=[ApprovalStatus.PENDING], workflow_id=None, limit=2)
-    if found.total != 1:
-        waiting = "Nothing waits" if not found.total else f"{found.total} things wait"
+    found = call_operation(app, "list_approvals", {"limit": 2})
+    if found["total"] != 1:
+        waiting = "Nothing waits" if not found["total"] else f"{found['total']} things wait"
         raise InvalidInput(
             f"{waiting} for your approval: say which one.", suggestion="See `deepwork approvals list`."
         )
-    id = found.approvals[0].id
+    id: str = found["approvals"][0]["id"]
     if not sys.stdin or not sys.stdin.isatty():
         raise NotAllowed(
             "Nothing was decided: standard input is not a terminal, so nobody can be asked.",
             suggestion=f"Look at it with `deepwork approvals show {id}`, then name it.",
         )
-    _print_lines(_render(_read(app, id, whole=False)))
+    _print_lines(_render(call_operation(app, "get_approval", {"id": id})))
     click.confirm("Decide about this?", abort=True, err=True)
     return id
-
-
-def _read(app: Application, id: str, *, whole: bool) -> dict[str, Any]:
-    from deepwork.gates.approvals.queries import show_approval
-
-    with app.database.reading() as tx:
-        return show_approval(tx, id, whole=whole).model_dump()
 
 
 def _render(found: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, key_option, passphrase_option, place_options
@@ -47,7 +47,6 @@ def set_budget(
 
     It is recorded as yours. Raising one needs the proof that your decisions need.
     """
-    from deepwork.edge.server.invocation import invoke
     from deepwork.kernel.database.idempotency import check_key
 
     amounts = {"usd": usd, "tokens": tokens, "minutes": minutes}
@@ -57,7 +56,7 @@ def set_budget(
         key = None if idempotency_key is None else check_key(idempotency_key)
         call = build_act_call("set_budget", key, passphrase_stdin=passphrase_stdin)
         arguments = {"id": known, "remove_others": remove_others, **given}
-        answer = invoke(app.database, app.operations["set_budget"], arguments, call)
+        answer = call_operation(app, "set_budget", arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
         return

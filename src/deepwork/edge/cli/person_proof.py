@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.options import json_option, passphrase_option, place_options
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.trust.models import CredentialKind
-
-if TYPE_CHECKING:
-    from deepwork.edge.server.application import Application
 
 
 @click.command()
@@ -41,7 +38,7 @@ def enroll(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> 
             app.database, "enroll_passphrase", passphrase_stdin=passphrase_stdin, is_enrolling=True
         )
         new = read_passphrase("New passphrase", from_stdin=passphrase_stdin, confirms=True)
-        answer = _invoke(app, call, verifier=hash_passphrase(new))
+        answer = call_operation(app, call.tool, {"verifier": hash_passphrase(new)}, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:
@@ -60,7 +57,7 @@ def lower(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> N
         call = build_person_call(
             app.database, "lower_proof", passphrase_stdin=passphrase_stdin, is_enrolling=True
         )
-        answer = _invoke(app, call, method=method)
+        answer = call_operation(app, call.tool, {"method": method}, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:
@@ -74,25 +71,11 @@ def lower(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> N
 @place_options
 def proof(as_json: bool, **place: Any) -> None:
     """Show which proof your decisions need, and what is enrolled."""
-    from deepwork.gates.approvals.person_proof import PersonProofs
-    from deepwork.kernel.timestamps import format_timestamp
-
     with open_application(place.pop("path"), place, reads=True, quiet=True) as app:
-        state = PersonProofs(app.database).read_state()
+        state = call_operation(app, "get_person_proof", {})
     enrolled = [
-        {
-            "id": each.id,
-            "method": each.method.value,
-            "name": each.name,
-            "since": format_timestamp(each.created_at),
-        }
-        for each in state.credentials
+        {**{key: each[key] for key in ("id", "method", "name")}, "since": each["created_at"]}
+        for each in state["credentials"]
     ]
-    answer = {"required": state.required.value, "settings": state.wanted.value, "enrolled": enrolled}
+    answer = {"required": state["required"], "settings": state["settings"], "enrolled": enrolled}
     print_answer(answer, as_json=as_json)
-
-
-def _invoke(app: Application, call: Any, **given: Any) -> Any:
-    from deepwork.edge.server.invocation import invoke
-
-    return invoke(app.database, app.operations[call.tool], given, call)

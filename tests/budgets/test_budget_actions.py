@@ -11,6 +11,8 @@ from application import Clock, call_tool, list_events, make_app
 from budgets.make import claim, create_plan, end, report, set_budget, write_user_settings
 from deepwork.edge.cli.main import deepwork
 from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.trust.models import CredentialKind
 from deepwork.views.overview.needs import list_needs

@@ -50,7 +50,7 @@ def test_a_person_raises_the_budget_of_a_plan(app: Application, agent: str):
         "token",
     )
     [entry] = [each.entry for each in list_entries(app) if each.entry.tool == "set_budget"]
-    assert entry.outcome == f"used:{approval.digest}"
+    assert entry.outcome == f"used:{approval['digest']}"
 
 
 def test_doctor_names_plans_that_stopped_at_a_budget(

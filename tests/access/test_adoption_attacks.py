@@ -214,12 +214,14 @@ def test_a_store_whose_version_was_set_back_is_not_sealed_again(project: Path, t
         copy = tmp_path / f"{version}.db"
         shutil.copy(store, copy)
         forged = ("DELETE FROM person_credentials", "DROP TABLE sealed_lists")
-        run_sql(str(copy), change, *forged, f"UPDATE alembic_version SET version_num = '{version}'")
+        later = ("DROP INDEX ix_audit_approvals", "ALTER TABLE runner_hosts DROP COLUMN seen_at")
+        run_sql(str(copy), change, *forged, *later, f"UPDATE alembic_version SET version_num = '{version}'")
 
         refused = run_deepwork(project, "approvals", "proof", "--json", "--db", str(copy))
 
         assert refused.code == 1
         assert "STORAGE_ERROR" in refused.err
+        assert "set back" in refused.err  # and not an upgrade that failed
 
 
 def test_a_folder_that_a_variable_names_brings_no_trust_along(project: Path, tmp_path: Path) -> None:

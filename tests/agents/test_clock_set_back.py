@@ -10,14 +10,13 @@ import pytest
 from application import Clock, call_tool, make_app
 from deepwork.edge.server.application import Application
 from deepwork.views.overview.activity_store import ActivityStore
-from deepwork.views.overview.agent_activity_store import AgentActivityStore
 from deepwork.views.overview.attention_store import AttentionStore
 from deepwork.views.overview.current_work_store import CurrentWorkStore
-from deepwork.views.overview.related_task_store import RelatedTaskStore
 from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES
 from deepwork.views.overview.states.models import State
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from notices.make import beat, claim, create_plan, register_agent
 from tracking.make import complete_task, create_task, create_workflow_and_phase
 
@@ -43,11 +42,11 @@ def describe_reads(app: Application, plan: str, task: str, agent: str) -> dict[s
     """Ask everything that reads leases whether the agent holds the task."""
     with app.database.reading() as tx:
         alive_since = tx.now - 90_000
-        holder = RelatedTaskStore(tx).find_last_holder(task)
+        holder = ClaimStore(tx).find_last_holder(task)
         assert holder is not None
         told = {
             "open claims": ActivityStore(tx).count_activity(alive_since).open_claims == 1,
-            "held tasks": len(AgentActivityStore(tx).list_held_tasks([agent])) == 1,
+            "held tasks": len(ClaimStore(tx).list_held_tasks([agent])) == 1,
             "lost claims": AttentionStore(tx).list_lost_claims(9)[1] == 0,
             "claims": len(CurrentWorkStore(tx).list_claims(9)) == 1,
             "last holder": holder["until"] >= tx.now,

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from application import call_tool
+from application import Clock, call_tool
+from approvals.make import decide
 from checks.make import COUNT, run_git, shell
 from deepwork.edge.server.application import Application
 from deepwork.gates.checks.definitions import parse_checks
@@ -25,7 +26,7 @@ from deepwork.gates.checks.store import ProofStore
 from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.environment import get_cache_folder
 from deepwork.kernel.errors import DeepworkError, StorageError
-from gated_project import GatedProject
+from gated_project import GatedProject, make_gated
 
 NEEDS_SRC = ", needs: ['src/**']"
 
@@ -414,3 +415,23 @@ def test_what_a_task_of_another_plan_changed_is_no_file_of_a_person(gated: Gated
 
     assert error["code"] == later["code"] == "CHECKS_GUARDED"
     assert f"changed by task {first.task}" in later["message"]
+
+
+def test_what_a_person_approved_in_another_project_of_the_store_is_asked_here(
+    any_gated: GatedProject, tmp_path: Path, location: str, clock: Clock
+):
+    """The agent changes a guarded file, gives the plan up, and starts another one where it differs already."""
+    there = Agent(any_gated)
+    any_gated.fix()
+    there.sh("mkdir guarded; echo easy > guarded/test")
+    asked = there.report()["approval"]["id"]
+    decide(any_gated.app, asked)
+    assert there.report() == {}
+    for here in make_gated(tmp_path / "other", location, clock):
+        here.fix()
+        first = Agent(here)
+        first.sh("mkdir guarded; echo easy > guarded/test")
+        assert first.report()["code"] == "CHECKS_GUARDED"
+        here.call("task_update_status", id=first.task, status="failed", error="It gave up.")
+
+        assert Agent(here).report()["code"] == "CHECKS_GUARDED"

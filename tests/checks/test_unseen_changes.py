@@ -7,14 +7,13 @@ import os
 import subprocess
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from checks.make import Project, run_git, shell
+from checks.make import Project, replace_object, run_git, shell
 from checks.test_attacks import Agent, attack_while_it_runs, own_cache
 from deepwork.kernel.files.folder_watch import CannotWatch, FolderWatch
 from deepwork.kernel.files.open_writers import find_open_for_writing
@@ -169,19 +168,22 @@ def test_a_stored_tree_that_lists_other_files_than_its_hash_is_not_believed(gate
 
     agent.sh("echo easy > guarded/more; touch good; git add -A")
     lie = run_git(gated.folder, "rev-parse", f"{run_git(gated.folder, 'write-tree')}:guarded")
-    _replace_object(gated.folder, lie, honest)
+    replace_object(gated.folder, lie, honest)
 
     assert agent.report()["code"] == "GIT_ERROR"
 
 
-def _replace_object(folder: Path, name: str, other: str) -> None:
-    """Store the content of a tree under the name of another one."""
-    content = subprocess.run(
-        ["git", "cat-file", "tree", other], cwd=folder, check=True, capture_output=True
-    ).stdout
-    place = folder / ".git/objects" / name[:2] / name[2:]
-    place.unlink()
-    place.write_bytes(zlib.compress(b"tree %d\0" % len(content) + content))
+def test_checks_that_are_stored_under_the_hash_of_stricter_ones_are_not_believed(gated: GatedProject):
+    """A person trusted both: the easier ones were those of an older commit."""
+    gated.define_check(shell("true"))
+    easy = run_git(gated.folder, "rev-parse", "HEAD:.deepwork/checks.yml")
+    gated.define_check(shell("test -e good"))
+    strict = run_git(gated.folder, "rev-parse", "HEAD:.deepwork/checks.yml")
+    agent = Agent(gated)
+
+    replace_object(gated.folder, strict, easy)
+
+    assert agent.report()["code"] == "GIT_ERROR"
 
 
 # --- files that are open

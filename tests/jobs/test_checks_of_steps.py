@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from typing import Any
 
 import pytest
 
-from checks.make import Project, run_git, shell
+from checks.make import Project, replace_object, run_git, shell
 from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from gated_project import GatedProject, any_gated, gated, own_trust
@@ -231,6 +232,68 @@ def test_a_job_keeps_its_checks_wherever_its_folder_is_now(
     start(gated)
 
     assert finish(gated)["waiting_for"] == "checks"
+
+
+@pytest.mark.parametrize("place", ["/report/job.yml", "/report", ""])
+def test_a_repository_that_stores_an_easier_job_under_the_hash_of_the_committed_one_is_not_believed(
+    gated: GatedProject, place: str
+):
+    commit_job(gated, make_step("write"))
+    easy = run_git(gated.folder, "rev-parse", f"HEAD:.deepwork/jobs{place}")
+    commit_job(gated)
+    strict = run_git(gated.folder, "rev-parse", f"HEAD:.deepwork/jobs{place}")
+    write_job(gated.folder, "report", [make_step("write")])
+    replace_object(gated.folder, strict, easy)
+
+    error = gated.refuse("start_workflow", goal="g", job_name="report", workflow_name="main")
+
+    assert error["code"] == "GIT_ERROR"
+
+
+NO_COMMIT = {
+    "orphan branch": "git checkout -q --orphan easy",
+    "no .git": "mv .git ../moved",
+    "new repository": "mv .git ../moved; git init -q",
+    "branches renamed": "git update-ref refs/kept/main HEAD; git update-ref -d HEAD; git pack-refs --all",
+}
+
+
+@pytest.mark.parametrize("how", NO_COMMIT)
+@pytest.mark.parametrize("gate", [{"checks": ["tests"]}, {"approval": {}}])
+def test_a_job_whose_gates_were_seen_does_not_start_where_head_names_no_commit(
+    any_gated: GatedProject, gate: dict[str, Any], how: str
+):
+    commit_job(any_gated, make_step("write", **gate))
+    start(any_gated)
+    any_gated.call("abort_workflow", explanation="Too hard.")
+
+    subprocess.run(["sh", "-ec", NO_COMMIT[how]], cwd=any_gated.folder, check=True)
+    write_job(any_gated.folder, "report", [make_step("write")])
+    error = any_gated.refuse("start_workflow", goal="g", job_name="report", workflow_name="main")
+
+    assert error["code"] == "INVALID_STATE"
+
+
+def test_a_job_that_a_branch_may_have_with_gates_does_not_start_beside_it(gated: GatedProject):
+    commit_job(gated)
+    run_git(gated.folder, "checkout", "-q", "--orphan", "easy")
+    write_job(gated.folder, "report", [make_step("write")])
+
+    error = gated.refuse("start_workflow", goal="g", job_name="report", workflow_name="main")
+
+    assert error["code"] == "INVALID_STATE"
+
+
+@pytest.mark.parametrize("how", ["no .git", "new repository"])
+def test_a_job_without_gates_starts_also_where_head_names_no_commit(gated: GatedProject, how: str):
+    commit_job(gated, make_step("write"))
+    start(gated)
+    gated.call("abort_workflow", explanation="Again.")
+
+    subprocess.run(["sh", "-ec", NO_COMMIT[how]], cwd=gated.folder, check=True)
+    start(gated)
+
+    assert finish(gated)["status"] == "workflow_complete"
 
 
 def test_a_name_that_is_not_defined_is_refused_at_the_start(gated: GatedProject):

@@ -16,9 +16,9 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.mcp_server import create_server as defined
 from deepwork.edge.server.registration import McpTool
 from deepwork.kernel.config import load_settings
-from deepwork.work.jobs.claude_cli import ClaudeCLI
 from deepwork.work.jobs.quality_gate import QualityGate
 from deepwork.work.jobs.responses import FinishedStep
+from deepwork.work.jobs.reviewer_program import ClaudeCLI
 from jobs.project import make_step, write_files, write_job
 
 

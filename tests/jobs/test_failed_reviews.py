@@ -13,7 +13,7 @@ from deepwork.work.jobs.failed_reviews import (
     cut_feedback,
 )
 from deepwork.work.jobs.quality_gate import CriterionResult, ReviewResult, ReviewTask
-from deepwork.work.jobs.self_review import complete_verdicts
+from deepwork.work.jobs.step_gate import complete_verdicts
 
 
 def fail(file: str | None = None, feedback: str = "Bad.", *criteria: CriterionResult) -> ReviewResult:

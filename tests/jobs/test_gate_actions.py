@@ -16,7 +16,7 @@ from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError, ToolError
 from deepwork.kernel.notices.store import NoticeStore
 from deepwork.views.hooks.rendering import _render_own_jobs
-from deepwork.work.jobs.notices import drop_read_send_backs
+from deepwork.work.jobs.decisions import drop_read_send_backs
 from deepwork.work.jobs.quality_gate import ReviewResult, SentBack
 from deepwork.work.jobs.sessions import files, state_manager
 from jobs.project import make_review, make_step, write_files, write_job

@@ -12,7 +12,7 @@ from deepwork.edge.server.application import Application
 from deepwork.work.jobs.definitions.models import StepReview
 from deepwork.work.jobs.quality_gate import CriterionResult, Passed, ReviewResult, ReviewTask, SentBack
 from deepwork.work.jobs.review_payload import ReviewFile, render_payload
-from deepwork.work.jobs.self_review import complete_verdicts, decide_outcome
+from deepwork.work.jobs.step_gate import complete_verdicts, decide_outcome
 from jobs.project import make_files_output, make_review, make_step, write_files, write_job
 from jobs.reviewer import Reviewer, make_failing_verdict
 from jobs.runs import call_job_tool, finish_step, get_session, open_app, start_job

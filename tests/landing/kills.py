@@ -23,6 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from application import Clock, make_app
 from deepwork.delivery.landing.service import LandRequest
+from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.gates.approvals.models import Approval, ApprovalStatus
+from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.git.command import Git
@@ -74,7 +78,21 @@ def land(folder: Path, location: str, plan: str, deadly: int, clock: Clock) -> N
         steps.surround(Database, "announce_changes")
     with use_call(Call("human:ada", "land_work", patience=None)):
         app.landings.service.land(LandRequest(plan))
+    approve_all(app, plan)
     app.close()
+
+
+def approve_all(app: Application, plan: str) -> None:
+    """Approve what waits for a person, as they do: the landings continue then, and the next may be asked."""
+    while waiting := list_waiting(app, plan):
+        call = Call("human:ada", "give_approval")
+        invoke(app.database, app.person_actions[call.tool], {"approval_id": waiting[0].id}, call)
+
+
+def list_waiting(app: Application, plan: str) -> list[Approval]:
+    with app.database.reading() as tx:
+        wanted = [ApprovalStatus.PENDING]
+        return ApprovalStore(tx).list_matching(statuses=wanted, workflow_id=plan, limit=100)[0]
 
 
 def read_history(folder: Path) -> list[tuple[str, str, int]]:

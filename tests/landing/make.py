@@ -15,7 +15,7 @@ from deepwork.gates.checks.definitions import parse_checks
 from deepwork.gates.checks.models import CHECKS_FILE
 from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.call import Call
-from deepwork.work.plans.requirements import ApprovalTime, PlanRequirements, serialize_requirements
+from deepwork.work.plans.models import ApprovalTime, PlanRequirements, serialize_requirements
 from workspaces.make import Plan, commit, run_git
 
 PERSON = "human:ada"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.make import replace_object
 from deepwork.gates.checks.models import LANDING, ProofSubject
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.errors import GateClosed
@@ -138,6 +139,24 @@ def test_a_change_of_what_the_target_guards_needs_a_person(project: LandingProje
     assert (asked["exit_code"], before) == (3, ["plain"])
     assert get_statuses(asked) == {"plain": "landed", "weak": "waiting"}
     assert project.list_landed() == ["plain", "weak"]
+
+
+def test_a_repository_that_hides_a_guarded_change_by_a_false_object_lands_nothing(
+    project: LandingProject,
+) -> None:
+    """Git believes what is stored under a hash, so it sees no difference; the real object comes back later."""
+    (project.folder / "guarded").mkdir()
+    commit(project.folder, **{"guarded/rule": "strict\n"})
+    project.define_checks("checks: {fits: {run: ['true']}}\nguarded: ['guarded/**']\n")
+    project.git("checkout", "-q", "-b", "desk")
+    plan = project.plan_done({"weak": {"guarded/rule": "easy\n"}})
+    honest = project.git("rev-parse", "main:guarded")
+    replace_object(project.folder, project.git("rev-parse", f"{plan.get_branch('weak')}:guarded"), honest)
+
+    answer = project.land(workflow_id=plan.id)
+
+    assert (answer["exit_code"], get_statuses(answer)) == (3, {"weak": "needs_person"})
+    assert project.git("rev-parse", "main:guarded") == honest
 
 
 def test_what_a_person_approved_for_the_task_is_not_asked_again(project: LandingProject) -> None:

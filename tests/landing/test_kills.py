@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepwork.gates.access.store import AuditStore
 from landing.kills import start_kills
 from landing.make import LandingProject
 from landing.many_tasks import ManyTasks
@@ -25,3 +26,20 @@ def test_a_landing_can_be_killed_at_any_step(project: LandingProject, location: 
     assert {f"{name}.txt" for name in names} <= files
     answer = project.land(workflow_id=plan.id)
     assert {each["status"] for each in answer["landings"]} == {"landed"}
+
+
+def test_a_decision_whose_process_is_killed_takes_effect_once(project: LandingProject, location: str) -> None:
+    """Killed while it asks, between the decision and its effect, and while the branch moves."""
+    project.git("checkout", "-q", "-b", "desk")
+    plan = ManyTasks(project.app, project.folder, {"one": {"one.txt": "one"}})
+    project.require_checks(plan.id, approval=("landing",))
+
+    found = start_kills(project.folder, location, plan.id, 1, STEPS["postgresql"])
+
+    assert (found["faults"], project.list_landed()) == ([], ["one"])
+    assert found["kills"] >= 3
+    with project.app.database.reading() as tx:
+        entries = [each.entry for each in AuditStore(tx).iterate_chain()]
+        forged = AuditStore(tx).find_forged_row()
+    assert [each.tool for each in entries].count("use_approval") == 1
+    assert forged is None

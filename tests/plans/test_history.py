@@ -196,3 +196,15 @@ def test_a_refused_claim_emits_no_event(world: World):
     plan.claim("b", world.register_agent())
 
     assert plan.list_event_types() == before
+
+
+def test_a_removed_task_is_recorded_with_the_attempts_that_differ_from_its_plan(world: World):
+    id = world.call("workflow_create", name="P", source_type="prompt", source_content="c")["id"]
+    tasks = [{"name": "own", "max_attempts": 3}, {"name": "of_the_plan"}]
+    world.call("workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks, "max_attempts": 5})
+
+    world.call("workflow_replan", workflow_id=id, reason="r", tasks=[{"name": "n", "max_attempts": 1}])
+
+    history = world.call("workflow_get", id=id, include_history=True)["history"]
+    [old] = [line["old_tasks"] for line in history if line["what"] == "replanned"]
+    assert [task.get("max_attempts") for task in old] == [3, None]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepwork.work.plans.stores.search_words import parse_query, split_words
+from deepwork.work.plans.stores.search_store import parse_query, split_words
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 
 from deepwork.gates.budgets.models import Budget
 from deepwork.kernel.errors import NotAllowed
-from deepwork.work.plans.models import Outline
-from deepwork.work.plans.requirements import ApprovalTime, PlanRequirements, TaskRequirements
+from deepwork.work.plans.models import ApprovalTime, Outline, PlanRequirements, TaskRequirements
 from deepwork.work.plans.rules.weakening import require_same_strength
 from plans.make import make_outline, make_task
 

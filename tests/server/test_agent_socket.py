@@ -148,6 +148,7 @@ def test_connections_that_say_nothing_keep_nobody_out(
     app: Application, server: AgentServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(agent_socket, "_MAX_SILENT", 3)
+    monkeypatch.setattr(agent_socket, "FIRST_LINE_SECONDS", 600)  # that they say nothing does not end them
     world = AgentWorld(app, server.open())
     with ExitStack() as held:
         silent = [held.enter_context(hold(server.open()))[0] for _ in range(6)]

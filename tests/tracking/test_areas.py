@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.work.tracking.areas import Areas, evaluate_scope
+from deepwork.work.tracking.attribution import Areas, evaluate_scope
 
 COVERED = [
     ("src/auth", "src/auth/login.py"),

@@ -34,13 +34,13 @@ from deepwork.kernel.store_admin.copying import (
     require_store_exists,
     translate_errors,
 )
-from deepwork.work.plans.reopening import reopen_task
-from deepwork.work.plans.requirements import (
+from deepwork.work.plans.models import (
     list_required_approvals,
     list_required_checks,
     parse_plan_requirements,
     parse_task_requirements,
 )
+from deepwork.work.plans.status_changes import reopen_task
 
 TOOL, RESTORE_TOOL = "db adopt", "db restore"
 UNVERIFIED_PREFIX = "unverified:"

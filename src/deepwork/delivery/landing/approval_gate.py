@@ -17,7 +17,7 @@ from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import Proof
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.merge_commits import list_changed_files, list_subjects
+from deepwork.kernel.git.merge_commits import list_subjects
 
 _MAX_COMMITS = 200
 _MAX_FILES = 2000
@@ -46,6 +46,7 @@ def read_shown_landing(
     git: Git,
     place: LandingPlace,
     merged: MergedItem,
+    files: Sequence[tuple[str, str]],
     proofs: Sequence[Proof],
     guarded: Sequence[Mapping[str, Any]] = (),
 ) -> ShownLanding:
@@ -56,7 +57,6 @@ def read_shown_landing(
     """
     landing = merged.item.landing
     base, source = merged.facts.parents
-    files = list_changed_files(git, base, merged.facts.commit)
     details = {
         "target": landing.target,
         "branch": place.branch,

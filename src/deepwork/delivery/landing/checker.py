@@ -18,7 +18,6 @@ from deepwork.kernel.errors import Code, DeepworkError, GateClosed
 if TYPE_CHECKING:
     from deepwork.gates.checks.service import CheckService
     from deepwork.kernel.database.transaction import Transaction
-    from deepwork.kernel.git.snapshot_types import FileChange
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,11 @@ class MergeChecker:
                     raise
 
     def list_guarded(
-        self, project: Path, base: str, workflow_id: str | None, changes: Sequence[FileChange]
+        self, project: Path, base: str, workflow_id: str | None, commit: str
     ) -> list[dict[str, Any]] | Unchecked:
         """List the changes of guarded files of the target that no person approved for work of this plan."""
         try:
-            guarded = self._get_checks(project).describe_guarded(base, changes) if changes else []
+            guarded = self._get_checks(project).describe_guarded(base, commit)
         except DeepworkError as error:  # such as a file that cannot be read: nobody knows what it guards
             return Unchecked(f"{error.message} {error.suggestion or ''}".strip())
         if not guarded or workflow_id is None:
@@ -96,6 +95,10 @@ class MergeChecker:
         shown += [each.shown.get("guarded", ()) for each in landed]
         known = {(each["path"], each["after"]) for some in shown for each in some}
         return [each for each in guarded if (each["path"], each["after"]) not in known]
+
+    def list_changed_files(self, project: Path, before: str, after: str) -> list[tuple[str, str]]:
+        """List the files that differ between two commits, by their hashes and not by what git says."""
+        return self._get_checks(project).list_changed_files(before, after)
 
     def record_uses(
         self, tx: Transaction, project: Path, landing_ids: Sequence[str], proofs: Sequence[Proof]

@@ -8,8 +8,13 @@ from pathlib import Path
 
 from deepwork.delivery.landing.models import Landing
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.work.plans.models import Task, Workflow
-from deepwork.work.plans.requirements import ApprovalTime, list_required_approvals, list_required_checks
+from deepwork.work.plans.models import (
+    ApprovalTime,
+    Task,
+    Workflow,
+    list_required_approvals,
+    list_required_checks,
+)
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.workspaces.repositories import RepositoryLocator

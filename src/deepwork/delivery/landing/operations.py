@@ -27,7 +27,7 @@ from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
 from deepwork.kernel.tool_types import Field, Id, Name
-from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.models import list_required_checks
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 

@@ -46,7 +46,6 @@ from deepwork.kernel.git.merge_commits import (
     find_checkout,
     find_own_branch_tip,
     get_commit_facts,
-    list_file_changes,
     move_branch,
 )
 from deepwork.kernel.git.refs import find_merge_commit, is_ancestor
@@ -209,7 +208,7 @@ class LandingQueue:
     def _settle_contained(self, lease: BranchLease, git: Git, place: LandingPlace, item: LandingItem) -> None:
         """End a landing that brings nothing new if its checks pass: anybody may have moved the branch."""
         why = f"{place.branch} contains its changes already"
-        guarded = self._list_guarded(git, place, item, place.start)
+        guarded = self._list_guarded(place, item, place.start)
         if guarded and not isinstance(guarded, Unchecked):
             paths = ", ".join(each["path"] for each in guarded[:_MAX_PATHS])
             text = f"{why}, and changes what {item.landing.target} guards: {paths}. Take that back first."
@@ -268,7 +267,7 @@ class LandingQueue:
     ) -> Suspects:
         landings = [each.item.landing for each in merged]
         ids = frozenset(each.id for each in landings)
-        guarded = self._list_guarded(git, place, merged[0].item, merged[-1].facts.commit)
+        guarded = self._list_guarded(place, merged[0].item, merged[-1].facts.commit)
         if guarded and len(merged) > 1:  # a person looks at one landing at a time
             self._recorder.move(lease, landings, LandingStatus.QUEUED)
             return ids
@@ -291,14 +290,13 @@ class LandingQueue:
         return suspects - ids
 
     def _list_guarded(
-        self, git: Git, place: LandingPlace, item: LandingItem, commit: str
+        self, place: LandingPlace, item: LandingItem, commit: str
     ) -> list[dict[str, Any]] | Unchecked:
         """List how a commit differs from the target in files that the target guards.
 
         Not only what a batch itself changes: anybody can commit to an integration branch.
         """
-        changes = list_file_changes(git, place.target_tip, commit)
-        return self._checker.list_guarded(item.project, place.target_tip, item.landing.workflow_id, changes)
+        return self._checker.list_guarded(item.project, place.target_tip, item.landing.workflow_id, commit)
 
     def _check(
         self, lease: BranchLease, items: Sequence[LandingItem], commit: str, base: str
@@ -331,7 +329,7 @@ class LandingQueue:
     ) -> None:
         """Let a person approve what needs it, then move the branch."""
         shown = [
-            read_shown_landing(git, place, each, proofs, guarded)
+            read_shown_landing(git, place, each, self._list_files(each), proofs, guarded)
             for each in merged
             if each.item.needs_approval or guarded
         ]  # a batch of one, if there is any
@@ -347,6 +345,10 @@ class LandingQueue:
             self._recorder.move(lease, [each.item.landing for each in merged], LandingStatus.QUEUED)
             return  # it was decided otherwise meanwhile, so it is asked again
         self.finish_move(lease, moving)
+
+    def _list_files(self, merged: MergedItem) -> list[tuple[str, str]]:
+        base, commit = merged.facts.parents[0], merged.facts.commit
+        return self._checker.list_changed_files(merged.item.project, base, commit)
 
     def _store_moving(
         self,

@@ -7,7 +7,7 @@ from deepwork.delivery.landing.models import Landing, LandingStatus, Problem
 from deepwork.delivery.landing.recorder import LandingRecorder
 from deepwork.delivery.landing.rules import may_return
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.work.plans.reopening import reopen_task
+from deepwork.work.plans.status_changes import reopen_task
 
 
 class WorkReturner:

@@ -32,7 +32,7 @@ from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import find_own_branch_tip
 from deepwork.kernel.names import new_id
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.workspaces.models import LOCAL_HOST
 
 _POLL_SECONDS = 0.2
@@ -205,7 +205,7 @@ class LandingService:
 
     def _find_origin(self, tx: Transaction, task_id: str) -> WorkOrigin:
         found = self._origins.find(tx, task_id) if self._origins else None
-        return found or WorkOrigin(None, TaskStore(tx).find_last_claimer(task_id))
+        return found or WorkOrigin(None, ClaimStore(tx).find_last_claimer(task_id))
 
     def resume(self, id: str) -> Landing:
         """Go on with a landing that waited for a person who has decided now."""

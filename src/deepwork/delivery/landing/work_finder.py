@@ -14,19 +14,18 @@ from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.commit_records import CommitRecord, read_commits
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.uncommitted import TreeChanged, commit_uncommitted, list_uncommitted
-from deepwork.work.plans.models import Node, Task, TaskStatus, Workflow
-from deepwork.work.plans.requirements import ApprovalTime, list_required_approvals
+from deepwork.work.plans.models import ApprovalTime, Node, Task, TaskStatus, Workflow, list_required_approvals
 from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.watch_store import WatchStore
-from deepwork.work.workspaces.completed_work import (
+from deepwork.work.workspaces.dependency_branches import WorkElsewhere, locate_work, walk_dependencies
+from deepwork.work.workspaces.finished_work import (
     explain_changed_work,
     find_completed_work,
     get_expected_files,
     is_completed_work,
 )
-from deepwork.work.workspaces.dependency_branches import WorkElsewhere, locate_work, walk_dependencies
 from deepwork.work.workspaces.models import LOCAL_HOST, CheckoutWork, FinishedTask, Workspace, WorkspaceStatus
 from deepwork.work.workspaces.repositories import RepositoryLocator
 from deepwork.work.workspaces.store import WorkspaceStore

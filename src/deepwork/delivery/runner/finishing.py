@@ -21,12 +21,11 @@ from deepwork.kernel.git.commit_records import read_commits
 from deepwork.kernel.git.refs import get_commit
 from deepwork.kernel.git.uncommitted import TreeChanged, commit_uncommitted, list_uncommitted
 from deepwork.kernel.records import copy_with
-from deepwork.work.plans.models import Task, TaskStatus
-from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.models import Task, TaskStatus, list_required_checks
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.plans.task_proofs import TaskProver
-from deepwork.work.workspaces.completed_work import get_expected_files, is_completed_work
+from deepwork.work.workspaces.finished_work import get_expected_files, is_completed_work
 from deepwork.work.workspaces.store import WorkspaceStore
 
 _MAX_OUTCOME = 4000

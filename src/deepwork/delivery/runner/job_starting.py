@@ -8,12 +8,12 @@ from pathlib import Path
 from deepwork.delivery.runner.job_steps import JobSteps
 from deepwork.delivery.runner.models import Run
 from deepwork.delivery.runner.store import RunStore
-from deepwork.gates.checks.definitions import read_committed_file
 from deepwork.gates.checks.service import CheckService
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.files.repositories import find_repository
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.committed_files import read_committed_file
 from deepwork.kernel.git.refs import find_head
 from deepwork.work.jobs.definitions.catalog import JobCatalog
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job, JobWorkflow

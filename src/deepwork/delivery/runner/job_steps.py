@@ -35,8 +35,8 @@ from deepwork.work.jobs.responses import ActiveStep
 from deepwork.work.jobs.sessions.state import Session, SessionStatus
 from deepwork.work.jobs.sessions.state_manager import StateManager
 from deepwork.work.plans.models import DEFAULT_MAX_ATTEMPTS, TaskStatus
-from deepwork.work.workspaces.paths import WORKTREES
-from deepwork.work.workspaces.rules import build_slug
+from deepwork.work.workspaces.models import build_slug
+from deepwork.work.workspaces.repositories import WORKTREES
 
 BRANCH_PREFIX = "deepwork/"
 _LOCK_NAME = "deepwork-jobs.lock"

@@ -17,12 +17,11 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.records import copy_with
 from deepwork.work.plans.interfaces import TaskWorkspace
-from deepwork.work.plans.models import Task, Workflow
-from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.models import Task, Workflow, list_required_checks
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.workspaces.paths import WORKTREES
-from deepwork.work.workspaces.rules import build_slug
+from deepwork.work.workspaces.models import build_slug
+from deepwork.work.workspaces.repositories import WORKTREES
 from deepwork.work.workspaces.service import WorkspaceService
 
 

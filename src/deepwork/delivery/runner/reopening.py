@@ -10,7 +10,7 @@ from deepwork.delivery.runner.models import Attempt
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.records import copy_with
-from deepwork.work.plans.reopening import reopen_task
+from deepwork.work.plans.status_changes import reopen_task
 
 
 class NotClaimed(Exception):

@@ -15,9 +15,8 @@ from deepwork.edge.cli.framework.options import Function, json_option, load_comm
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.framework.tool_commands import ToolGroup
 from deepwork.kernel.errors import NotFound
-from deepwork.work.jobs.definitions.catalog import JobCatalog, find_problems, load_job
+from deepwork.work.jobs.definitions.catalog import JobCatalog, find_locations, find_problems, load_job
 from deepwork.work.jobs.definitions.checks import find_warnings
-from deepwork.work.jobs.definitions.discovery import find_locations
 from deepwork.work.jobs.definitions.graph import render_mermaid, render_text
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job, JobWorkflow
 from deepwork.work.jobs.definitions.skeleton import write_skeleton

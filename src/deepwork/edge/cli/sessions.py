@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deepwork.edge.cli.framework.applications import open_application
 from deepwork.edge.cli.framework.documents import OutputParam, TextParam, merge_outputs
+from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import (
     Function,
     json_option,
@@ -20,14 +23,19 @@ from deepwork.edge.cli.framework.output import print_answer, render_json, to_pri
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.edge.cli.framework.who_acts import is_typed, print_unnotified
-from deepwork.edge.cli.session_places import open_with_session
 from deepwork.edge.cli.states import add_state_to, add_states, show_state, show_states
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.gates.reviews.round_text import format_finding
 from deepwork.kernel.call import Call
+from deepwork.kernel.errors import Code, DeepworkError
 from deepwork.work.jobs.sessions.state import Session
 from deepwork.work.jobs.sessions.state_manager import session_to_dict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deepwork.edge.server.application import Application
 
 _START_OVERRIDES = CommandOverrides(note="If the job has a single workflow, WORKFLOW_NAME is ignored.")
 _OUTPUT_PARAMETERS: dict[str, click.Parameter] = {
@@ -308,3 +316,44 @@ def _render_briefing(answer: dict[str, Any]) -> list[str]:
         f"  deepwork sessions finish NAME=FILE --session-id {step['session_id']}",
     ]
     return [to_printable(line) for line in lines]
+
+
+@contextmanager
+def open_with_session(
+    place: dict[str, Any], session_id: str, *, reads: bool = False, quiet: bool = False
+) -> Iterator[tuple[Application, str]]:
+    """Open the application of the tree that has the session, on the store of the project.
+
+    Returns it with the id of the session, of which a person may have given the beginning.
+    """
+    path = place.pop("path")
+    with open_application(path, place, reads=reads, needs_session=not reads, quiet=quiet) as app:
+        known = resolve_id(app.database, "session", session_id)
+        tree = None if _has_session(app, known) else _find_tree_of_run(app, known)
+        if tree is None:
+            yield app, known
+            return
+        from deepwork.edge.server.application import Application
+
+        settings = replace(app.settings, project_root=tree, database=app.settings.database_location)
+        with closing(Application(settings)) as of_tree:
+            yield of_tree, known
+
+
+def _has_session(app: Application, session_id: str) -> bool:
+    try:
+        app.sessions.load(session_id)
+    except DeepworkError as error:
+        return error.code is not Code.SESSION_NOT_FOUND
+    return True
+
+
+def _find_tree_of_run(app: Application, session_id: str) -> Path | None:
+    """Return the worktree in which a run of this machine works on the session."""
+    from deepwork.delivery.runner.job_steps import locate_place
+    from deepwork.delivery.runner.store import RunStore
+
+    with app.database.reading() as tx:
+        run = RunStore(tx).find_of_session(session_id)
+    tree = locate_place(run).tree if run else None
+    return tree if tree is not None and tree.is_dir() else None

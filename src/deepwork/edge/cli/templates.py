@@ -10,9 +10,8 @@ from deepwork.edge.cli.framework.documents import DocumentParam
 from deepwork.edge.cli.framework.output import render_lines, to_printable
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.work.plans.diagrams import render_text
-from deepwork.work.plans.models import Node
+from deepwork.work.plans.models import Node, Outline
 from deepwork.work.templates.inputs import Definition
-from deepwork.work.templates.models import parse_task
 from deepwork.work.templates.rules import normalize_placeholders
 
 
@@ -99,7 +98,7 @@ def _build_nodes(tasks: list[dict[str, Any]]) -> list[Node]:
     """Build nodes with names as ids: tasks of a template have no ids."""
     return [
         Node(it.name, it.name, it.sequence, None if it.depends_on is None else frozenset(it.depends_on))
-        for it in normalize_placeholders([parse_task(task) for task in tasks])
+        for it in normalize_placeholders([Outline.read(task) for task in tasks])
     ]
 
 

@@ -51,12 +51,11 @@ if TYPE_CHECKING:
     from deepwork.work.plans.task_reports import TaskReports
     from deepwork.work.plans.task_tools import TaskTools
     from deepwork.work.templates.tools import TemplateTools
-    from deepwork.work.tracking.attribution_service import AttributionService
+    from deepwork.work.tracking.attribution_service import AttributionService, ChangeDescriptions
     from deepwork.work.tracking.context_tools import ContextTools
     from deepwork.work.tracking.log_tools import LogTools
     from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.work.tracking.task_proofs import TrackedTaskProver
-    from deepwork.work.tracking.task_work import ChangeDescriptions
     from deepwork.work.tracking.tools import TrackTools
     from deepwork.work.workspaces.repositories import RepositoryLocator
     from deepwork.work.workspaces.service import WorkspaceService
@@ -323,7 +322,7 @@ class Application:
         return TaskProver(self.database, self.presence, self.get_checks, lambda: self._plan_task_tracker)
 
     def _build_task_work(self) -> ChangeDescriptions:
-        from deepwork.work.tracking.task_work import ChangeDescriptions
+        from deepwork.work.tracking.attribution_service import ChangeDescriptions
 
         return ChangeDescriptions(self.database, self._attribution)
 

@@ -13,17 +13,17 @@ from deepwork.kernel.config import Settings
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.environment import build_reviewer_environment
 from deepwork.kernel.files.repositories import find_tree_root
-from deepwork.work.jobs.claude_cli import ClaudeCLI
+from deepwork.work.jobs.branch import find_reason_to_stay
 from deepwork.work.jobs.definitions.catalog import JobCatalog
 from deepwork.work.jobs.gate_actions import GateActions
 from deepwork.work.jobs.quality_gate import QualityGate
+from deepwork.work.jobs.reviewer_program import ClaudeCLI
 from deepwork.work.jobs.sessions.files import SessionFiles
 from deepwork.work.jobs.sessions.state_manager import StateManager
 from deepwork.work.jobs.step_approvals import StepApprovals
 from deepwork.work.jobs.step_checks import StepChecks
 from deepwork.work.jobs.step_review import StepReviewService
 from deepwork.work.jobs.tools import JobSettings, WorkflowTools
-from deepwork.work.jobs.tree_users import find_reason_to_stay
 
 if TYPE_CHECKING:
     from deepwork.gates.checks.service import CheckService

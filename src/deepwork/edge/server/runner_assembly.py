@@ -28,7 +28,7 @@ from deepwork.edge.server.git_access import open_git
 from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.registry import index_by_name
 from deepwork.kernel.call import Call
-from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.models import list_required_checks
 from deepwork.work.plans.stores.task_store import TaskStore
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,11 +17,9 @@ from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, File
 from deepwork.kernel.files.state import find_hidden_checks
 from deepwork.kernel.files.yaml import YamlDocument, load_yaml
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.committed_files import read_committed_file
 from deepwork.kernel.git.refs import resolve_commit
 
-EXACT_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_LITERAL_PATHSPECS": "1"}
-"""For git: `git replace` could make a commit look like another one."""
-_MAX_BYTES = 2**20
 _MAX_SECONDS = 24 * 3600
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _COMMIT_FIRST = f"Commit {CHECKS_FILE} with this check first, then call again."
@@ -66,31 +63,6 @@ class CheckDefinitions:
     def _suggest_commit(self, git: Git) -> str:
         hidden = find_hidden_checks((git.root / self._file).parent)
         return f"{hidden} {_COMMIT_FIRST}" if hidden else _COMMIT_FIRST
-
-
-def read_committed_file(git: Git, commit: str, path: str) -> bytes | None:
-    """Return the content of a regular file in a commit; None if there is none."""
-    listed = git.run("ls-tree", "-z", "--full-tree", commit, "--", path, env=EXACT_OBJECTS)
-    if not listed:
-        return None
-    about, _, _ = os.fsdecode(listed).partition("\t")
-    mode, kind, blob = about.split(" ")
-    if kind != "blob" or not mode.startswith("100"):
-        raise InvalidInput(
-            f"{path} at {commit[:12]} is not a regular file.", suggestion="Commit it as a file."
-        )
-    size = int(git.run("cat-file", "-s", blob, env=EXACT_OBJECTS))
-    if size > _MAX_BYTES:
-        raise InvalidInput(f"{path} at {commit[:12]} is larger than {_MAX_BYTES:,} bytes.")
-    return git.run("cat-file", "blob", blob, env=EXACT_OBJECTS)
-
-
-def list_committed_folders(git: Git, commit: str, path: str) -> list[str]:
-    """List the paths of the folders in a folder of a commit."""
-    listed = git.run(
-        "ls-tree", "-z", "-d", "--name-only", "--full-tree", commit, "--", f"{path}/", env=EXACT_OBJECTS
-    )
-    return [folder for folder in os.fsdecode(listed).split("\0") if folder]
 
 
 def parse_checks(content: bytes, source: str = CHECKS_FILE) -> CheckFile:

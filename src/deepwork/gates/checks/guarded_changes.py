@@ -58,6 +58,17 @@ class GuardedStarts:
             row = tx.fetch_one(sql, id=workflow_id, host=self._host, tree=str(tree))
         return json.loads(row["files"]) if row else {}
 
+    def list_approved(self, tree: Path) -> set[tuple[str, str | None]]:
+        """List the paths and versions of guarded files that a person approved for any work in this tree.
+
+        A store may have several projects: what was approved in one says nothing about another.
+        """
+        sql = "SELECT workflow_id FROM guarded_starts WHERE host = :host AND tree_path = :tree"
+        with self._database.reading() as tx:
+            here = {row["workflow_id"] for row in tx.fetch_all(sql, host=self._host, tree=str(tree))}
+            used = ApprovalStore(tx).list_used(ApprovalKind.GUARDED)
+        return _list_shown(each for each in used if each.workflow_id in here)
+
 
 def add_guarded_start(tx: Transaction, workflow_id: str, start: GuardedStart) -> None:
     """Record what differed before the work began; only the first record of a workflow counts."""
@@ -119,12 +130,6 @@ def remove_approved(
     others = [approval for approval in approvals if approval.subject_id != request.subject.id]
     approved = _list_shown(others)
     return [each for each in differences if (each.path, each.after) not in approved]
-
-
-def list_ever_approved(database: Database) -> set[tuple[str, str | None]]:
-    """List the paths and versions of guarded files that a person approved for any work."""
-    with database.reading() as tx:
-        return _list_shown(ApprovalStore(tx).list_used(ApprovalKind.GUARDED))
 
 
 def list_ever_asked(database: Database) -> set[tuple[str, str | None]]:

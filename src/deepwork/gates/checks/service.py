@@ -17,7 +17,6 @@ from deepwork.gates.checks.guarded_changes import (
     build_guarded_error,
     describe_changes,
     find_approval,
-    list_ever_approved,
     list_ever_asked,
     read_diffs,
     remove_approved,
@@ -49,9 +48,8 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed, NotARepository
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.exact_files import to_versions
 from deepwork.kernel.git.snapshot import SnapshotStore
-from deepwork.kernel.git.snapshot_types import LINK_MODE, FileChange
+from deepwork.kernel.git.snapshot_types import LINK_MODE
 from deepwork.kernel.trust.models import Pins
 from deepwork.kernel.trust.policy import build_git_environment
 from deepwork.kernel.trust.rules import compute_digest
@@ -79,7 +77,7 @@ class CheckService:
         self._environment = environment
         self._prefix = _find_prefix(project)
         self._definitions = CheckDefinitions(self._prefix)
-        self._bases = BaseFiles()
+        self._bases, self._judged = BaseFiles(), BaseFiles()
         self._starts = GuardedStarts(database, host)
         self._find_authors = find_authors
         self._runner = CheckRunner(database, str(project), host, folder, TreeReader(), self._bases)
@@ -139,9 +137,8 @@ class CheckService:
         pins = self._require_pins(request.base, file, checks)
         checks = [replace(check, clean=True) for check in checks]
         deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds
-        committed = to_versions(place.store.list_exactly(request.commit))
-        guarded = {path: committed[path] for path in select_guarded(file.guarded, place.prefix, committed)}
-        about = _digest_differences(self._compare_guarded(place, request.base, file, guarded))
+        committed = self._judged.map_versions(place.store, request.commit)
+        about = _digest_differences(self._compare_commit(place, request.base, file, request.commit))
         tasks = [
             self._runner.build_commit_task(
                 place, request.base, check, pins[check.name], request.commit, committed
@@ -161,18 +158,21 @@ class CheckService:
         store.pass_guarded(proof.id for proof in proofs if proof.guarded)
         store.add_uses(subject, [proof.id for proof in proofs])
 
-    def describe_guarded(self, base: str, changes: Iterable[FileChange]) -> list[dict[str, Any]]:
-        """Describe those of these changes that only a person may pass, by what a commit guards."""
-        place, versions = self._find_place(self._project), {each.path: each for each in changes}
-        file = self.load_definitions(self._project, base)
-        differences = [
-            Difference(path, versions[path].before, versions[path].after)
-            for path in select_guarded(file.guarded, place.prefix, versions)
+    def describe_guarded(self, base: str, commit: str) -> list[dict[str, Any]]:
+        """Describe how a commit differs from the base in what only a person may change there."""
+        place, file = self._find_place(self._project), self.load_definitions(self._project, base)
+        differences = self._compare_commit(place, base, file, commit)
+        shown = describe_changes((), differences, read_diffs(place.store, differences))
+        return list(shown["paths"])
+
+    def list_changed_files(self, before: str, after: str) -> list[tuple[str, str]]:
+        """List the files that differ between two commits, with the letter that git has for how."""
+        store = self._find_place(self._project).store
+        old, new = self._bases.map_versions(store, before), self._judged.map_versions(store, after)
+        return [
+            (path, "D" if path not in new else "M" if path in old else "A")
+            for path in find_changed_paths(old, new)
         ]
-        paths: list[dict[str, Any]] = describe_changes((), differences, read_diffs(place.store, differences))[
-            "paths"
-        ]
-        return paths
 
     def verify(self, proof: Proof) -> Comparison:
         """Compare a proof with its output, its definition and its tree."""
@@ -348,6 +348,13 @@ class CheckService:
     ) -> list[Difference]:
         return self._compare_guarded(place, base, file, state.map_guarded(place.prefix, file.guarded))
 
+    def _compare_commit(
+        self, place: CheckedTree, base: str, file: CheckFile, commit: str
+    ) -> list[Difference]:
+        versions = self._judged.map_versions(place.store, commit)
+        guarded = {path: versions[path] for path in select_guarded(file.guarded, place.prefix, versions)}
+        return self._compare_guarded(place, base, file, guarded)
+
     def _compare_guarded(
         self, place: CheckedTree, base: str, file: CheckFile, after: Mapping[str, str]
     ) -> list[Difference]:
@@ -366,7 +373,7 @@ class CheckService:
         earlier = same.keys() - set(touched)
         if not earlier:
             return found
-        approved = list_ever_approved(self._database)
+        approved = self._starts.list_approved(place.top)
         unseen = sorted(path for path in earlier if (path, same[path].after) not in approved)
         if not unseen:
             return [each for each in found if each.path not in earlier]

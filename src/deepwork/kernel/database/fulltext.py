@@ -1,6 +1,6 @@
 """Full-text search: the few SQL clauses in which SQLite and PostgreSQL differ.
 
-Both store words that `plans.stores.search_words` has split and folded, so that both find the same rows.
+Both store words that `plans.stores.search_store` has split and folded, so that both find the same rows.
 """
 
 from __future__ import annotations

@@ -102,3 +102,8 @@ def build_where(conditions: Mapping[str, Any]) -> str:
     """Build a WHERE clause of the conditions whose value is not None; the SQL is never from a caller."""
     given = [condition for condition, value in conditions.items() if value is not None]
     return f"WHERE {' AND '.join(given)}" if given else ""
+
+
+def build_like_pattern(text: str) -> str:
+    """Build the LIKE pattern for strings that contain this text, with `!` as escape character."""
+    return "%" + re.sub(r"([!%_])", r"!\1", text) + "%"

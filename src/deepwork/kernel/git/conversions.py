@@ -16,7 +16,7 @@ from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.empty_repository import open_empty_repository
 from deepwork.kernel.git.exact_files import find_mode, hash_files
 from deepwork.kernel.git.snapshot_types import LINK_MODE, TreeFile
-from deepwork.kernel.git.tree_hashes import compute_blob_hash, find_algorithm
+from deepwork.kernel.git.tree_hashes import compute_hash, find_algorithm
 
 _ATTRIBUTES = ".gitattributes"
 
@@ -39,7 +39,7 @@ def find_misconverted(
 def _has_other_line_ends(path: Path, blob: str) -> bool:
     with open(path, "rb", opener=open_unlocked) as file:
         content = file.read()
-    return compute_blob_hash(content.replace(b"\r\n", b"\n"), find_algorithm(blob)) == blob
+    return compute_hash("blob", content.replace(b"\r\n", b"\n"), find_algorithm(blob)) == blob
 
 
 def _convert(git: Git, folder: Path, files: Sequence[TreeFile], rules: Iterable[str]) -> dict[str, str]:

@@ -13,9 +13,7 @@ from pathlib import Path
 
 from deepwork.kernel.errors import GitError, NotAllowed
 from deepwork.kernel.git.command import Git, check_hash
-from deepwork.kernel.git.raw_diff import parse_raw_diff
 from deepwork.kernel.git.refs import IDENTITY, find_common_ancestor, resolve_commit
-from deepwork.kernel.git.snapshot_types import FileChange
 from deepwork.kernel.git.uncommitted import find_identity
 from deepwork.kernel.git.versions import require_version
 from deepwork.kernel.git.worktrees import list_worktrees
@@ -166,18 +164,3 @@ def list_subjects(git: Git, base: str, tip: str, limit: int) -> list[tuple[str, 
     listed = git.run("log", *flags, check_hash(tip), f"^{check_hash(base)}", "--").decode(errors="replace")
     pairs = (line.partition(" ") for line in listed.split("\0") if line)
     return [(commit, subject) for commit, _, subject in pairs]
-
-
-def list_changed_files(git: Git, before: str, after: str) -> list[tuple[str, str]]:
-    """List the files that differ between two commits or trees, with the letter of how."""
-    flags = ("-r", "-z", "--no-renames", "--name-status")
-    listed = git.run("diff-tree", *flags, check_hash(before), check_hash(after)).split(b"\0")
-    return [
-        (os.fsdecode(path), letter.decode()) for letter, path in zip(listed[::2], listed[1::2], strict=False)
-    ]
-
-
-def list_file_changes(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
-    """List the files that differ between two commits or trees, with their versions in both."""
-    flags = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames")
-    return parse_raw_diff(git.run("diff-tree", *flags, check_hash(before), check_hash(after))).files

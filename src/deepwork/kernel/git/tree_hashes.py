@@ -8,7 +8,7 @@ from hashlib import new as new_hash
 
 from deepwork.kernel.git.snapshot_types import TreeFile
 
-_FOLDER_MODE = "40000"
+FOLDER_MODE = "40000"
 _SHA1_LENGTH = 40
 
 
@@ -20,11 +20,11 @@ def compute_tree_hash(files: Iterable[TreeFile], algorithm: str) -> str:
         _open_folder(folders, folder).append(_build_entry(file.mode, name, file.blob))
     # The deepest first: a folder needs the hashes of those in it.
     for path in sorted(folders, key=_count_levels, reverse=True):
-        hash = _hash("tree", b"".join(entry for _, entry in sorted(folders[path])), algorithm)
+        hash = compute_hash("tree", b"".join(entry for _, entry in sorted(folders[path])), algorithm)
         if not path:
             break
         folder, _, name = path.rpartition("/")
-        folders[folder].append(_build_entry(_FOLDER_MODE, name, hash))
+        folders[folder].append(_build_entry(FOLDER_MODE, name, hash))
     return hash
 
 
@@ -40,16 +40,6 @@ def _count_levels(path: str) -> int:
     return path.count("/") + 1 if path else 0
 
 
-def compute_commit_hash(content: bytes, algorithm: str) -> str:
-    """Return the hash of a commit with this content."""
-    return _hash("commit", content, algorithm)
-
-
-def compute_blob_hash(content: bytes, algorithm: str) -> str:
-    """Return the hash of a file with this content."""
-    return _hash("blob", content, algorithm)
-
-
 def find_algorithm(hash: str) -> str:
     """Return the algorithm of the repository that has an object with this hash."""
     return "sha1" if len(hash) == _SHA1_LENGTH else "sha256"
@@ -58,9 +48,10 @@ def find_algorithm(hash: str) -> str:
 def _build_entry(mode: str, name: str, hash: str) -> tuple[bytes, bytes]:
     """Build the entry of a tree, and what git sorts it by: a folder as if its name ended with a slash."""
     encoded = os.fsencode(name)
-    order = encoded + b"/" if mode == _FOLDER_MODE else encoded
+    order = encoded + b"/" if mode == FOLDER_MODE else encoded
     return order, mode.encode() + b" " + encoded + b"\0" + bytes.fromhex(hash)
 
 
-def _hash(kind: str, content: bytes, algorithm: str) -> str:
+def compute_hash(kind: str, content: bytes, algorithm: str) -> str:
+    """Return the hash of a git object of this kind."""
     return new_hash(algorithm, b"%b %d\0%b" % (kind.encode(), len(content), content)).hexdigest()

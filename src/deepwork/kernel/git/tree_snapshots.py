@@ -40,12 +40,7 @@ from deepwork.kernel.git.snapshot_types import (
     TreeFile,
     add_listed_changes,
 )
-from deepwork.kernel.git.tree_hashes import (
-    compute_blob_hash,
-    compute_commit_hash,
-    compute_tree_hash,
-    find_algorithm,
-)
+from deepwork.kernel.git.tree_hashes import compute_hash, compute_tree_hash, find_algorithm
 from deepwork.kernel.git.untracked_folders import walk_untracked
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
@@ -160,7 +155,7 @@ class TreeSnapshotStore:
             content = self._index.run("cat-file", "commit", check_hash(commit))
         except GitError:  # a tree, or nothing
             return False
-        is_exact = compute_commit_hash(content, find_algorithm(commit)) == commit
+        is_exact = compute_hash("commit", content, find_algorithm(commit)) == commit
         return is_exact and content.startswith(f"tree {tree}\n".encode())
 
     def list_files(self, tree: str) -> list[TreeFile]:
@@ -177,7 +172,7 @@ class TreeSnapshotStore:
         if int(self._index.run("cat-file", "-s", check_hash(blob))) > max_bytes:
             return None
         content = self._index.run("cat-file", "blob", blob)
-        return content if compute_blob_hash(content, find_algorithm(blob)) == blob else None
+        return content if compute_hash("blob", content, find_algorithm(blob)) == blob else None
 
     def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
         hashes = hash_files(self._index, paths, flags=("--no-filters",) if raw else ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -23,14 +22,15 @@ from deepwork.views.dashboard.endpoints import (
     encode_cursor,
 )
 from deepwork.views.dashboard.runs import RunRef
-from deepwork.views.overview.agent_activity_store import AgentActivityStore
 from deepwork.work.agents.models import Agent, AgentStatus, Role, normalize_runtime
 from deepwork.work.agents.responses import AgentView
 from deepwork.work.agents.store import AgentStore
-from deepwork.work.messages import rules as message_rules
-from deepwork.work.messages.models import MessageStatusFilter
+from deepwork.work.messages.models import MessageStatusFilter, resolve_statuses
 from deepwork.work.messages.responses import MessageView
 from deepwork.work.messages.store import MessageStore
+from deepwork.work.plans.models import parse_likely_files
+from deepwork.work.plans.stores.claim_store import ClaimStore
+from deepwork.work.tracking.store import TrackStore
 
 MAX_TRACKED_AGENTS = 100
 MAX_TASKS = 500
@@ -114,16 +114,21 @@ def read_agents(context: ReadContext, query: AgentQuery) -> Agents:
 
 
 def _build_agent_lines(context: ReadContext, found: list[Agent]) -> list[AgentLine]:
-    store, ids = AgentActivityStore(context.tx), [agent.id for agent in found]
+    claims, ids = ClaimStore(context.tx), [agent.id for agent in found]
     held: dict[str, list[Held]] = {}
-    for row in store.list_held_tasks(ids) if ids else ():
+    for row in claims.list_held_tasks(ids) if ids else ():
         held.setdefault(row["who"], []).append(
-            _build_held_task(row, "plan", row["claimed_at"], _parse_likely_files(row))
+            _build_held_task(
+                row,
+                "plan",
+                row["claimed_at"],
+                list(parse_likely_files(json.loads(row["context"]))[:_MAX_FILES]),
+            )
         )
-    unread = store.count_unread(ids) if ids else {}
+    unread = MessageStore(context.tx).count_unread_by_agent(ids) if ids else {}
     ended = {
         (row["agent_id"], row["status"]): row["tasks"]
-        for row in (store.count_finished_tasks(ids) if ids else ())
+        for row in (claims.count_finished_tasks(ids) if ids else ())
     }
     return [
         AgentLine(
@@ -139,10 +144,10 @@ def _build_agent_lines(context: ReadContext, found: list[Agent]) -> list[AgentLi
 
 
 def _list_tracked_agents(context: ReadContext) -> list[TrackedAgent]:
-    store = AgentActivityStore(context.tx)
+    store = TrackStore(context.tx)
     rows = store.list_tracked_agents(MAX_TRACKED_AGENTS)
     held: dict[str, list[Held]] = {}
-    for row in store.list_running_tasks([row["agent_name"] for row in rows], MAX_TASKS) if rows else ():
+    for row in store.list_running_tasks_of([row["agent_name"] for row in rows], MAX_TASKS) if rows else ():
         areas = json.loads(row["areas"])[:_MAX_FILES]
         held.setdefault(row["agent_name"], []).append(
             _build_held_task(row, "track", row["started_at"], areas)
@@ -167,16 +172,6 @@ def _build_held_task(row: Row, kind: Any, since: int | None, files: list[str]) -
     )
 
 
-def _parse_likely_files(row: Row) -> list[str]:
-    """Return the files that a planned task is likely to change.
-
-    `context` is free-form JSON of the planner, so the value may have any type.
-    """
-    context: Mapping[str, Any] = json.loads(row["context"])
-    named = context.get("files_likely_affected")
-    return [each for each in named if isinstance(each, str)][:_MAX_FILES] if isinstance(named, list) else []
-
-
 def read_agent(context: ReadContext, _: NoParameters) -> AgentLine:
     """Read one agent."""
     [line] = _build_agent_lines(context, [AgentStore(context.tx).get(context.id)])
@@ -186,7 +181,7 @@ def read_agent(context: ReadContext, _: NoParameters) -> AgentLine:
 def read_inbox(context: ReadContext, query: PageQuery) -> Inbox:
     """Read the messages to an agent, newest first."""
     AgentStore(context.tx).get(context.id)
-    received = AgentActivityStore(context.tx).count_received(context.id)
+    received = MessageStore(context.tx).count_received(context.id)
     [upto] = decode_cursor(query.cursor, int) if query.cursor else [received]
     # Positions in an inbox have no gaps, so two positions delimit a page; expired messages make it shorter.
     start = max(0, upto - query.limit)
@@ -207,7 +202,7 @@ def read_messages(context: ReadContext, query: MessageQuery) -> Messages:
     found = store.list_matching(
         query.agent_id,
         {
-            "statuses": message_rules.resolve_statuses(query.status, in_thread=False),
+            "statuses": resolve_statuses(query.status, in_thread=False),
             "thread_id": query.thread_id,
             **(
                 store.build_cursor_filter(query.agent_id, query.cursor, query.thread_id)

@@ -17,7 +17,7 @@ from deepwork.views.dashboard.endpoints import (
     encode_cursor,
 )
 from deepwork.views.dashboard.run_details import get_run_row
-from deepwork.views.overview.changed_file_store import ChangedFileStore
+from deepwork.work.tracking.watch_store import WatchStore
 
 MAX_TASKS_PER_FILE = 50
 
@@ -47,16 +47,16 @@ class Files(PagedAnswer):
 def read_changed_files(context: ReadContext, query: PageQuery) -> Files:
     """Read the files that a run changed, with the tasks that changed each."""
     get_run_row(context.tx, context.id)
-    store = ChangedFileStore(context.tx)
+    store = WatchStore(context.tx)
     [after] = decode_cursor(query.cursor, str) if query.cursor else [None]
-    paths = store.list_paths(context.id, after, query.limit + 1)
+    paths = store.list_changed_paths(context.id, after, query.limit + 1)
     page = paths[: query.limit]
     changes: dict[str, list[Row]] = {path: [] for path in page}
     for row in store.list_changes(context.id, page) if page else ():
         changes[row["path"]].append(row)
     return Files(
         files=[_build_file_line(path, rows) for path, rows in changes.items()],
-        total=store.count_paths(context.id),
+        total=store.count_changed_paths(context.id),
         cursor=encode_cursor([page[-1]]) if len(paths) > query.limit else None,
     )
 

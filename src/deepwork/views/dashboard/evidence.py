@@ -16,8 +16,7 @@ from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.timestamps import format_optional_timestamp
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.views.overview.spending import build_plan_spending, build_spending, build_task_spending
-from deepwork.work.plans.models import Task, Workflow
-from deepwork.work.plans.requirements import list_required_checks
+from deepwork.work.plans.models import Task, Workflow, list_required_checks
 from deepwork.work.plans.stores.plan_store import PlanStore
 
 _MAX_APPROVALS = 20

@@ -12,7 +12,7 @@ from deepwork.kernel.events.log import RETENTION_MS, EventStore
 from deepwork.kernel.store_admin.store_overview import load_overview
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.views.dashboard.endpoints import RestAnswer
-from deepwork.views.overview.task_row_store import TaskRowStore
+from deepwork.work.tracking.watch_store import WatchStore
 
 _DAY_MS = 24 * 3600 * 1000
 
@@ -57,7 +57,7 @@ def read_server_status(database: Database, started_at: int) -> Status:
             oldest_seq=store.get_oldest_seq(),
             kept_days=RETENTION_MS // _DAY_MS,
         )
-        snapshot = TaskRowStore(tx).find_last_snapshot()
+        snapshot = WatchStore(tx).find_last_snapshot()
     summary = load_overview(database.engine)
     others = summary.open_elsewhere if summary else None
     here = Process(name=f"pid {os.getpid()}", is_this=True)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
-from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.offered_actions import Act
-from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import (
     Endpoint,
@@ -23,11 +20,11 @@ from deepwork.views.dashboard.endpoints import (
 )
 from deepwork.views.dashboard.run_details import get_run_row
 from deepwork.views.dashboard.runs import RunRef, find_run_refs
-from deepwork.views.overview.issue_decision_store import IssueDecisionStore
-from deepwork.work.tracking.models import Category, IssueType
+from deepwork.work.tracking.models import Category, Decision, Issue, IssueType
+from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import DecisionView, IssueView
 
-_HIDDEN_COLUMNS = ("phase_id", "created_seq")
+MAX_SEARCH_WORDS = 10
 
 
 class IssueLine(IssueView):
@@ -93,90 +90,71 @@ def list_task_issues(tx: Transaction, task_id: str, limit: int) -> list[IssueLin
 
 def list_task_decisions(tx: Transaction, task_id: str, limit: int) -> list[DecisionLine]:
     """List the newest decisions of a task."""
-    return _list_decisions(tx, {"task_id": task_id}, (), PageQuery(limit=limit))[0]
+    return _list_decisions(tx, {"task_id": task_id}, PageQuery(limit=limit))[0]
 
 
 def read_run_decisions(context: ReadContext, query: PageQuery) -> Decisions:
     """Read the decisions of a run."""
     get_run_row(context.tx, context.id)
-    found, total, cursor = _list_decisions(context.tx, {"workflow_id": context.id}, (), query)
+    found, total, cursor = _list_decisions(context.tx, {"workflow_id": context.id}, query)
     return Decisions(decisions=found, total=total, cursor=cursor)
 
 
 def read_decisions(context: ReadContext, query: DecisionsQuery) -> Decisions:
     """Read the decisions of all runs."""
-    words = (query.q or "").split()
-    filters = {"workflow_id": query.run, "category": query.category}
-    found, total, cursor = _list_decisions(context.tx, filters, words, query)
+    words = (query.q or "").split()[:MAX_SEARCH_WORDS]
+    filters = {"workflow_id": query.run, "category": query.category, "words": words}
+    found, total, cursor = _list_decisions(context.tx, filters, query)
     return Decisions(decisions=found, total=total, cursor=cursor)
 
 
 def _list_issues(
     tx: Transaction, filters: Mapping[str, Any], query: PageQuery, *, oldest_first: bool = False
 ) -> tuple[list[IssueLine], int, str | None]:
-    rows, total = IssueDecisionStore(tx).list_issues(
-        filters, _parse_cursor(query), query.limit + 1, oldest_first=oldest_first
-    )
-    page = rows[: query.limit]
-    runs = find_run_refs(tx, [row["workflow_id"] for row in page])
-    return [_build_issue_line(row, runs) for row in page], total, _encode_next_cursor(rows, query)
+    store = NoteStore(tx)
+    matching = {**filters, "beyond": _parse_cursor(query)}
+    found, total = store.list_issues(matching, query.limit + 1, oldest_first=oldest_first)
+    page, runs = found[: query.limit], _find_runs(tx, found)
+    lines = [
+        IssueLine(
+            **vars(IssueView.from_issue(each)),
+            run=runs[each.subject.workflow_id],
+            actions=[] if each.resolved_at else [offered_actions.offer_resolve(each.id)],
+        )
+        for each in page
+    ]
+    return lines, total, _encode_next_cursor(store, "issues", found, query)
 
 
 def _list_decisions(
-    tx: Transaction, filters: Mapping[str, Any], words: Sequence[str], query: PageQuery
+    tx: Transaction, filters: Mapping[str, Any], query: PageQuery
 ) -> tuple[list[DecisionLine], int, str | None]:
-    rows, total = IssueDecisionStore(tx).list_decisions(filters, words, _parse_cursor(query), query.limit + 1)
-    page = rows[: query.limit]
-    runs = find_run_refs(tx, [row["workflow_id"] for row in page])
-    return (
-        [_build_decision_line(row | {"run": _get_run_ref(row, runs)}) for row in page],
-        total,
-        _encode_next_cursor(rows, query),
-    )
+    store = NoteStore(tx)
+    found, total = store.list_decisions({**filters, "beyond": _parse_cursor(query)}, query.limit + 1)
+    page, runs = found[: query.limit], _find_runs(tx, found)
+    lines = [
+        DecisionLine(**vars(DecisionView.from_decision(each)), run=runs[each.subject.workflow_id])
+        for each in page
+    ]
+    return lines, total, _encode_next_cursor(store, "decisions", found, query)
 
 
-@row_parser
-def _build_decision_line(row: Row) -> DecisionLine:
-    read = {
-        "options_considered": json.loads(row["options_considered"]),
-        "created_at": format_timestamp(row["created_at"]),
-    }
-    return DecisionLine(**_drop_hidden_columns(row) | read)
-
-
-def _build_issue_line(row: Row, runs: Mapping[str, RunRef]) -> IssueLine:
-    """Build an issue with its run and the actions on it."""
-    is_open = row["resolved_at"] is None
-    return IssueLine(
-        **_drop_hidden_columns(row)
-        | {
-            "requires_human_review": bool(row["requires_human_review"]),
-            "created_at": format_timestamp(row["created_at"]),
-            "resolved_at": format_optional_timestamp(row["resolved_at"]),
-            "run": _get_run_ref(row, runs),
-            "actions": [offered_actions.offer_resolve(row["id"])] if is_open else [],
-        }
-    )
-
-
-def _get_run_ref(row: Row, runs: Mapping[str, RunRef]) -> RunRef:
-    id = row["workflow_id"]
-    return runs.get(id) or RunRef(id=id, kind="job", name=id)
-
-
-def _drop_hidden_columns(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in _HIDDEN_COLUMNS}
+def _find_runs(tx: Transaction, notes: Sequence[Decision | Issue]) -> dict[str, RunRef]:
+    ids = [each.subject.workflow_id for each in notes]
+    return {id: RunRef(id=id, kind="job", name=id) for id in ids} | find_run_refs(tx, ids)
 
 
 def _parse_cursor(query: PageQuery) -> Sequence[Any] | None:
     return decode_cursor(query.cursor, int, int) if query.cursor else None
 
 
-def _encode_next_cursor(rows: Sequence[Row], query: PageQuery) -> str | None:
-    if len(rows) <= query.limit:
+def _encode_next_cursor(
+    store: NoteStore, table: str, found: Sequence[Decision | Issue], query: PageQuery
+) -> str | None:
+    if len(found) <= query.limit:
         return None
-    last = rows[query.limit - 1]
-    return encode_cursor([last["created_at"], last["created_seq"]])
+    last = found[query.limit - 1]
+    return encode_cursor([last.created_at, store.get_created_seq(table, last.id)])
 
 
 ENDPOINTS = (

@@ -11,8 +11,8 @@ from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
+from deepwork.views.dashboard.issues_and_decisions import MAX_SEARCH_WORDS
 from deepwork.views.dashboard.runs import RunRef, find_run_refs
-from deepwork.views.overview.issue_decision_store import MAX_SEARCH_WORDS
 from deepwork.views.overview.run_search_store import RunSearchStore
 from deepwork.work.plans.stores.search_store import SearchStore
 from deepwork.work.plans.stores.task_store import TaskStore

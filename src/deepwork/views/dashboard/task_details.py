@@ -22,17 +22,17 @@ from deepwork.views.dashboard.issues_and_decisions import (
 )
 from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.views.dashboard.sessions import build_step_view, group_attempts
-from deepwork.views.overview.changed_file_store import ChangedFileStore
-from deepwork.views.overview.related_task_store import RelatedTaskStore
 from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
 from deepwork.views.overview.run_store import JOB, WorkListStore, parse_session_row
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.tracking.models import STALE_MS
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import MilestoneView, TrackedTaskView
-from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
+from deepwork.work.tracking.watch_store import WatchStore
 
 MAX_RECORDS = 200
 MAX_RELATED = 500
@@ -82,8 +82,9 @@ def read_task(context: ReadContext, _: NoParameters) -> TaskWhole:
 
 def _read_tracked_task(context: ReadContext) -> TaskWhole:
     tx, id = context.tx, context.id
-    found, related = TrackStore(tx).get_task(id), RelatedTaskStore(tx)
-    phase = TrackStore(tx).get_phase(found.phase_id)
+    store = TrackStore(tx)
+    found = store.get_task(id)
+    phase = store.get_phase(found.phase_id)
     view = TrackedTaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
     more = {
         **context.states.judge_tracked_tasks("id", [id])[id].to_answer(),
@@ -98,8 +99,8 @@ def _read_tracked_task(context: ReadContext) -> TaskWhole:
     return TaskWhole(
         task=view | more,
         **_read_records(tx, id, found.workflow_id),
-        parents=[Kin(**row) for row in related.list_ancestors(id)],
-        children=[Kin(**row) for row in related.list_children(id, MAX_RELATED)],
+        parents=[Kin(**row) for row in store.list_ancestors(id)],
+        children=[Kin(**row) for row in store.list_children(id, MAX_RELATED)],
         verification=found.result.get("verification"),
         commits=found.result.get("commits"),
         actions=offered_actions.list_tracked_task_actions(found, was_reviewed),
@@ -108,14 +109,15 @@ def _read_tracked_task(context: ReadContext) -> TaskWhole:
 
 def _read_planned_task(context: ReadContext) -> TaskWhole:
     tx, id = context.tx, context.id
-    found, related = TaskStore(tx).get(id), RelatedTaskStore(tx)
+    store = TaskStore(tx)
+    found = store.get(id)
     view = PlanTaskView.from_task(found).model_dump(mode="json")
     view |= {name: format_optional_timestamp(view[name]) for name in _TIMESTAMP_FIELDS if name in view}
-    holder = related.find_last_holder(id)
+    holder = ClaimStore(tx).find_last_holder(id)
     is_held = holder is not None and holder["who"] == holder["id"] and holder["until"] >= tx.now
     if holder is not None and found.status != "pending":
         view |= {"agent_name": holder["name"], "claimed_at": format_timestamp(holder["claimed_at"])}
-    view |= {"phase": found.sequence, "is_blocked": TaskStore(tx).is_blocked(found), "is_held": is_held}
+    view |= {"phase": found.sequence, "is_blocked": store.is_blocked(found), "is_held": is_held}
     view |= context.states.judge_tasks([id])[id].to_answer()
     checkpoints = CheckpointStore(tx).list_newest(id, MAX_RECORDS)
     return TaskWhole(
@@ -123,8 +125,8 @@ def _read_planned_task(context: ReadContext) -> TaskWhole:
         **_read_records(tx, id, found.workflow_id),
         parents=[],
         children=[],
-        depends_on=[Kin(**row) for row in related.list_dependencies(id, MAX_RELATED)],
-        dependents=[Kin(**row) for row in related.list_dependents(id, MAX_RELATED)],
+        depends_on=[Kin(**row) for row in store.list_named(id, MAX_RELATED)],
+        dependents=[Kin(**row) for row in store.list_named(id, MAX_RELATED, are_dependents=True)],
         checkpoints=[
             CheckpointView.from_checkpoint(each).model_dump(mode="json")
             | {"created_at": format_timestamp(each.created_at)}
@@ -167,7 +169,7 @@ def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
         "milestones": [MilestoneView.from_milestone(each) for each in milestones],
         "decisions": list_task_decisions(tx, id, MAX_RECORDS),
         "issues": list_task_issues(tx, id, MAX_RECORDS),
-        "files_count": ChangedFileStore(tx).count_of_task(id),
+        "files_count": WatchStore(tx).count_changed_files(id),
     }
 
 

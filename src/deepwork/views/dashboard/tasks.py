@@ -30,7 +30,7 @@ from deepwork.views.overview.task_row_store import TaskRowStore
 from deepwork.work.plans.models import Node, TaskStatus
 from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.staleness import STALE_MS
+from deepwork.work.tracking.models import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 
 MAX_ROWS = 20_000

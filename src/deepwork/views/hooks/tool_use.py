@@ -14,9 +14,8 @@ from deepwork.views.hooks.identity import SessionRecord, learn_from_call
 from deepwork.views.hooks.notices import find_notices, take_notices
 from deepwork.views.hooks.protocol import HookEvent
 from deepwork.views.overview.current_work_store import CurrentWorkStore
-from deepwork.work.agents import rules
 from deepwork.work.agents.leases import LeaseStore
-from deepwork.work.agents.models import Agent
+from deepwork.work.agents.models import Agent, needs_renewal
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.messages.store import MessageStore
 
@@ -67,7 +66,7 @@ def _renew_claims(
         now = tx.now
     # An offline agent must come back with its own heartbeat call, which announces it to the others.
     gone = [agent for agent in agents if agent.silent_since is not None]
-    due = [a for a in agents if a not in gone and rules.needs_renewal(a, now, lease_ms)]
+    due = [a for a in agents if a not in gone and needs_renewal(a, now, lease_ms)]
     if due:
         try:
             with store.writing(RENEWAL_WAIT_SECONDS) as tx:

@@ -24,8 +24,8 @@ from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, SessionRow
 from deepwork.views.overview.states.models import Command, State
 from deepwork.views.overview.states.totals import count_by_kind
 from deepwork.views.overview.states.view import StateView
-from deepwork.work.plans.requirements import parse_plan_requirements, parse_task_requirements
-from deepwork.work.tracking.staleness import STALE_MS
+from deepwork.work.plans.models import parse_plan_requirements, parse_task_requirements
+from deepwork.work.tracking.models import STALE_MS
 
 MAX_NEEDS = 100
 REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000

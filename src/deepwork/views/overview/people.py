@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.kernel.database.transaction import Database
-from deepwork.views.overview.agent_activity_store import AgentActivityStore
+from deepwork.work.agents.store import AgentStore
 
 
 def find_agent_of(database: Database, caller: str) -> str | None:
     """Find the agent that represents a person; it is registered with the first message."""
     with database.reading() as tx:
-        return AgentActivityStore(tx).find_registered_by(caller)
+        return AgentStore(tx).find_registered_by(caller)
 
 
 def build_registration(caller: str) -> dict[str, Any]:

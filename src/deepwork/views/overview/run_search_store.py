@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.statements import build_like_pattern
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.views.overview.run_store import build_like_pattern
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.statements import build_like_pattern, build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.views.overview.session_rows import SessionRow
 
@@ -301,11 +300,6 @@ def _build_parameters(run_filter: RunFilter) -> dict[str, Any]:
         "stored": _to_stored_statuses(run_filter.statuses),
     }
     return {**vars(run_filter), **found}
-
-
-def build_like_pattern(text: str) -> str:
-    """Build the LIKE pattern for strings that contain this text, with `!` as escape character."""
-    return "%" + re.sub(r"([!%_])", r"!\1", text) + "%"
 
 
 _MAX_OBJECTIVE = 300

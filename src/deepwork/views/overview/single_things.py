@@ -20,6 +20,7 @@ from deepwork.work.messages.responses import MessageView
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.responses import CheckpointView
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.tracking.models import STALE_MS
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import (
     DecisionView,
@@ -28,7 +29,6 @@ from deepwork.work.tracking.responses import (
     PhaseView,
     TrackedTaskView,
 )
-from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.workspaces.responses import RepositoryView, WorkspaceView
 from deepwork.work.workspaces.store import RepositoryStore, WorkspaceStore

@@ -14,7 +14,7 @@ from deepwork.kernel.timestamps import format_optional_timestamp
 from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind
 from deepwork.work.plans.admission import Admission
 from deepwork.work.plans.models import Task, Workflow
-from deepwork.work.plans.rules.active_time import measure_active_time
+from deepwork.work.plans.rules.transitions import measure_active_time
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 

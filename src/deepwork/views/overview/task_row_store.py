@@ -67,12 +67,6 @@ class TaskRowStore:
         )
         return self._tx.fetch_all(sql, id=workflow_id)
 
-    def find_last_snapshot(self) -> str | None:
-        """Return the stored JSON of the snapshot that the last started task took."""
-        sql = "SELECT began FROM watches ORDER BY began_at DESC, task_id, attempt DESC LIMIT 1"
-        found: str | None = self._tx.fetch_value(sql)
-        return found
-
     # Records by task
 
     def count_files(self, workflow_id: str) -> dict[str, int]:

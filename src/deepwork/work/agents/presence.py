@@ -10,9 +10,18 @@ from deepwork.kernel.call import ANONYMOUS, LOCAL, current_call, is_own_agent, i
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.records import copy_with
-from deepwork.work.agents import rules
 from deepwork.work.agents.leases import LeaseStore
-from deepwork.work.agents.models import Agent, AgentEvent, AgentStatus
+from deepwork.work.agents.models import (
+    Agent,
+    AgentEvent,
+    AgentStatus,
+    get_status_after_heartbeat,
+    has_visible_change,
+    is_of_another_person,
+    needs_renewal,
+    require_own_kind,
+    require_registered,
+)
 from deepwork.work.agents.responses import AgentView, build_agent_payload
 from deepwork.work.agents.store import AgentStore
 
@@ -36,7 +45,7 @@ class Presence:
 
     def record_sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
         """Record a write in the agent's name: renew its leases, apply `changes`, and return the agent."""
-        rules.require_own_kind(agent, tx.caller)
+        require_own_kind(agent, tx.caller)
         self.renew_leases(tx, agent)
         return self.save_alive(tx, agent, **changes)
 
@@ -71,19 +80,19 @@ class Presence:
         status: AgentStatus | None = None,
         current_task_id: str | None = None,
     ) -> list[str]:
-        rules.require_own_kind(agent, tx.caller)
+        require_own_kind(agent, tx.caller)
         self.renew_leases(tx, agent)
         leases = LeaseStore(tx, self.lease_ms)
         lost = leases.collect_losses(agent.id)
         working_on = None if agent.current_task_id in lost else agent.current_task_id
         is_free = bool(lost) and not leases.list_held_by(agent.id)
-        said = status or (AgentStatus.ONLINE if is_free else rules.get_status_after_heartbeat(agent))
+        said = status or (AgentStatus.ONLINE if is_free else get_status_after_heartbeat(agent))
         self._save_sign_of_life(tx, agent, said=said, current_task_id=current_task_id or working_on)
         return lost
 
     def renew_leases(self, tx: Transaction, agent: Agent) -> None:
         """Begin a sign of life: renew the agent's leases. The call ends it with `save_alive`."""
-        rules.require_registered(agent)
+        require_registered(agent)
         LeaseStore(tx, self.lease_ms).renew(agent.id)
 
     def save_alive(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
@@ -105,7 +114,7 @@ class Presence:
     def save_changes(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
         """Save these changes of the agent, which are no sign of life if others caused them."""
         changed = copy_with(agent, **changes)
-        if rules.has_visible_change(agent, changed, tx.now, self.lease_ms):
+        if has_visible_change(agent, changed, tx.now, self.lease_ms):
             changed = copy_with(changed, updated_at=tx.now)
             self.emit(tx, AgentEvent.UPDATED, changed)
         AgentStore(tx).save(agent, changed)
@@ -166,9 +175,9 @@ class Presence:
         """
         call = current_call()
         is_own = is_own_agent(call, agent.id, agent.registered_by) or (
-            call.scope == "admin" and not rules.is_of_another_person(agent, call.caller)
+            call.scope == "admin" and not is_of_another_person(agent, call.caller)
         )
-        if self._is_read_only or not is_own or not rules.needs_renewal(agent, now, self.lease_ms):
+        if self._is_read_only or not is_own or not needs_renewal(agent, now, self.lease_ms):
             return  # a caller cannot keep another caller's agent alive by reading
         try:
             with self._database.transaction() as tx:

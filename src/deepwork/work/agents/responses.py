@@ -6,8 +6,7 @@ from typing import Any, Self
 
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.work.agents import rules
-from deepwork.work.agents.models import Agent, AgentStatus, Role, Runtime
+from deepwork.work.agents.models import Agent, AgentStatus, Role, Runtime, get_status
 
 
 class AgentView(Answer):
@@ -29,7 +28,7 @@ class AgentView(Answer):
     @classmethod
     def from_agent(cls, agent: Agent, now: int, lease_ms: int) -> Self:
         return cls(
-            status=rules.get_status(agent, now, lease_ms),
+            status=get_status(agent, now, lease_ms),
             capabilities=list(agent.capabilities),
             metadata=dict(agent.metadata),
             **{name: getattr(agent, name) for name in _COPIED_FIELDS},
@@ -54,7 +53,7 @@ _PAYLOAD_FIELDS = tuple(AgentView.model_fields)
 
 def build_agent_payload(agent: Agent, now: int, lease_ms: int) -> dict[str, Any]:
     """Build the payload of an event: what `AgentView` shows, several times as fast."""
-    fields = vars(agent) | {"status": rules.get_status(agent, now, lease_ms)}
+    fields = vars(agent) | {"status": get_status(agent, now, lease_ms)}
     return {name: value for name in _PAYLOAD_FIELDS if (value := fields[name]) is not None}
 
 

@@ -86,6 +86,15 @@ class AgentStore:
         rows = self._tx.fetch_all(sql, caller=caller)
         return _from_row(rows[0]) if len(rows) == 1 else None
 
+    def find_registered_by(self, caller: str) -> str | None:
+        """Find the agent that this caller registered last, if it is still registered."""
+        sql = (
+            "SELECT id FROM agents WHERE registered_by = :caller AND unregistered_at IS NULL"
+            " ORDER BY created_at DESC, created_seq DESC LIMIT 1"
+        )
+        found: str | None = self._tx.fetch_value(sql, caller=caller)
+        return found
+
     def find_only_registered(self, ids: Sequence[str]) -> Agent | None:
         """Return the only one of these agents that is still registered; None if that is none or several."""
         sql = f"SELECT {_COLUMNS} FROM agents WHERE id IN :ids AND unregistered_at IS NULL LIMIT 2"

@@ -12,7 +12,6 @@ from deepwork.kernel.notices.service import carry_notices
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
 from deepwork.kernel.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
-from deepwork.work.agents import rules
 from deepwork.work.agents.interfaces import TaskDirectory
 from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import (
@@ -22,6 +21,7 @@ from deepwork.work.agents.models import (
     LivingStatus,
     Role,
     Runtime,
+    get_heartbeat_interval,
     normalize_runtime,
 )
 from deepwork.work.agents.presence import Presence
@@ -88,7 +88,7 @@ class AgentTools:
             said = AgentStatus(status) if status else None
             lost = self._presence.record_heartbeat(tx, agent, status=said, current_task_id=current_task_id)
             return Heartbeat(
-                next_heartbeat_ms=rules.get_heartbeat_interval(self._presence.lease_ms),
+                next_heartbeat_ms=get_heartbeat_interval(self._presence.lease_ms),
                 lost_claims=lost or None,
                 notices=carry_notices(tx, agent_id),
             )

@@ -16,8 +16,8 @@ from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed, StateError
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Text
+from deepwork.work.jobs.decisions import notify_of_decision
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.notices import notify_of_decision
 from deepwork.work.jobs.responses import Decided
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import GateDecision, Session, SessionEvent, StepProgress, format_now

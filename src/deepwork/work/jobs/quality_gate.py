@@ -19,12 +19,19 @@ from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.paths import read_confined
 from deepwork.work.jobs import review_payload
 from deepwork.work.jobs.definitions.models import StepReview
-from deepwork.work.jobs.disputes import DISPUTE_SYSTEM_PROMPT, DISPUTE_VERDICT, parse_upheld, render_dispute
-from deepwork.work.jobs.review_counter import ReviewCounter
 from deepwork.work.jobs.review_payload import ReviewFile
 from deepwork.work.jobs.reviewer_program import IsWanted, Reviewer
 from deepwork.work.jobs.sessions.state import Outputs
-from deepwork.work.jobs.step_rounds import JudgedRound, OpenRound, StepRounds
+from deepwork.work.jobs.step_rounds import (
+    DISPUTE_SYSTEM_PROMPT,
+    DISPUTE_VERDICT,
+    JudgedRound,
+    OpenRound,
+    ReviewCounter,
+    StepRounds,
+    parse_upheld,
+    render_dispute,
+)
 
 Answer = TypeVar("Answer")
 SECONDS_PER_FILE = 30

@@ -25,7 +25,6 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed, StorageError
 from deepwork.kernel.files.atomic import write_atomically
 from deepwork.work.jobs.active_step import list_delivered_paths
-from deepwork.work.jobs.disputes import find_disputed
 from deepwork.work.jobs.quality_gate import (
     JudgedReview,
     Outcome,
@@ -43,7 +42,7 @@ from deepwork.work.jobs.quality_gate import (
 from deepwork.work.jobs.review_payload import ReviewFile
 from deepwork.work.jobs.sessions.state import Session, list_rounds
 from deepwork.work.jobs.step_outputs import StepOutputs
-from deepwork.work.jobs.step_rounds import JudgedRound, StepRounds, may_ask_reviewer
+from deepwork.work.jobs.step_rounds import JudgedRound, StepRounds, find_disputed, may_ask_reviewer
 
 log = logging.getLogger("deepwork")
 

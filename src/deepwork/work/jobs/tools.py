@@ -15,12 +15,19 @@ from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Name, Text
 from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
-from deepwork.work.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
+from deepwork.work.jobs.decisions import (
+    drop_read_send_backs,
+    find_send_back,
+    format_send_back,
+    has_passed_meanwhile,
+    notify_of_abort,
+    settle_decisions,
+    to_infos,
+)
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.definitions.committed import CommittedJob, require_same_gates
+from deepwork.work.jobs.definitions.committed import CommittedJob, require_commit, require_same_gates
 from deepwork.work.jobs.definitions.models import Job, JobWorkflow
 from deepwork.work.jobs.failed_reviews import cut_feedback
-from deepwork.work.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
 from deepwork.work.jobs.quality_gate import Outcome, Passed, SentBack
 from deepwork.work.jobs.responses import (
     Aborted,
@@ -47,6 +54,7 @@ from deepwork.work.jobs.rules import (
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import PersonDecision, PinnedEntry, Session, SessionEvent, format_now
 from deepwork.work.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
+from deepwork.work.jobs.sessions.store import SessionStore
 from deepwork.work.jobs.step_answers import StepAnswers, add_verdicts
 from deepwork.work.jobs.step_approvals import StepApprovals
 from deepwork.work.jobs.step_budgets import (
@@ -297,9 +305,14 @@ class WorkflowTools:
     def _pin_gates(self, session: Session, job: Job) -> Session:
         """Pin what the steps must pass: their checks, approvals and minutes."""
         at_head = CommittedJob(self._git, job)
+        require_commit(at_head, lambda: self._had_committed_gates(job.name))
         require_same_gates(at_head, session.workflow_name, [entry.steps for entry in session.entries])
         pinned = self._approvals.pin(self._checks.pin(session, job, at_head), job, at_head)
         return pin_budgets(pinned, job, at_head) if self._settings.limits_minutes else pinned
+
+    def _had_committed_gates(self, job_name: str) -> bool:
+        with self._database.reading() as tx:
+            return SessionStore(tx).had_committed_gates(job_name)
 
     def _prepare_branch(self, session: Session) -> Branch | None:
         """Create the branch of the session, or return that of the session it is nested in."""

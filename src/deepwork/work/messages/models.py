@@ -1,11 +1,14 @@
-"""Domain models of messages."""
+"""Domain models of messages, and which of them are listed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.names import CaseInsensitiveEnum
+
+_MIN_MILLISECOND_TIMESTAMP = 10**11
 
 
 class MessageType(CaseInsensitiveEnum):
@@ -81,3 +84,24 @@ class Message:
     created_at: int
     read_at: int | None
     expires_at: int | None
+
+
+def resolve_statuses(status: MessageStatusFilter | None, *, in_thread: bool) -> list[MessageStatus] | None:
+    """Return the statuses to list, None for all. Default: unread ones, in a thread all."""
+    if status is None:
+        status = MessageStatusFilter.ALL if in_thread else MessageStatusFilter.UNREAD
+    return None if status is MessageStatusFilter.ALL else [MessageStatus(status)]
+
+
+def resolve_expiry(expires_at: int | None, now: int) -> int | None:
+    """Return the expiry in milliseconds; raise InvalidInput if it is past: nobody would see the message."""
+    if expires_at is None:
+        return None
+    if (moment := to_milliseconds(expires_at)) <= now:
+        raise InvalidInput(f"`expires_at` is in the past; the current time is {now} (Unix milliseconds).")
+    return moment
+
+
+def to_milliseconds(moment: int) -> int:
+    """Convert a Unix time in seconds or milliseconds; below 10**11 it is seconds (until the year 5138)."""
+    return moment * 1000 if moment < _MIN_MILLISECOND_TIMESTAMP else moment

@@ -103,6 +103,22 @@ class MessageStore:
         rows = self._tx.fetch_all(sql, agent_id=agent_id, priorities=priorities, now=self._tx.now)
         return dict(map(_unread_count_from_row, rows))
 
+    def count_unread_by_agent(self, agent_ids: Sequence[str]) -> dict[str, int]:
+        """Count the unread messages of each agent."""
+        sql = """
+            SELECT recipient_id, count(*) AS waiting FROM messages
+             WHERE recipient_id IN :ids AND status = 'unread' AND (expires_at IS NULL OR expires_at > :now)
+             GROUP BY recipient_id
+        """
+        rows = self._tx.fetch_all(sql, ids=list(agent_ids), now=self._tx.now)
+        return {row["recipient_id"]: row["waiting"] for row in rows}
+
+    def count_received(self, agent_id: str) -> int:
+        """Count all messages an agent ever received, which is the position of the newest."""
+        sql = "SELECT coalesce((SELECT received FROM inboxes WHERE agent_id = :id), 0)"
+        found: int = self._tx.fetch_value(sql, id=agent_id)
+        return found
+
     def mark_read(self, ids: Sequence[str]) -> list[Message]:
         """Mark messages as read; return those that were unread."""
         return self._update("status = 'read', read_at = :now", "status = 'unread'", ids)

@@ -16,12 +16,10 @@ from deepwork.kernel.notices.service import MAX_NOTICES, NoticeService, build_vi
 from deepwork.kernel.notices.store import NoticeStore
 from deepwork.kernel.operations import Traits, WhenFalse, operation
 from deepwork.kernel.tool_types import MAX_LIST, Field, Id, Limit200, Name, Text, check_object
-from deepwork.work.agents import rules as agent_rules
 from deepwork.work.agents.interfaces import TaskDirectory
-from deepwork.work.agents.models import Agent, LivingStatus, normalize_runtime
+from deepwork.work.agents.models import Agent, LivingStatus, normalize_runtime, require_registered
 from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import AgentStore
-from deepwork.work.messages import rules
 from deepwork.work.messages.models import (
     BroadcastType,
     Message,
@@ -30,6 +28,9 @@ from deepwork.work.messages.models import (
     MessageStatusFilter,
     MessageType,
     Priority,
+    resolve_expiry,
+    resolve_statuses,
+    to_milliseconds,
 )
 from deepwork.work.messages.responses import (
     Broadcast,
@@ -85,7 +86,7 @@ class MessageTools:
         with self._database.transaction() as tx:
             agents, store = AgentStore(tx), MessageStore(tx)
             self._presence.record_sign_of_life(tx, agents.get_for_update(sender_id, "sender"))
-            agent_rules.require_registered(agents.get(recipient_id, "recipient"))
+            require_registered(agents.get(recipient_id, "recipient"))
             self._require_references(tx, workflow_id, task_id)
             thread_id = store.get(reply_to_id).thread_id if reply_to_id else new_id("thr")
             [message] = self._deliver(
@@ -100,7 +101,7 @@ class MessageTools:
                 task_id=task_id,
                 reply_to_id=reply_to_id,
                 thread_id=thread_id,
-                expires_at=rules.resolve_expiry(expires_at, tx.now),
+                expires_at=resolve_expiry(expires_at, tx.now),
             )
             return Sent(id=message.id, thread_id=thread_id)
 
@@ -135,7 +136,7 @@ class MessageTools:
                 task_id=None,
                 reply_to_id=None,
                 thread_id=new_id("thr"),
-                expires_at=rules.resolve_expiry(expires_at, tx.now),
+                expires_at=resolve_expiry(expires_at, tx.now),
             )
             return Broadcast(sent_count=len(messages), message_ids=[message.id for message in messages])
 
@@ -160,12 +161,12 @@ class MessageTools:
             messages = store.list_matching(
                 agent_id,
                 {
-                    "statuses": rules.resolve_statuses(status, in_thread=thread_id is not None),
+                    "statuses": resolve_statuses(status, in_thread=thread_id is not None),
                     "types": message_type or None,
                     "priorities": priority or None,
                     "workflow_id": workflow_id,
                     "thread_id": thread_id,
-                    "since": None if since is None else rules.to_milliseconds(since),
+                    "since": None if since is None else to_milliseconds(since),
                     **(store.build_cursor_filter(agent_id, since_id, thread_id) if since_id else {}),
                 },
                 limit,

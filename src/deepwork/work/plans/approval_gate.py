@@ -13,8 +13,7 @@ from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import Code, GateClosed
 from deepwork.work.agents.presence import Presence
-from deepwork.work.plans.models import Task, Workflow
-from deepwork.work.plans.requirements import ApprovalTime, list_required_approvals
+from deepwork.work.plans.models import ApprovalTime, Task, Workflow, list_required_approvals
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 

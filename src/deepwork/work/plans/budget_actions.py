@@ -21,10 +21,9 @@ from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.records import copy_with
 from deepwork.kernel.tool_types import Field, Id
-from deepwork.work.plans.models import Task, Workflow
+from deepwork.work.plans.models import PlanRequirements, Task, TaskRequirements, Workflow
 from deepwork.work.plans.recorder import PlanRecorder
-from deepwork.work.plans.requirements import PlanRequirements, TaskRequirements
-from deepwork.work.plans.stores.active_store import ActiveStore
+from deepwork.work.plans.stores.claim_store import ActiveStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 

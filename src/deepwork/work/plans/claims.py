@@ -16,24 +16,23 @@ from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.records import copy_with
 from deepwork.work.agents.leases import LeaseStore
-from deepwork.work.agents.models import Agent, AgentStatus, Lease
+from deepwork.work.agents.models import Agent, AgentStatus, Lease, require_own_kind
 from deepwork.work.agents.presence import Presence
-from deepwork.work.agents.rules import require_own_kind
 from deepwork.work.agents.store import AgentStore
+from deepwork.work.plans.admission import ClaimRefusals, build_refusal
 from deepwork.work.plans.approval_gate import use_start_approval
-from deepwork.work.plans.claim_refusals import ClaimRefusals, build_refusal
 from deepwork.work.plans.interfaces import WorkspaceProvider
 from deepwork.work.plans.models import CheckpointType, PlanEvent, PlanStatus, Task, TaskStatus, Workflow
 from deepwork.work.plans.notices import notify_of_release
 from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.responses import Claimed
-from deepwork.work.plans.rules.claim_errors import (
+from deepwork.work.plans.rules.claim_texts import (
     build_ended_plan_error,
     build_held_error,
     build_released_error,
     build_stale_claim_error,
+    list_warnings,
 )
-from deepwork.work.plans.rules.claim_warnings import list_warnings
 from deepwork.work.plans.rules.file_overlaps import ActiveTask
 from deepwork.work.plans.rules.transitions import build_paused_error, derive_released_status
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
@@ -75,7 +74,7 @@ class ClaimService:
         self._workspaces = workspaces
         self._agents = AgentStore(tx)
         self._plans = PlanStore(tx)
-        self._tasks = TaskStore(tx)
+        self._tasks, self._claims = TaskStore(tx), ClaimStore(tx)
         self._queue = QueueStore(tx)
         self._refusals = ClaimRefusals(tx)
         self._leases = LeaseStore(tx, presence.lease_ms)
@@ -177,7 +176,7 @@ class ClaimService:
         actor = self._lock_actor(task, agent_id)
         if actor:
             self._begin_sign_of_life(actor)
-        own, last, lease = self._tasks.get_claim_history(task_id, actor.id if actor else None)
+        own, last, lease = self._claims.get_claim_history(task_id, actor.id if actor else None)
         holder = lease.who if lease and lease.until >= self._tx.now else None
         has_other_epoch = epoch is not None and (lease is None or lease.epoch != epoch)
         is_stale = has_other_epoch or (own is not None and own != last)
@@ -280,7 +279,7 @@ class ClaimService:
         It does not lock the workflow: of many agents that want the same task, those that come too late
         need not wait until every other call about the workflow has ended.
         """
-        state = ClaimStore(self._tx).find_state(task_id)
+        state = self._claims.find_state(task_id)
         if state is None or (not state.status.is_done and state.holder in (None, agent_id)):
             return None
         self._lock_claimant(agent_id)
@@ -318,7 +317,7 @@ class ClaimService:
 
     def _assign(self, task: Task, agent: Agent, lease: Lease | None) -> Task:
         assert lease is not None, "the workflow is locked, and nobody held the task"
-        self._tasks.record_claim(task.id, lease.epoch, agent.id)
+        self._claims.record_claim(task.id, lease.epoch, agent.id)
         # A claim restarts a failed task: from `pending` it can be reported completed or failed again.
         status = TaskStatus.PENDING if task.status is TaskStatus.FAILED else task.status
         claimed = copy_with(task, claimed_by=agent.id, status=status)
@@ -366,7 +365,7 @@ class ClaimService:
         if workflow.status.is_final:
             change = self._plans.find_last_change_to(workflow.id, workflow.status)
             return build_ended_plan_error(workflow, task, change)
-        change = ClaimStore(self._tx).find_last_change(task.id)
+        change = self._claims.find_last_change(task.id)
         return build_released_error(task, change, actor.id if actor else None)
 
     def _lock_actor(self, task: Task, agent_id: str | None) -> Agent | None:

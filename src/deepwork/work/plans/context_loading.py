@@ -1,7 +1,8 @@
-"""Loads what the context of a task is built from."""
+"""Loads what is shown with a task and is not in its row: its relations, and the parts of its context."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,8 @@ from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.work.plans.interfaces import TaskWorkspace, WorkspaceProvider
 from deepwork.work.plans.models import Task, TaskStatus
+from deepwork.work.plans.responses import TaskRelations
+from deepwork.work.plans.rules.levels import Levels
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
@@ -24,12 +27,15 @@ from deepwork.work.plans.task_context import (
 _MAX_RELATED_TASKS = 200
 _MAX_CHECKPOINTS = 1000
 
+_MAX_DEPENDENCIES = 100
+_MAX_DEPENDENCIES_IN_LIST = 10
+
 
 def load_claimed_context(tx: Transaction, task_id: str, agent_id: str) -> dict[str, Any]:
     """Build the context of a task that the agent has just claimed; the claim says who and where."""
     task = TaskStore(tx).get(task_id)
     source = replace(load_context_source(tx, task, ContextOptions()), claim=None)
-    if earlier := TaskStore(tx).list_other_claims(agent_id, task, _MAX_RELATED_TASKS):
+    if earlier := ClaimStore(tx).list_other_claims(agent_id, task, _MAX_RELATED_TASKS):
         own, last = {id for id, _ in earlier}, earlier[0][1]
         context = build_next_context(source, own, last, DEFAULT_TOKENS)
     else:
@@ -111,3 +117,33 @@ def _describe_end(row: Row) -> dict[str, Any]:
         "at": row["at"],
     }
     return {name: value for name, value in shown.items() if value is not None}
+
+
+def load_task_relations(tx: Transaction, tasks: Sequence[Task]) -> TaskRelations:
+    """Load the facts about these tasks that are not in their rows."""
+    store = TaskStore(tx)
+    blocked, previous = _find_waiting(store, tasks)
+    explicit = [task.id for task in tasks if task.is_explicit]
+    most = _MAX_DEPENDENCIES if len(tasks) == 1 else _MAX_DEPENDENCIES_IN_LIST
+    names = store.list_dependency_names(explicit, most)
+    return TaskRelations(
+        blocked=blocked,
+        names=names,
+        counts=store.count_dependencies([id for id in explicit if len(names.get(id, ())) == most]),
+        holders=ClaimStore(tx).find_holders([task.id for task in tasks if task.claimed_by]),
+        previous=previous,
+    )
+
+
+def _find_waiting(store: TaskStore, tasks: Sequence[Task]) -> tuple[set[str], dict[int, int | None]]:
+    """Return which of these tasks wait for others, and the next lower sequence of each sequence."""
+    pending = [task for task in tasks if task.status is TaskStatus.PENDING]
+    if all(task.is_explicit for task in tasks):
+        return {task.id for task in pending if task.open_dependencies}, {}
+    if len(tasks) == 1:  # counting a whole plan takes longer than all other queries for one task
+        [task] = tasks
+        before, is_open = store.find_level_before(task)
+        return {task.id for task in pending if is_open}, {task.sequence: before}
+    levels = {id: Levels(store.count_by_status(id)) for id in {task.workflow_id for task in tasks}}
+    previous = {sequence: before for level in levels.values() for sequence, before in level.previous.items()}
+    return {task.id for task in pending if levels[task.workflow_id].is_blocked(task)}, previous

@@ -12,6 +12,7 @@ from deepwork.work.plans.approval_gate import APPROVAL
 from deepwork.work.plans.models import CheckpointType, Task
 from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.plans.work_gate import send_back
@@ -59,7 +60,7 @@ class PlanDecisions:
         return DecisionEffect("The task is completed.")
 
     def _apply_to_work(self, tx: Transaction, approval: Approval, task: Task) -> str | None:
-        last = TaskStore(tx).find_last_claimer(task.id)
+        last = ClaimStore(tx).find_last_claimer(task.id)
         agents = [last] if last else []
         if approval.was_given:
             notify_of_decision(tx, approval, "", agents, task.id)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from deepwork.gates.budgets.models import Budget
 from deepwork.kernel.tool_types import MAX_NAME, Name
-from deepwork.work.plans.models import Complexity, Outline
-from deepwork.work.plans.requirements import ApprovalTime, PlanRequirements, TaskRequirements
+from deepwork.work.plans.models import ApprovalTime, Complexity, Outline, PlanRequirements, read_requirements
 
 Sequence = Annotated[int, Field(ge=0, le=1_000_000)]
 Attempts = Annotated[int, Field(ge=1, le=1000)]
@@ -31,9 +29,6 @@ class BudgetInput(_Input):
     usd: Annotated[float | None, Field(gt=0)] = None
     tokens: Annotated[int | None, Field(gt=0)] = None
     minutes: Annotated[float | None, Field(gt=0)] = None
-
-    def to_budget(self) -> Budget:
-        return Budget(self.usd, self.tokens, self.minutes)
 
 
 class PlannedTask(_Input):
@@ -58,27 +53,7 @@ class PlannedTask(_Input):
     def to_outline(self, after: list[str] | None = None) -> Outline:
         """Convert to an outline; `after` adds further tasks that it waits for."""
         depends_on = self.depends_on if after is None else [*(self.depends_on or ()), *after]
-        return Outline(
-            self.name,
-            self.description,
-            self.sequence,
-            self.parallel_group,
-            None if depends_on is None else tuple(depends_on),
-            self.estimated_complexity,
-            tuple(self.files_likely_affected or ()),
-            tuple(self.required_capabilities or ()),
-            self.max_attempts,
-            self._to_requirements(),
-        )
-
-    def _to_requirements(self) -> TaskRequirements | None:
-        required = TaskRequirements(
-            tuple(self.checks or ()),
-            _to_times(self.approval),
-            self.budget.to_budget() if self.budget else None,
-            self.changes,
-        )
-        return None if required == TaskRequirements() else required
+        return Outline.read(_get_fields(self) | {"depends_on": depends_on})
 
 
 class Plan(_Input):
@@ -99,14 +74,7 @@ class Plan(_Input):
 
     def to_requirements(self) -> PlanRequirements | None:
         """Return what the plan requires; None if nothing."""
-        required = PlanRequirements(
-            tuple(self.checks or ()),
-            _to_times(self.approval),
-            self.budget.to_budget() if self.budget else None,
-            self.approve_plan,
-            self.max_unreviewed,
-        )
-        return None if required == PlanRequirements() else required
+        return read_requirements(PlanRequirements, _get_fields(self))
 
 
 class TaskPlan(_Input):
@@ -132,6 +100,5 @@ class ContextParts(_Input):
     recent_checkpoints: Annotated[int, Field(ge=0, le=1000)] = 5
 
 
-def _to_times(given: list[ApprovalTime] | None) -> tuple[ApprovalTime, ...]:
-    """Return the times in a fixed order."""
-    return tuple(time for time in ApprovalTime if time in (given or ()))
+def _get_fields(given: PlannedTask | Plan) -> dict[str, Any]:
+    return vars(given) | {"budget": given.budget and vars(given.budget)}

@@ -1,16 +1,109 @@
-"""Domain models of plans: workflows, tasks, checkpoints and their statuses."""
+"""Domain models of plans: workflows, tasks, checkpoints, their statuses and what they require."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Self, TypeVar
 
+from deepwork.gates.budgets.models import Budget
 from deepwork.kernel.names import CaseInsensitiveEnum
-from deepwork.work.plans.requirements import PlanRequirements, TaskRequirements
 
 DEFAULT_MAX_ATTEMPTS = 3
 """How often a task may fail, if neither it nor its plan says otherwise."""
+
+
+class ApprovalTime(CaseInsensitiveEnum):
+    """When a person must approve a task: before it is handed out, after its work is done, before it lands."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    LANDING = "landing"
+
+
+@dataclass(frozen=True)
+class TaskRequirements:
+    """What one task requires, beside what its plan does."""
+
+    checks: tuple[str, ...] = ()
+    approval: tuple[ApprovalTime, ...] = ()
+    budget: Budget | None = None
+    changes: str | None = None
+    """`none`: its work need not change any file."""
+
+
+@dataclass(frozen=True)
+class PlanRequirements:
+    """What a plan requires of all its tasks together, and of each of them."""
+
+    checks: tuple[str, ...] = ()
+    approval: tuple[ApprovalTime, ...] = ()
+    budget: Budget | None = None
+    approve_plan: bool = False
+    max_unreviewed: int | None = None
+
+
+Requirements = TypeVar("Requirements", PlanRequirements, TaskRequirements)
+
+
+def serialize_requirements(required: PlanRequirements | TaskRequirements | None) -> str | None:
+    """Return the JSON text that is stored; None if nothing is required."""
+    if required is None:
+        return None
+    given = {name: value for name, value in asdict(required).items() if value not in (None, False, ())}
+    return json.dumps(given, separators=(",", ":")) if given else None
+
+
+def requirements_to_dict(required: PlanRequirements | TaskRequirements | None) -> dict[str, Any]:
+    """Return what is required in the form in which a plan is written; empty if nothing is."""
+    found: dict[str, Any] = json.loads(serialize_requirements(required) or "{}")
+    if budget := found.get("budget"):
+        found["budget"] = {name: amount for name, amount in budget.items() if amount is not None}
+    return found
+
+
+def read_requirements(kind: type[Requirements], written: Mapping[str, Any]) -> Requirements | None:
+    """Read what is required from the form in which plans and tasks are written; None if nothing is."""
+    given = {name: written[name] for name in kind.__dataclass_fields__ if written.get(name)}
+    times = given.get("approval", ())
+    named = (times,) if isinstance(times, str) else times
+    given["approval"] = [time for time in ApprovalTime if time in named]
+    required = kind(**_convert(given))
+    return None if required == kind() else required
+
+
+def parse_plan_requirements(text: str | None) -> PlanRequirements | None:
+    """Parse what is stored with a plan."""
+    return PlanRequirements(**_convert(json.loads(text))) if text else None
+
+
+def parse_task_requirements(text: str | None) -> TaskRequirements | None:
+    """Parse what is stored with a task."""
+    return TaskRequirements(**_convert(json.loads(text))) if text else None
+
+
+def list_required_checks(plan: PlanRequirements | None, task: TaskRequirements | None) -> tuple[str, ...]:
+    """Return the checks of a task: those of its plan, then its own."""
+    named = (*(plan.checks if plan else ()), *(task.checks if task else ()))
+    return tuple(dict.fromkeys(named))
+
+
+def list_required_approvals(
+    plan: PlanRequirements | None, task: TaskRequirements | None
+) -> frozenset[ApprovalTime]:
+    """Return when a person must approve a task."""
+    return frozenset((*(plan.approval if plan else ()), *(task.approval if task else ())))
+
+
+def _convert(values: Mapping[str, Any]) -> dict[str, Any]:
+    budget = values.get("budget")
+    return {
+        **values,
+        "checks": tuple(values.get("checks", ())),
+        "approval": tuple(map(ApprovalTime, values.get("approval", ()))),
+        "budget": Budget(**budget) if budget else None,
+    }
 
 
 class PlanStatus(CaseInsensitiveEnum):
@@ -204,6 +297,22 @@ class Task:
         """The capabilities an agent needs to claim it."""
         return frozenset(_parse_strings(self.context.get("required_capabilities")))
 
+    def to_outline(self, depends_on: Sequence[str], default_attempts: int = DEFAULT_MAX_ATTEMPTS) -> Outline:
+        """Return the task as it is written in a plan; `depends_on` are names, used if it names any."""
+        complexity = self.context.get("estimated_complexity")  # callers may write anything into the context
+        return Outline(
+            self.name,
+            self.description,
+            self.sequence,
+            self.parallel_group,
+            tuple(depends_on) if self.is_explicit else None,
+            Complexity(complexity) if complexity in list(Complexity) else None,
+            self.files,
+            tuple(sorted(self.required_capabilities)),
+            None if self.max_attempts == default_attempts else self.max_attempts,
+            self.requirements,
+        )
+
 
 class RelatedTask(NamedTuple):
     """A task reduced to what is shown with another one; a tuple, because hundreds are read at once."""
@@ -274,6 +383,36 @@ class Outline(NamedTuple):
     required_capabilities: tuple[str, ...] = ()
     max_attempts: int | None = None
     requirements: TaskRequirements | None = None
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Self:
+        """Read a task from the form in which plans, templates and their files have it."""
+        named, complexity = written.get("depends_on"), written.get("estimated_complexity")
+        return cls(
+            written["name"],
+            written.get("description") or "",
+            written.get("sequence", 1),
+            written.get("parallel_group"),
+            None if named is None else tuple(named),
+            None if complexity is None else Complexity(complexity),
+            tuple(written.get("files_likely_affected") or ()),
+            tuple(written.get("required_capabilities") or ()),
+            written.get("max_attempts"),
+            read_requirements(TaskRequirements, written),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return that form, without empty fields.
+
+        An empty `depends_on` stays: it means no dependencies, while a missing one means the default order.
+        """
+        fields = self._asdict() | requirements_to_dict(self.requirements)
+        del fields["requirements"]
+        return {
+            name: value
+            for name, value in fields.items()
+            if value is not None and (value != () or name == "depends_on")
+        }
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from deepwork.kernel.notices.service import MAX_NOTICES, NoticeService
 from deepwork.kernel.notices.store import NoticeStore
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.models import PlanStatus, Task, TaskStatus, Workflow
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.queue_store import QueueStore
-from deepwork.work.plans.stores.task_store import TaskStore
 
 _PLAN_NOTICES = {PlanStatus.PAUSED: NoticeType.PAUSED, PlanStatus.IN_PROGRESS: NoticeType.RESUMED}
 
@@ -71,7 +71,7 @@ def notify_of_task_status(
     if not NoticeService(tx).is_needed:
         return
     if task.status is TaskStatus.FAILED and status is TaskStatus.PENDING:
-        last = TaskStore(tx).find_last_claimer(task.id)
+        last = ClaimStore(tx).find_last_claimer(task.id)
         _notify(tx, task, last, NoticeType.RETRY, build_retry_text(task.name, reason))
     else:
         goes_on = status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS)

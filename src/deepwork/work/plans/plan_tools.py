@@ -20,6 +20,7 @@ from deepwork.work.agents.presence import Presence
 from deepwork.work.plans import summary as summaries
 from deepwork.work.plans.approval_gate import ask_for_plan, summarize_obstacle, withdraw_start_requests
 from deepwork.work.plans.claims import ClaimService
+from deepwork.work.plans.context_loading import load_task_relations
 from deepwork.work.plans.interfaces import RepositoryRegistry
 from deepwork.work.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
 from deepwork.work.plans.notices import notify_of_plan_change, notify_of_plan_status
@@ -44,8 +45,8 @@ from deepwork.work.plans.rules.levels import Levels
 from deepwork.work.plans.rules.transitions import check_workflow_transition
 from deepwork.work.plans.rules.weakening import require_no_open_gates
 from deepwork.work.plans.scheduling import Scheduler, choose_limit
-from deepwork.work.plans.search_answers import SearchResults, Summary
-from deepwork.work.plans.search_results import load_results
+from deepwork.work.plans.search_results import SearchResults, Summary, load_results
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.planning_store import PlanningStore
 from deepwork.work.plans.stores.search_store import SearchStore
@@ -57,7 +58,6 @@ from deepwork.work.plans.task_proofs import (
     record_start,
     require_checked_names,
 )
-from deepwork.work.plans.task_relations import load_task_relations
 from deepwork.work.plans.waiting import MAX_WAIT_SECONDS, wait_for_tasks
 
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
@@ -444,7 +444,7 @@ def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOve
         workflow=workflow,
         by_status=counts,
         running=running,
-        holders=store.find_holders([task.id for task in running[:most] if task.claimed_by]),
+        holders=ClaimStore(tx).find_holders([task.id for task in running[:most] if task.claimed_by]),
         ready=ready[:most],
         ready_total=ready_total,
         blocked=store.list_blocked(workflow.id, levels.free, most) if counts[TaskStatus.BLOCKED] else [],

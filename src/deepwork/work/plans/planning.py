@@ -11,21 +11,11 @@ from deepwork.gates.approvals.acts import allow_person
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.names import new_ids
-from deepwork.work.plans.models import (
-    DEFAULT_MAX_ATTEMPTS,
-    Node,
-    Outline,
-    PlanEvent,
-    PlanStatus,
-    Task,
-    Workflow,
-)
+from deepwork.work.plans.models import Node, Outline, PlanEvent, PlanRequirements, PlanStatus, Task, Workflow
 from deepwork.work.plans.recorder import PlanRecorder
-from deepwork.work.plans.requirements import PlanRequirements, requirements_to_dict
 from deepwork.work.plans.rules import graph
-from deepwork.work.plans.rules.attempts import get_max_attempts
 from deepwork.work.plans.rules.graph import Graph
-from deepwork.work.plans.rules.transitions import require_open
+from deepwork.work.plans.rules.transitions import get_max_attempts, require_open
 from deepwork.work.plans.rules.weakening import (
     list_own_gates,
     require_removable,
@@ -121,7 +111,7 @@ class Planner:
         inherited = frozenset(node.id for node in plan.list_dependencies(plan[task.id]))
         rest = [_inherit_dependencies(node, task.id, inherited) for node in plan.nodes if node.id != task.id]
         graph.validate_outlines([], existing=rest)
-        old = _serialize_tasks([task], self._tasks.list_dependency_names([task.id]))
+        old = _serialize_tasks(workflow, [task], self._tasks.list_dependency_names([task.id]))
         self._store.remove([task.id])
         self._store.add_edges(
             (node.id, other)
@@ -153,7 +143,7 @@ class Planner:
             if gates := list_own_gates(self._store.list_open_requirements(workflow.id)):
                 require_same_order(Graph(before), _draw_graph(outlines, kept), gates)
             require_still_asked(workflow, lambda: len(outlines))
-        old = _serialize_tasks(removed, self._tasks.list_dependency_names(list(gone)))
+        old = _serialize_tasks(workflow, removed, self._tasks.list_dependency_names(list(gone)))
         self._store.remove(list(gone))
         first = self._add_tasks(workflow, outlines, kept)
         self._store.recount_dependencies(workflow.id)
@@ -260,21 +250,15 @@ def _drop_dependencies(node: Node, gone: set[str]) -> Node:
     return node if node.depends_on is None else replace(node, depends_on=node.depends_on - gone)
 
 
-def _serialize_tasks(tasks: Sequence[Task], depends_on: Mapping[str, Sequence[str]]) -> str:
+def _serialize_tasks(
+    workflow: Workflow, tasks: Sequence[Task], depends_on: Mapping[str, Sequence[str]]
+) -> str:
     """Serialize tasks for the history: enough to plan them again."""
-    return json.dumps([_task_to_dict(task, depends_on) for task in tasks], ensure_ascii=False)
+    attempts = get_max_attempts(workflow.initial_plan)
 
+    def write(task: Task) -> dict[str, Any]:
+        hints = {name: value for name, value in task.context.items() if value is not None}
+        outline = task.to_outline(depends_on.get(task.id, ()), attempts)
+        return {"id": task.id, **outline.to_dict(), **hints}
 
-def _task_to_dict(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    outline = {
-        "id": task.id,
-        "name": task.name,
-        "description": task.description,
-        "sequence": task.sequence,
-        "parallel_group": task.parallel_group,
-        "depends_on": list(depends_on.get(task.id, ())) if task.is_explicit else None,
-        "max_attempts": task.max_attempts if task.max_attempts != DEFAULT_MAX_ATTEMPTS else None,
-        **task.context,
-        **(requirements_to_dict(task.requirements) if task.requirements else {}),
-    }
-    return {name: value for name, value in outline.items() if value is not None}
+    return json.dumps([write(task) for task in tasks], ensure_ascii=False)

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from deepwork.gates.budgets.service import BudgetService, load_day_budget
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.records import copy_with
 from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.kernel.timestamps import measure_duration
-from deepwork.work.plans.active_minutes import record_active_time
 from deepwork.work.plans.models import Checkpoint, PlanChange, PlanEvent, Task, TaskStatus, Workflow
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView, PlanView
-from deepwork.work.plans.rules.active_time import count_active_time
-from deepwork.work.plans.rules.transitions import derive_workflow_status
+from deepwork.work.plans.rules.transitions import count_active_time, derive_workflow_status
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
@@ -157,3 +156,15 @@ def _build_payload(pairs: tuple[tuple[str, str], ...], record: object) -> dict[s
     """Build the payload of an event: what the view shows of the record, several times as fast."""
     values = vars(record)
     return {name: value for name, field in pairs if (value := values[field]) is not None}
+
+
+def record_active_time(tx: Transaction, workflow: Workflow, before: Task, after: Task) -> None:
+    """Add the time that ended with this change, where something limits it."""
+    assert before.active_since is not None, "the task was active"
+    ended = before.active_since + after.active_ms - before.active_ms
+    budget = workflow.requirements.budget if workflow.requirements else None
+    if budget and budget.minutes is not None:
+        BudgetService(tx).add_active_time(workflow.id, before.active_since, ended)
+    day = load_day_budget()
+    if day and day.minutes is not None:
+        BudgetService(tx).add_active_time_of_days(before.active_since, ended)

@@ -19,8 +19,8 @@ from deepwork.work.plans.models import (
     Task,
     TaskStatus,
     Workflow,
+    requirements_to_dict,
 )
-from deepwork.work.plans.requirements import requirements_to_dict
 
 RefusalReason = Literal[
     "claimed",

@@ -20,15 +20,16 @@ from deepwork.work.plans.queue_responses import (
     BlockedTask,
     GroupProgress,
     NextTask,
+    NextTaskName,
     NextTasks,
     ProgressView,
 )
+from deepwork.work.plans.rules.claim_texts import explain_no_tasks
 from deepwork.work.plans.rules.file_overlaps import OverlapIndex
 from deepwork.work.plans.rules.graph import recommend_count, warn_of_waiting_tasks
 from deepwork.work.plans.rules.levels import Levels
 from deepwork.work.plans.rules.transitions import derive_released_status, describe_pause
-from deepwork.work.plans.rules.waiting_reasons import explain_no_tasks
-from deepwork.work.plans.status_answers import NextTaskName
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.queue_store import QueueOrder, QueueStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -252,7 +253,7 @@ class Scheduler:
         return self._split_expired(self._queue.list_active(workflow_id))
 
     def _split_expired(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-        holders = self._tasks.find_holders([task.id for task in tasks if task.claimed_by])
+        holders = ClaimStore(self._tx).find_holders([task.id for task in tasks if task.claimed_by])
         expired = [task for task in tasks if task.claimed_by and task.id not in holders]
         gone = {task.id for task in expired}
         return [task for task in tasks if task.id not in gone], expired

@@ -1,16 +1,35 @@
-"""Builds the results of a search from what was found."""
+"""Answers to searches and summaries of plans."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.text_budget.lines import truncate_to_line
-from deepwork.work.plans.search_answers import SearchHit
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
+
+
+class Summary(Answer):
+    summary: str | dict[str, Any]
+    token_estimate: int
+
+
+class SearchHit(Answer):
+    kind: Literal["workflow", "task", "checkpoint"]
+    id: str
+    workflow_id: str
+    task_id: str | None = None
+    name: str
+    snippet: str
+
+
+class SearchResults(Answer):
+    results: list[SearchHit]
+    total: int
 
 
 def load_results(tx: Transaction, ids: Sequence[str], query: str) -> list[SearchHit]:

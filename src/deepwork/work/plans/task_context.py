@@ -19,9 +19,13 @@ from deepwork.kernel.text_budget.token_budget import (
     fit_sections,
     show_sections,
 )
-from deepwork.work.plans.models import Checkpoint, RelatedTask, Task, TaskStatus, Workflow
-from deepwork.work.plans.requirements import (
+from deepwork.work.plans.models import (
     ApprovalTime,
+    Checkpoint,
+    RelatedTask,
+    Task,
+    TaskStatus,
+    Workflow,
     list_required_approvals,
     list_required_checks,
     requirements_to_dict,

@@ -16,8 +16,14 @@ from deepwork.kernel.operations import NotPrepared
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.claims import ClaimService, LockedTask
 from deepwork.work.plans.interfaces import TaskTrees
-from deepwork.work.plans.models import Outline, Task, TaskStatus, Workflow
-from deepwork.work.plans.requirements import PlanRequirements, list_required_checks
+from deepwork.work.plans.models import (
+    Outline,
+    PlanRequirements,
+    Task,
+    TaskStatus,
+    Workflow,
+    list_required_checks,
+)
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 

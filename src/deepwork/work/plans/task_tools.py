@@ -18,13 +18,17 @@ from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.approval_gate import withdraw_work_request
 from deepwork.work.plans.claims import ClaimService, LockedTask
-from deepwork.work.plans.context_loading import load_claimed_context, load_context_source, update_unmerged
+from deepwork.work.plans.context_loading import (
+    load_claimed_context,
+    load_context_source,
+    load_task_relations,
+    update_unmerged,
+)
 from deepwork.work.plans.interfaces import WorkspaceProvider
 from deepwork.work.plans.models import CheckpointType, Task, TaskStatus
 from deepwork.work.plans.notices import find_notices_for_reader, notify_of_replan
-from deepwork.work.plans.queue_responses import AvailableTasks
+from deepwork.work.plans.queue_responses import AvailableTasks, TaskUpdated
 from deepwork.work.plans.recorder import PlanRecorder
-from deepwork.work.plans.reopening import reopen_by_person
 from deepwork.work.plans.responses import (
     CheckpointAdded,
     Checkpoints,
@@ -36,10 +40,14 @@ from deepwork.work.plans.responses import (
     PlanTaskView,
     Replan,
 )
-from deepwork.work.plans.rules.attempts import count_attempts, require_attempts_left
+from deepwork.work.plans.rules.transitions import count_attempts, require_attempts_left
 from deepwork.work.plans.scheduling import Scheduler, choose_limit
-from deepwork.work.plans.status_answers import TaskUpdated
-from deepwork.work.plans.status_changes import apply_status, may_give_attempts
+from deepwork.work.plans.status_changes import (
+    apply_status,
+    build_status_answer,
+    may_give_attempts,
+    reopen_by_person,
+)
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -50,12 +58,10 @@ from deepwork.work.plans.task_context import (
     build_context,
     choose_notices,
 )
-from deepwork.work.plans.task_endings import build_status_answer
 from deepwork.work.plans.task_presets import TASK_PRESETS
 from deepwork.work.plans.task_proofs import list_used_proofs
-from deepwork.work.plans.task_relations import load_task_relations
 from deepwork.work.plans.task_reports import TaskReports, add_checkpoint, create_recorder
-from deepwork.work.plans.usage_reports import record_checkpoint_usage, record_result_usage
+from deepwork.work.plans.work_gate import record_checkpoint_usage, record_result_usage
 
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
     from deepwork.work.plans.inputs import ContextParts, TaskPlan

@@ -1,4 +1,4 @@
-"""Work on a task that a person has to approve: it waits for the decision, and its agent is free."""
+"""Reported work: it waits for the person who has to approve it, and what it used is counted."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Any
 from deepwork.gates.approvals.models import Approval, ApprovalRequest, ApprovalStatus
 from deepwork.gates.approvals.rules import build_closed_error, may_pass
 from deepwork.gates.approvals.service import find_or_ask, use
+from deepwork.gates.budgets.models import Entry
+from deepwork.gates.budgets.service import BudgetService
+from deepwork.gates.budgets.usage import read_usage
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.operations import NotPrepared
 from deepwork.kernel.records import copy_with
 from deepwork.work.agents.presence import Presence
+from deepwork.work.plans.admission import Admission
 from deepwork.work.plans.approval_gate import (
     APPROVAL,
     build_work_request,
@@ -22,13 +26,14 @@ from deepwork.work.plans.approval_gate import (
 )
 from deepwork.work.plans.claims import ClaimService, LockedTask
 from deepwork.work.plans.interfaces import WorkDescriber
-from deepwork.work.plans.models import Task, TaskStatus
+from deepwork.work.plans.models import ApprovalTime, Checkpoint, Task, TaskStatus, Workflow
 from deepwork.work.plans.recorder import PlanRecorder
-from deepwork.work.plans.requirements import ApprovalTime
 from deepwork.work.plans.rules.transitions import require_open
+from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.plans.usage_reports import record_result_usage
+
+_WHAT_NOW = "Finish what you can, then release the task."
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ def _hold(tx: Transaction, claims: ClaimService, work: LockedTask, report: Repor
         outcome_detail=report.detail,
         error=None,
         attempts=task.attempts + task.status.can_start,
-        started_at=task.started_at or TaskStore(tx).find_claim_time(task.id) or tx.now,
+        started_at=task.started_at or ClaimStore(tx).find_claim_time(task.id) or tx.now,
     )
     if waiting == task:
         return
@@ -137,3 +142,40 @@ def send_back(tx: Transaction, task: Task, by_whom: str, comment: str | None) ->
     """Hand a task out again whose work a person refused."""
     again = copy_with(task, status=TaskStatus.PENDING, waits_for=None, outcome=None, outcome_detail=None)
     return PlanRecorder(tx, by_whom).save_task(task, again, comment or "its work was refused")
+
+
+def record_checkpoint_usage(
+    tx: Transaction, workflow: Workflow, task: Task, checkpoint: Checkpoint
+) -> str | None:
+    """Count the usage in a checkpoint's detail; return a warning for the agent, if there is one."""
+    remark = _record(
+        tx, task, checkpoint.detail, f"checkpoint:{task.id}", checkpoint.sequence, checkpoint.agent_id
+    )
+    return " ".join(filter(None, [remark, _warn_of_end(tx, workflow, task)])) or None
+
+
+def record_result_usage(tx: Transaction, workflow: Workflow, task: Task, agent_id: str | None) -> str | None:
+    """Count the usage in the detail of a task's result; return a warning for the agent, if there is one."""
+    remark = _record(tx, task, task.outcome_detail, f"result:{task.id}", task.attempts, agent_id)
+    Admission(tx, workflow, is_claim=True).find_overrun(task)
+    return remark
+
+
+def _record(
+    tx: Transaction,
+    task: Task,
+    detail: Mapping[str, Any] | None,
+    stream: str,
+    number: int,
+    agent_id: str | None,
+) -> str | None:
+    found = read_usage(detail)
+    if found.usage:
+        entry = Entry(stream, number, found.usage, task.workflow_id, task.id, agent_id)
+        BudgetService(tx).record(entry)
+    return found.problem
+
+
+def _warn_of_end(tx: Transaction, workflow: Workflow, task: Task) -> str | None:
+    overrun = Admission(tx, workflow, is_claim=True).find_overrun(task)
+    return f"{overrun.message} {_WHAT_NOW}" if overrun else None

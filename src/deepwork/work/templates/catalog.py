@@ -15,7 +15,7 @@ from deepwork.kernel.files.stamps import to_printable_name
 from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.work.plans.models import Outline
 from deepwork.work.templates import rules
-from deepwork.work.templates.models import Template, TemplateSource, Variable, parse_task, parse_variable
+from deepwork.work.templates.models import Template, TemplateSource, Variable, parse_variable
 
 _TEMPLATES_FOLDER = f"{STATE_FOLDER}/templates"
 _FILE_SUFFIXES = (".yml", ".yaml", ".json")
@@ -126,7 +126,7 @@ def _parse_template(document: YamlDocument, id: str, stem: str, source: Template
     _, malformed = validate_data(TemplateDefinition, data)
     if malformed:
         raise _build_error(map(document.locate, malformed))
-    tasks = [parse_task(task) for task in data["tasks"]]
+    tasks = [Outline.read(task) for task in data["tasks"]]
     declared = [parse_variable(each) for each in data.get("variables", ())]
     if wrong := [*_find_problems(document, tasks, declared)]:
         raise _build_error(wrong)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from deepwork.kernel.answers import Answer
 from deepwork.work.plans.models import Complexity, Outline
-from deepwork.work.templates.models import Template, TemplateSource, Variable, task_to_dict
+from deepwork.work.templates.models import Template, TemplateSource, Variable
 
 MAX_LISTED_TASKS = 50
 MAX_LISTED_TEXT = 500
@@ -32,7 +32,7 @@ class TaskForm(Answer):
 
     @classmethod
     def from_task(cls, task: Outline) -> Self:
-        return cls(**task_to_dict(task))
+        return cls(**task.to_dict())
 
 
 class VariableForm(Answer):

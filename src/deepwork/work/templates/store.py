@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.work.templates.models import Template, parse_task, parse_variable, task_to_dict
+from deepwork.work.plans.models import Outline
+from deepwork.work.templates.models import Template, parse_variable
 
 
 class TemplateStore:
@@ -54,7 +55,7 @@ _COLUMNS = "id, name, description, definition, version, created_at"
 
 
 def _encode_definition(template: Template) -> str:
-    tasks = [task_to_dict(task) for task in template.tasks]
+    tasks = [task.to_dict() for task in template.tasks]
     return json.dumps(
         {"tasks": tasks, "variables": [asdict(each) for each in template.variables]}, ensure_ascii=False
     )
@@ -67,7 +68,7 @@ def _from_row(row: Row) -> Template:
         id=row["id"],
         name=row["name"],
         description=row["description"],
-        tasks=tuple(map(parse_task, definition["tasks"])),
+        tasks=tuple(map(Outline.read, definition["tasks"])),
         variables=tuple(map(parse_variable, definition["variables"])),
         version=row["version"],
         created_at=row["created_at"],

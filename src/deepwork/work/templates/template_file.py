@@ -1,6 +1,6 @@
 """The format of template files, as pydantic models.
 
-A default here only says that a key may be left out: `parse_task` and `parse_variable` have the values.
+A default here only says that a key may be left out: `Outline.read` and `parse_variable` have the values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from deepwork.gates.budgets.budget_file import BudgetDefinition
 from deepwork.kernel.files.definition_models import DefinitionModel, OneOf
-from deepwork.work.plans.requirements import ApprovalTime
+from deepwork.work.plans.models import ApprovalTime
 
 _Text = Annotated[str, Field(description="Write a string.")]
 _Name = Annotated[

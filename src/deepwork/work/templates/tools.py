@@ -13,10 +13,17 @@ from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import Preset, Traits, operation
 from deepwork.kernel.tool_types import Field, Id, Limit1000, Name
 from deepwork.work.plans.interfaces import RepositoryRegistry
-from deepwork.work.plans.models import DEFAULT_MAX_ATTEMPTS, Complexity, Outline, SourceType, Task, Workflow
+from deepwork.work.plans.models import (
+    Outline,
+    SourceType,
+    Task,
+    TaskRequirements,
+    Workflow,
+    list_required_approvals,
+    list_required_checks,
+)
 from deepwork.work.plans.plan_tools import Parallelism, PlanTools
 from deepwork.work.plans.planning import Planner
-from deepwork.work.plans.requirements import TaskRequirements, list_required_approvals, list_required_checks
 from deepwork.work.plans.rules.graph import MAX_TASKS
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -218,17 +225,8 @@ def _load_plan_tasks(tx: Transaction, workflow_id: str) -> list[Outline]:
         )
     waits_for = store.list_dependency_names([task.id for task in tasks if task.is_explicit])
     return [
-        Outline(
-            name=task.name,
-            description=task.description,
-            sequence=task.sequence,
-            parallel_group=task.parallel_group,
-            depends_on=tuple(waits_for.get(task.id, ())) if task.is_explicit else None,
-            estimated_complexity=_get_complexity(task),
-            files_likely_affected=task.files,
-            required_capabilities=tuple(sorted(task.required_capabilities)),
-            max_attempts=None if task.max_attempts == DEFAULT_MAX_ATTEMPTS else task.max_attempts,
-            requirements=_combine_requirements(workflow, task),
+        task.to_outline(waits_for.get(task.id, ()))._replace(
+            requirements=_combine_requirements(workflow, task)
         )
         for task in sorted(tasks, key=lambda task: task.position)
     ]
@@ -244,12 +242,6 @@ def _combine_requirements(workflow: Workflow, task: Task) -> TaskRequirements | 
         checks=list_required_checks(plan, own),
         approval=tuple(sorted(list_required_approvals(plan, own), reverse=True)),
     )
-
-
-def _get_complexity(task: Task) -> Complexity | None:
-    """Return the estimated complexity; None if it is not valid, because callers may edit a task's context."""
-    complexity = task.context.get("estimated_complexity")
-    return Complexity(complexity) if complexity in list(Complexity) else None
 
 
 def _list_not_shipped(files: CatalogContents) -> list[Template]:

@@ -1,10 +1,13 @@
-"""How workflows, phases and tasks end, and the answers to that, for the first call and for repeated ones."""
+"""How tracks, phases and tasks end, what they used, and the answers to that, first and repeated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deepwork.gates.budgets.models import MICROS_PER_USD, Entry
+from deepwork.gates.budgets.service import BudgetService
+from deepwork.gates.budgets.usage import build_usage
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.timestamps import format_timestamp, measure_duration
@@ -154,3 +157,18 @@ def build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = Fals
         warnings=list(rules.list_phase_warnings(phase.status, tally, blockers, lower)),
         already_completed=already or None,
     )
+
+
+def record_usage(tx: Transaction, task: TrackedTask) -> None:
+    """Add the metadata of a task that ended to the ledger, if it has any figures."""
+    given = task.metadata
+    cost = given.get("cost_usd")
+    if cost is None and not task.tokens:
+        return
+    usage = build_usage(
+        input=int(given.get("tokens_input") or 0),
+        output=int(given.get("tokens_output") or 0),
+        usd_micros=None if cost is None else round(cost * MICROS_PER_USD),
+        model=given.get("model"),
+    )
+    BudgetService(tx).record(Entry(f"result:{task.id}", 1, usage, task.workflow_id, task.id))

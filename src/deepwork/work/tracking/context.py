@@ -17,7 +17,7 @@ from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking import rules
 from deepwork.work.tracking.answered_issues import MAX_ANSWERS, AnswerView
 from deepwork.work.tracking.inputs import ContextSection, Filter, parse_iso_ms
-from deepwork.work.tracking.models import JobSessionState, Phase, TaskCounts, TrackedWorkflow
+from deepwork.work.tracking.models import STALE_MS, JobSessionState, Phase, TaskCounts, TrackedWorkflow
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import (
     Context,
@@ -29,7 +29,6 @@ from deepwork.work.tracking.responses import (
     TrackedWorkflowView,
     counts_to_dict,
 )
-from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 
 Position = tuple[int, int]
@@ -254,7 +253,7 @@ def _add_notes(
     matching = {**where, "agent": filters.agent, "since": filters.since_ms}
 
     def build_query(part: ContextSection) -> tuple[dict[str, Any], int]:
-        return {**matching, "before": request.positions.get(part)}, request.limit + 1
+        return {**matching, "beyond": request.positions.get(part)}, request.limit + 1
 
     def build_position_getter(table: str) -> Callable[[Any], Position]:
         return lambda note: (note.created_at, notes.get_created_seq(table, note.id))
@@ -270,7 +269,8 @@ def _add_notes(
             "milestones", *milestones, MilestoneView.from_milestone, build_position_getter("milestones")
         )
     if request.includes("blockers"):
-        blockers = notes.list_blockers(*build_query("blockers"))
+        waiting, limit = build_query("blockers")
+        blockers = notes.list_issues({**waiting, "blockers": True, "open": True}, limit)
         answer.add_section("blockers", *blockers, IssueView.from_issue, build_position_getter("issues"))
         answer.parts["has_blockers"] = answer.parts["blockers_count"] > 0
     if request.cursor is None:

@@ -17,8 +17,7 @@ from deepwork.work.tracking.context import (
     build_session_context,
     build_tracked_context,
 )
-from deepwork.work.tracking.diff_responses import TaskDiff
-from deepwork.work.tracking.diffs import DiffService
+from deepwork.work.tracking.diffs import DiffService, TaskDiff
 from deepwork.work.tracking.inputs import ContextSection, Filter
 from deepwork.work.tracking.interfaces import JobSessionFinder
 from deepwork.work.tracking.models import TrackedWorkflowStatus

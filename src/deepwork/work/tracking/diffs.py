@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, InvalidInput
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.kernel.text_budget.list_cutting import cut_list, measure_json
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.diff_responses import FileDiff, TaskDiff
 from deepwork.work.tracking.models import AttributedChange, Watch
 from deepwork.work.tracking.snapshots import NO_START, SnapshotService
 from deepwork.work.tracking.store import TrackStore
@@ -17,6 +17,28 @@ from deepwork.work.tracking.watch_store import WatchStore
 
 _MAX_FILES = 1000
 _MAX_BYTES = 256 * 1024
+
+
+class FileDiff(Answer):
+    path: str
+    status: str
+    attribution: str
+    added: int | None = None
+    removed: int | None = None
+    is_binary: bool | None = None
+    renamed_from: str | None = None
+    shared_with: list[str] | None = None
+    diff: str | None = None
+    truncated: bool | None = None
+
+
+class TaskDiff(Answer):
+    task_id: str
+    files: list[FileDiff]
+    files_count: int
+    truncated: bool | None = None
+    """Whether files are missing from the list."""
+    warning: str | None = None
 
 
 class DiffService:

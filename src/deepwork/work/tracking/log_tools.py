@@ -28,7 +28,7 @@ from deepwork.work.tracking.models import (
     TrackEvent,
 )
 from deepwork.work.tracking.note_store import NoteStore
-from deepwork.work.tracking.notices import notify_of_answer, notify_of_milestone
+from deepwork.work.tracking.notices import notify_of_answer, notify_of_milestone, record_verdict
 from deepwork.work.tracking.responses import (
     DecisionLogged,
     DecisionView,
@@ -39,7 +39,6 @@ from deepwork.work.tracking.responses import (
     MilestoneView,
 )
 from deepwork.work.tracking.store import TrackStore
-from deepwork.work.tracking.verdicts import record_verdict
 
 Message = Annotated[str, Field(min_length=1, max_length=500)]
 

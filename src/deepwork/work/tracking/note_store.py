@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.statements import build_like_pattern, build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.work.tracking.models import Category, Decision, Issue, IssueType, Milestone, RecordSubject
@@ -142,9 +142,11 @@ class NoteStore:
         rows, total = self._list_matching("milestones", matching, limit)
         return [_milestone_from_row(row) for row in rows], total
 
-    def list_blockers(self, matching: Mapping[str, Any], limit: int) -> tuple[list[Issue], int]:
-        """Return issues that wait for a person, newest first, and the total number of matches."""
-        rows, total = self._list_matching("issues", matching, limit, _OPEN_BLOCKER)
+    def list_issues(
+        self, matching: Mapping[str, Any], limit: int, *, oldest_first: bool = False
+    ) -> tuple[list[Issue], int]:
+        """Return issues, newest first by default, and the total number of matches."""
+        rows, total = self._list_matching("issues", matching, limit, oldest_first=oldest_first)
         return [_issue_from_row(row) for row in rows], total
 
     def list_answers(self, matching: Mapping[str, Any], limit: int) -> tuple[list[Issue], int]:
@@ -164,20 +166,21 @@ class NoteStore:
         return [_issue_from_row(row) for row in rows[:limit]], total
 
     def _list_matching(
-        self, table: str, matching: Mapping[str, Any], limit: int, also: str = ""
+        self, table: str, matching: Mapping[str, Any], limit: int, *, oldest_first: bool = False
     ) -> tuple[list[Row], int]:
-        filters = build_where(
-            {condition: matching.get(name) for name, condition in _FILTER_CONDITIONS.items()}
-        )
-        filters += (" AND " if filters else "WHERE ") + also if also else ""
-        total: int = self._tx.fetch_value(f"SELECT count(*) FROM {table} {filters}", **matching)
-        before = matching.get("before")
-        if before is not None:
-            filters += " AND (created_at, created_seq) < (:at, :seq)"
-            matching = {**matching, "at": before[0], "seq": before[1]}
-        sql = f"SELECT * FROM {table} {filters} ORDER BY created_at DESC, created_seq DESC LIMIT :limit"
-        rows = self._tx.fetch_all(sql, limit=limit, **matching)
-        return rows, total
+        """List a page of what matches every filter and contains every word, and count all that does."""
+        words, (at, seq) = matching.get("words", ()), matching.get("beyond") or (None, None)
+        values = {name: matching[name] for name in _FILTER_CONDITIONS if name in matching}
+        patterns = {f"word_{place}": build_like_pattern(word.lower()) for place, word in enumerate(words)}
+        filters = {condition: values.get(name) for name, condition in _FILTER_CONDITIONS.items()}
+        filters |= {f"lower({_DECISION_TEXT}) LIKE :{name} ESCAPE '!'": True for name in patterns}
+        values |= patterns
+        total: int = self._tx.fetch_value(f"SELECT count(*) FROM {table} {build_where(filters)}", **values)
+        sign, direction = (">", "ASC") if oldest_first else ("<", "DESC")
+        page = build_where({**filters, f"(created_at, created_seq) {sign} (:at, :seq)": at})
+        order = f"ORDER BY created_at {direction}, created_seq {direction}"
+        sql = f"SELECT * FROM {table} {page} {order} LIMIT :limit"
+        return self._tx.fetch_all(sql, at=at, seq=seq, limit=limit, **values), total
 
 
 _OPEN_BLOCKER = "requires_human_review AND resolved_at IS NULL"
@@ -188,7 +191,16 @@ _FILTER_CONDITIONS = {
     "since": "created_at >= :since",
     "task_id": "task_id = :task_id",
     "level": "task_id IN (SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND sequence = :level)",
+    "category": "category = :category",
+    "type": "type = :type",
+    "blockers": "requires_human_review",
+    "open": "resolved_at IS NULL",
+    "resolved": "resolved_at IS NOT NULL",
 }
+_DECISION_TEXT = (
+    "question || ' ' || chosen || ' ' || reasoning || ' ' || coalesce(trade_offs, '') || ' ' ||"
+    " options_considered || ' ' || task_name"
+)
 
 
 def _get_content(milestone: Milestone) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from deepwork.kernel.files.repositories import find_repository, find_tree_root
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.work.tracking.watch_store import WatchStore
-from deepwork.work.workspaces.paths import resolve_path
+from deepwork.work.workspaces.repositories import resolve_path
 
 log = logging.getLogger("deepwork")
 

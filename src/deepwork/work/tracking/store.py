@@ -9,7 +9,7 @@ from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.work.plans.requirements import parse_task_requirements, serialize_requirements
+from deepwork.work.plans.models import parse_task_requirements, serialize_requirements
 from deepwork.work.tracking.models import (
     CallerType,
     Phase,
@@ -223,6 +223,50 @@ class TrackStore:
         """Return the creation sequence of a task."""
         found: int = self._tx.fetch_value("SELECT created_seq FROM tracked_tasks WHERE id = :id", id=task_id)
         return found
+
+    def list_ancestors(self, task_id: str) -> list[Row]:
+        """List the ancestors of a tracked task, topmost first."""
+        sql = """
+            WITH RECURSIVE above (id, name, parent_task_id, distance) AS (
+                SELECT id, name, parent_task_id, 0 FROM tracked_tasks WHERE id = :id
+                 UNION ALL
+                SELECT task.id, task.name, task.parent_task_id, above.distance + 1
+                  FROM tracked_tasks AS task JOIN above ON task.id = above.parent_task_id
+            )
+            SELECT id, name FROM above WHERE distance > 0 ORDER BY distance DESC
+        """
+        return self._tx.fetch_all(sql, id=task_id)
+
+    def list_children(self, task_id: str, limit: int) -> list[Row]:
+        """List the direct children of a tracked task."""
+        sql = (
+            "SELECT id, name, status FROM tracked_tasks WHERE parent_task_id = :id"
+            " ORDER BY started_at, created_seq LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, id=task_id, limit=limit)
+
+    def list_tracked_agents(self, limit: int) -> list[Row]:
+        """List the agents named by tasks of active tracked workflows; these are known only by name."""
+        sql = """
+            SELECT task.agent_name, sum(CASE WHEN task.status = 'in_progress' THEN 1 ELSE 0 END) AS running,
+                   sum(CASE WHEN task.status = 'failed' THEN 1 ELSE 0 END) AS failed, count(*) AS tasks,
+                   sum(task.tokens) AS tokens, max(task.last_sign_at) AS last_sign_at
+              FROM tracked_workflows AS run JOIN tracked_tasks AS task ON task.workflow_id = run.id
+             WHERE run.status = 'in_progress' AND task.agent_name IS NOT NULL
+             GROUP BY task.agent_name ORDER BY max(task.last_sign_at) DESC, task.agent_name LIMIT :limit
+        """
+        return self._tx.fetch_all(sql, limit=limit)
+
+    def list_running_tasks_of(self, names: Sequence[str], limit: int) -> list[Row]:
+        """List the running tracked tasks of these agents, newest first."""
+        sql = """
+            SELECT task.agent_name, task.id, task.name, task.workflow_id, task.started_at, task.areas,
+                   run.name AS run_name
+              FROM tracked_workflows AS run JOIN tracked_tasks AS task ON task.workflow_id = run.id
+             WHERE run.status = 'in_progress' AND task.status = 'in_progress' AND task.agent_name IN :names
+             ORDER BY task.started_at DESC, task.created_seq DESC LIMIT :limit
+        """
+        return self._tx.fetch_all(sql, names=list(names), limit=limit)
 
     def _select_workflow(self, id: str, lock: str) -> TrackedWorkflow:
         sql = f"SELECT {_WORKFLOW_COLUMNS} FROM tracked_workflows WHERE id = :id{lock}"

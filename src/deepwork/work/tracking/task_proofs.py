@@ -14,7 +14,7 @@ from deepwork.kernel.git.bases import find_base
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import find_head
 from deepwork.kernel.trust.policy import build_git_environment
-from deepwork.work.plans.requirements import TaskRequirements
+from deepwork.work.plans.models import TaskRequirements
 from deepwork.work.tracking.attribution_service import AttributionService
 from deepwork.work.tracking.models import TrackedTask, TrackedTaskStatus, TrackedWorkflow, Watch
 from deepwork.work.tracking.store import TrackStore

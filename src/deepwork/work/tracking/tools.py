@@ -23,6 +23,7 @@ from deepwork.work.tracking.completion import (
     build_completion_answer,
     build_phase_completed,
     build_workflow_completed,
+    record_usage,
     repeat_completion_answer,
 )
 from deepwork.work.tracking.inputs import Metadata, Outcome
@@ -57,7 +58,6 @@ from deepwork.work.tracking.responses import (
 from deepwork.work.tracking.snapshots import SnapshotResult
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.tracking.task_proofs import TrackedTaskProver, describe_proofs
-from deepwork.work.tracking.usage import record_usage
 
 if TYPE_CHECKING:  # imported by the first workflow that names a check
     from deepwork.gates.checks.models import Proof

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from deepwork.kernel.call import ActionOutcome
+from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.names import CaseInsensitiveEnum
 
 LOCAL_HOST = "local"
@@ -13,6 +15,8 @@ LOCAL_HOST = "local"
 WORK_ELSEWHERE = "work_elsewhere"
 """Why a task waits: the work of a dependency is on another machine, and not in the repository of this one."""
 
+_MAX_SLUG_LENGTH = 40
+
 
 class WorkspaceStatus(CaseInsensitiveEnum):
     """Whether a workspace is in use, or how it ended."""
@@ -20,6 +24,13 @@ class WorkspaceStatus(CaseInsensitiveEnum):
     ACTIVE = "active"
     MERGED = "merged"
     ABANDONED = "abandoned"
+
+
+_TRANSITIONS = {
+    WorkspaceStatus.ACTIVE: {WorkspaceStatus.MERGED, WorkspaceStatus.ABANDONED},
+    WorkspaceStatus.ABANDONED: {WorkspaceStatus.ACTIVE},
+    WorkspaceStatus.MERGED: frozenset[WorkspaceStatus](),
+}
 
 
 class WorkspaceEvent(CaseInsensitiveEnum):
@@ -101,3 +112,33 @@ class FinishedTask:
     workspace: Workspace
     completed_tree: str | None
     completed_head: str | None
+
+
+def require_transition(workspace: Workspace, status: WorkspaceStatus) -> None:
+    """Raise NotAllowed for an impossible transition; keeping the current status is allowed."""
+    possible = _TRANSITIONS[workspace.status]
+    if status is workspace.status or status in possible:
+        return
+    others = " or ".join(sorted(possible)) or "nothing else"
+    raise NotAllowed(
+        f"Workspace {workspace.id} is {workspace.status} and can become {others}, not {status}.",
+        code=Code.INVALID_TRANSITION,
+        suggestion="Create a new workspace to continue working.",
+    )
+
+
+def require_active(workspace: Workspace) -> None:
+    """Raise NotAllowed unless the workspace is active."""
+    if workspace.status is not WorkspaceStatus.ACTIVE:
+        raise NotAllowed(
+            f"Workspace {workspace.id} is {workspace.status}; tasks can only be assigned to active ones.",
+            suggestion="See {tool:workspace_list} for the active ones, or create one with "
+            "{tool:workspace_create}.",
+        )
+
+
+def build_slug(name: str, id: str) -> str:
+    """Build a unique name that is valid for files and branches, such as `parse-input-3k9x0q`."""
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_MAX_SLUG_LENGTH].strip("-")
+    unique = id.rpartition("_")[2][:6]
+    return f"{words}-{unique}" if words else unique

@@ -22,7 +22,6 @@ from deepwork.work.plans.models import Task, Workflow
 from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.workspaces import rules
 from deepwork.work.workspaces.dependency_branches import (
     DependencyBranches,
     describe_elsewhere,
@@ -37,9 +36,9 @@ from deepwork.work.workspaces.models import (
     Workspace,
     WorkspaceEvent,
     WorkspaceStatus,
+    build_slug,
 )
-from deepwork.work.workspaces.paths import WORKTREES
-from deepwork.work.workspaces.repositories import RepositoryLocator
+from deepwork.work.workspaces.repositories import WORKTREES, RepositoryLocator
 from deepwork.work.workspaces.responses import WorkspaceView, describe_workspace
 from deepwork.work.workspaces.store import WorkspaceStore
 from deepwork.work.workspaces.worktrees import CreatedTree, WorktreeManager
@@ -265,7 +264,7 @@ class WorkspaceService:
         return select_dependency_branches(plan, task.id, finished, is_here, checkouts)
 
     def _build_workspace(self, tx: Transaction, main: Path, task: Task) -> Workspace:
-        name = rules.build_slug(task.name, task.id)
+        name = build_slug(task.name, task.id)
         return Workspace(
             id=new_id("ws"),
             workflow_id=task.workflow_id,

@@ -18,10 +18,14 @@ from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Name, Tex
 from deepwork.work.plans.models import Task
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.workspaces import rules
-from deepwork.work.workspaces.models import Workspace, WorkspaceEvent, WorkspaceStatus
-from deepwork.work.workspaces.paths import require_allowed_tree_path, resolve_path
-from deepwork.work.workspaces.repositories import RepositoryLocator
+from deepwork.work.workspaces.models import (
+    Workspace,
+    WorkspaceEvent,
+    WorkspaceStatus,
+    require_active,
+    require_transition,
+)
+from deepwork.work.workspaces.repositories import RepositoryLocator, require_allowed_tree_path, resolve_path
 from deepwork.work.workspaces.responses import (
     Forecast,
     Repositories,
@@ -120,7 +124,7 @@ class WorkspaceTools:
             store = WorkspaceStore(tx)
             before = store.get_for_update(id)
             wanted = status or before.status
-            rules.require_transition(before, wanted)
+            require_transition(before, wanted)
             if before.status is WorkspaceStatus.ABANDONED and wanted is WorkspaceStatus.ACTIVE:
                 self._service.require_reopenable(tx, before)
             after = replace(before, status=wanted, merge_commit=found or before.merge_commit)
@@ -187,7 +191,7 @@ class WorkspaceTools:
             PlanStore(tx).get_for_update(workflow_id)
             workspace = store.get_for_update(workspace_id)
             task = _get_task_of_workflow(tx, workspace.workflow_id, task_id)
-            rules.require_active(workspace)
+            require_active(workspace)
             if task.workspace_id != workspace_id:
                 store.assign(workspace_id, [task_id])
                 view = WorkspaceView.from_workspace(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from deepwork.kernel.config import STATE_FOLDER
-from deepwork.kernel.errors import DefinitionError, InvalidInput
+from deepwork.kernel.errors import DefinitionError, InvalidInput, NotAllowed
 from deepwork.kernel.files.heads import Head
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.committed_files import list_committed_folders, read_committed_file
 from deepwork.kernel.git.refs import find_head
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job
 
@@ -28,6 +29,12 @@ class CommittedJob:
     def head(self) -> Head | None:
         """Where HEAD is; None without a commit."""
         return find_head(self._git)
+
+    def is_lost(self) -> bool:
+        """Whether HEAD names no commit although the repository has branches: one may have the file."""
+        if self.head is not None or find_tree_root(self._git.root) is None:
+            return False
+        return bool(self._git.run("for-each-ref", "--count=1", "refs/heads"))
 
     def find(self, key: str) -> Mapping[str, Any] | None:
         """Return the file as data; empty if this key is nowhere in it, None if it is not committed.
@@ -85,8 +92,6 @@ class CommittedJob:
 
     def _list_namesakes(self, own: str) -> Iterator[str]:
         """List the jobs of the project that have this name in a folder of another one."""
-        from deepwork.gates.checks.definitions import list_committed_folders  # noqa: PLC0415 - imports much
-
         for folder in list_committed_folders(self._git, self.head.commit, own) if self.head else ():
             path = f"{folder}/{JOB_FILE}"
             content = self._read(path)
@@ -94,8 +99,6 @@ class CommittedJob:
                 yield path
 
     def _read(self, path: str) -> bytes | None:
-        from deepwork.gates.checks.definitions import read_committed_file  # noqa: PLC0415 - imports much
-
         return read_committed_file(self._git, self.head.commit, path) if self.head else None
 
     @cached_property
@@ -116,6 +119,18 @@ def _read_name(content: bytes, path: str) -> object:
         return _parse(content, path).get("name")
     except DefinitionError:
         return None
+
+
+def require_commit(at_head: CommittedJob, had_gates: Callable[[], bool]) -> None:
+    """Raise if HEAD names no commit and the job may have gates in one; `had_gates`: an earlier session did.
+
+    Without a commit the file alone would say what has to be passed, and an agent can edit that.
+    """
+    if at_head.is_lost() or (at_head.head is None and had_gates()):
+        raise NotAllowed(
+            "What the steps of a job have to pass is read from a commit, and HEAD names none now.",
+            suggestion="Check out the branch that has the job, or commit job.yml first.",
+        )
 
 
 def require_same_gates(at_head: CommittedJob, workflow_name: str, entries: Sequence[Sequence[str]]) -> None:

@@ -364,7 +364,7 @@ def _to_progress_dict(progress: StepProgress) -> dict[str, Any]:
 def _build_row_data(session: Session) -> dict[str, Any]:
     # Sessions of one caller in different processes are not nested; the digest distinguishes the processes.
     process = hashlib.sha256(session.owner.encode()).hexdigest()[:12]
-    return session_to_dict(session) | {"process": process}
+    return session_to_dict(session) | {"process": process, "base_commit": session.base_commit}
 
 
 def build_event_payload(session: Session) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from deepwork.kernel.database.transaction import Transaction
 from deepwork.work.jobs.sessions.state import Session
 from deepwork.work.tracking.models import JobSessionState
 
+_GATES = ("checks", "approvals", "minutes")
+"""What a session has pinned of its steps."""
+
 
 class SessionStore:
     """Stores a copy of each session as a row."""
@@ -50,6 +53,12 @@ class SessionStore:
         return int(
             self._tx.fetch_value("SELECT generation FROM job_sessions WHERE id = :id", id=session_id) or 0
         )
+
+    def had_committed_gates(self, job_name: str) -> bool:
+        """Whether a session of this job began at a commit, and had something to pass."""
+        rows = self._tx.fetch_all("SELECT data FROM job_sessions WHERE job_name = :name", name=job_name)
+        found = (json.loads(row["data"]) for row in rows)
+        return any(each.get("base_commit") and any(map(each.get, _GATES)) for each in found)
 
     def find_session(self, session_id: str) -> JobSessionState | None:
         """Find a session with the start and end of each of its steps."""

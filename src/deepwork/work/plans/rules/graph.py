@@ -16,7 +16,6 @@ from itertools import chain, islice
 
 from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput
 from deepwork.work.plans.models import Node, Outline, TaskStatus, Workflow
-from deepwork.work.plans.rules import traversal
 
 MAX_TASKS = 20_000
 MAX_DEPENDENCIES = 100_000
@@ -62,7 +61,7 @@ class Graph:
             for sequence, level in self._levels.items()
         }
         self._open_ids = {node.id for level in self._open.values() for node in level}
-        self.previous_level: Mapping[int, int | None] = traversal.map_previous_levels(self._levels)
+        self.previous_level: Mapping[int, int | None] = map_previous_levels(self._levels)
 
     def __contains__(self, id: str) -> bool:
         return id in self._place
@@ -114,11 +113,11 @@ class Graph:
             None if node.depends_on is None else [self._place[id] for id in node.depends_on]
             for node in self.nodes
         ]
-        return traversal.build_edges([node.sequence for node in self.nodes], named)
+        return build_edges([node.sequence for node in self.nodes], named)
 
     @cached_property
     def _topological_order(self) -> list[int]:
-        return traversal.sort_depth_first(self._dependency_edges)
+        return sort_depth_first(self._dependency_edges)
 
     def _compute_ranks(self) -> list[int]:
         """Compute the longest path to each task; the rank of a level is the highest among its tasks."""
@@ -255,7 +254,7 @@ class _Draft:
         for own, names in self.new:
             known = (name for name in names or () if name in self.places and name != own)
             named.append(None if names is None else [self.places[name] for name in known])
-        return traversal.build_edges(self.sequences, named)
+        return build_edges(self.sequences, named)
 
 
 def _find_size_problem(outlines: Sequence[Outline], existing: Sequence[Node]) -> str | None:
@@ -308,8 +307,8 @@ def _find_cycles(draft: _Draft) -> Iterator[PlanProblem]:
     if draft.is_in_order():
         return
     waits = draft.build_edges()
-    for component in traversal.find_cyclic_components(waits):
-        cycle = traversal.find_shortest_cycle(component, waits)
+    for component in find_cyclic_components(waits):
+        cycle = find_shortest_cycle(component, waits)
         new = (point - draft.first_new for point in cycle if draft.first_new <= point < len(draft.names))
         yield PlanProblem(Code.CIRCULAR_DEPENDENCY, _describe_cycle(cycle, draft), next(new, None))
 
@@ -351,3 +350,90 @@ def _group_by_sequence(nodes: Sequence[Node]) -> dict[int, list[Node]]:
     for node in nodes:
         levels[node.sequence].append(node)
     return levels
+
+
+def build_edges(sequences: Sequence[int], named: Sequence[Collection[int] | None]) -> list[Collection[int]]:
+    """Build the edges of every vertex: first the tasks, then one vertex per level that waits for its tasks.
+
+    A task that waits by sequence thus has one edge to a level instead of one to each task of it.
+    """
+    ascending = sorted(set(sequences))
+    level_of = {sequence: number for number, sequence in enumerate(ascending, start=len(sequences))}
+    before = map_previous_levels(ascending)
+    members: dict[int, list[int]] = {sequence: [] for sequence in ascending}
+    edges: list[Collection[int]] = []
+    for place, (sequence, wanted) in enumerate(zip(sequences, named, strict=True)):
+        members[sequence].append(place)
+        previous = before[sequence]
+        implied = () if previous is None else (level_of[previous],)
+        edges.append(implied if wanted is None else wanted)
+    return edges + list(members.values())
+
+
+def map_previous_levels(ascending: Iterable[int]) -> dict[int, int | None]:
+    """Map each sequence to the next lower one."""
+    sequences = list(ascending)
+    return dict(zip(sequences, [None, *sequences], strict=False))
+
+
+def sort_depth_first(edges: Sequence[Collection[int]]) -> list[int]:
+    """Return all vertices in postorder: each after everything it leads to, except where they form a cycle."""
+    unvisited = set(range(len(edges)))
+    return [point for start in range(len(edges)) for point in _visit(start, edges, unvisited)]
+
+
+def find_cyclic_components(waits: Sequence[Collection[int]]) -> Iterator[set[int]]:
+    """Yield the strongly connected components with more than one vertex (Kosaraju's algorithm)."""
+    order = sort_depth_first(waits)
+    followers = _reverse_edges(waits)
+    unvisited = set(order)
+    for start in reversed(order):
+        component = _visit(start, followers, unvisited)
+        if len(component) > 1:
+            yield set(component)
+
+
+def find_shortest_cycle(component: set[int], waits: Sequence[Collection[int]]) -> list[int]:
+    """Return the shortest cycle through the first task of a component (breadth-first search)."""
+    start = min(component)  # tasks have lower numbers than levels
+    came_from = {start: start}
+    reached = [start]
+    for point in reached:
+        found = [target for target in waits[point] if target in component and target not in came_from]
+        came_from.update(dict.fromkeys(found, point))
+        reached.extend(found)
+    cycle = [next(point for point in reached if start in waits[point])]
+    while cycle[-1] != start:
+        cycle.append(came_from[cycle[-1]])
+    return cycle[::-1]
+
+
+def _reverse_edges(edges: Sequence[Collection[int]]) -> list[list[int]]:
+    back: list[list[int]] = [[] for _ in edges]
+    for point, targets in enumerate(edges):
+        for target in targets:
+            back[target].append(point)
+    return back
+
+
+def _visit(start: int, edges: Sequence[Collection[int]], unvisited: set[int]) -> list[int]:
+    """Return the unvisited vertices reachable from the start, in postorder.
+
+    Uses an explicit stack, because a plan may be deeper than Python's recursion limit.
+    """
+    if start not in unvisited:
+        return []
+    unvisited.discard(start)
+    finished = []
+    path = [(start, iter(edges[start]))]
+    while path:
+        point, targets = path[-1]
+        for target in targets:
+            if target in unvisited:
+                unvisited.discard(target)
+                path.append((target, iter(edges[target])))
+                break
+        else:
+            finished.append(point)
+            path.pop()
+    return finished

@@ -1,4 +1,9 @@
-"""Allowed status transitions of tasks and workflows."""
+"""Allowed status transitions of tasks and plans, and what they count: failed attempts and active time.
+
+Only a reported failure counts. A claim that was released, or whose lease expired, says something about the
+agent and nothing about the task: it is visible in `attempts`, which counts every start, and in the recovery
+checkpoint of an expired lease.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed
-from deepwork.work.plans.models import PlanStatus, Task, TaskStatus, Workflow
+from deepwork.kernel.records import copy_with
+from deepwork.kernel.timestamps import measure_duration
+from deepwork.work.plans.models import DEFAULT_MAX_ATTEMPTS, PlanStatus, Task, TaskStatus, Workflow
 
 TASK_TRANSITIONS: Mapping[TaskStatus, tuple[TaskStatus, ...]] = {
     TaskStatus.PENDING: (
@@ -56,6 +63,9 @@ WORKFLOW_TRANSITIONS: Mapping[PlanStatus, tuple[PlanStatus, ...]] = {
 """Transitions a caller may request; others follow from the tasks, see `derive_workflow_status`."""
 
 _MAX_NAMED_DEPENDENCIES = 3
+
+_AGAIN = (TaskStatus.PENDING, TaskStatus.PLANNING, TaskStatus.IN_PROGRESS)
+_DECIDED_BY_PERSON = (*_AGAIN, TaskStatus.SKIPPED)
 
 
 def check_task_transition(
@@ -205,3 +215,65 @@ def _format_choices(current: StrEnum, allowed: Sequence[StrEnum]) -> str:
     if not allowed:
         return f"Status '{current}' is final."
     return f"From '{current}' it can change to: {', '.join(allowed)}."
+
+
+def get_max_attempts(plan: Mapping[str, Any] | None) -> int:
+    """Return the limit of a plan, for tasks without their own."""
+    return int((plan or {}).get("max_attempts") or DEFAULT_MAX_ATTEMPTS)
+
+
+def describe_used_up_attempts(task: Task) -> str:
+    """Describe why a task is not handed out."""
+    times = "once" if task.failures == 1 else f"{task.failures} times"
+    return (
+        f"Task {task.name!r} failed {times} and has no attempts left; it waits for a person:"
+        f" `deepwork tasks retry {task.id}`."
+    )
+
+
+def require_attempts_left(task: Task, wanted: TaskStatus) -> None:
+    """Raise NotAllowed if a task that waits for a person is to be started, requeued or skipped."""
+    if task.waits_for_person and wanted in _DECIDED_BY_PERSON:
+        raise NotAllowed(
+            describe_used_up_attempts(task),
+            suggestion="Work on another task; {tool:workflow_next_tasks} lists what can start now. A person "
+            "gives it new attempts, on the dashboard or with the command above, or skips it: "
+            f"`deepwork tasks skip {task.id} --as-person`.",
+            recoverable=True,
+        )
+
+
+def count_attempts(before: Task, after: Task, *, may_forget: bool) -> Task:
+    """Count a failure; `may_forget`: whether this is who may give a task that failed new attempts."""
+    if after.status is TaskStatus.FAILED and before.status is not TaskStatus.FAILED:
+        return copy_with(after, failures=before.failures + 1)
+    if may_forget and is_tried_again(before, after.status):
+        return copy_with(after, failures=0)
+    return after
+
+
+def is_tried_again(task: Task, wanted: TaskStatus) -> bool:
+    """Whether a task that failed is to be started or requeued."""
+    return task.status is TaskStatus.FAILED and wanted in _AGAIN
+
+
+def is_active(task: Task) -> bool:
+    """Whether time passes for the task: an agent holds it, or it was started by a caller without an agent."""
+    is_worked_on = task.status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS)
+    return task.waits_for is None and (task.claimed_by is not None or is_worked_on)
+
+
+def count_active_time(before: Task, after: Task, now: int) -> Task:
+    """Return the task with its clock started or stopped, if the change did that."""
+    if is_active(after):
+        return after if after.active_since is not None else copy_with(after, active_since=now)
+    if before.active_since is None:
+        return after
+    spent = measure_duration(before.active_since, now)
+    return copy_with(after, active_since=None, active_ms=before.active_ms + spent)
+
+
+def measure_active_time(task: Task, now: int) -> int:
+    """Return how long the task has been active so far, in milliseconds."""
+    running = 0 if task.active_since is None else measure_duration(task.active_since, now)
+    return task.active_ms + running

@@ -9,10 +9,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from deepwork.gates.budgets.models import Budget
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.work.plans.models import DEFAULT_MAX_ATTEMPTS, Outline, Task, TaskStatus, Workflow
-from deepwork.work.plans.requirements import (
+from deepwork.work.plans.models import (
+    DEFAULT_MAX_ATTEMPTS,
+    Outline,
     PlanRequirements,
+    Task,
     TaskRequirements,
+    TaskStatus,
+    Workflow,
     list_required_approvals,
     list_required_checks,
 )

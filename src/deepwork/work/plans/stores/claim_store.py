@@ -1,13 +1,18 @@
-"""Queries about claims: who holds a task, and how the claim before ended."""
+"""Queries about tasks in hand: who holds them, how long they are active, how the claim before ended."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from deepwork.gates.budgets.models import Budget, Cost
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.timestamps import measure_duration
 from deepwork.work.agents.lease_conditions import IS_VALID, VALID_UNTIL
-from deepwork.work.plans.models import TaskStatus
+from deepwork.work.agents.models import Lease
+from deepwork.work.plans.models import Task, TaskStatus, parse_task_requirements
 
 LEASE_EXPIRED = "the lease expired"
 """The reason that the history has for a claim whose holder went silent."""
@@ -20,6 +25,17 @@ class ClaimState(NamedTuple):
     status: TaskStatus
     holder: str | None
     """The agent whose lease on the task has not expired."""
+
+
+class ClaimHistory(NamedTuple):
+    """What is known about the claims on a task."""
+
+    own_epoch: int | None
+    """The epoch of the agent's last claim."""
+    last_epoch: int | None
+    """The epoch of the last claim by any agent."""
+    lease: Lease | None
+    """The lease, expired or not."""
 
 
 class ClaimStore:
@@ -67,7 +83,160 @@ class ClaimStore:
         """
         return self._tx.fetch_one(sql, task_id=task_id)
 
+    def find_holders(self, ids: Sequence[str]) -> dict[str, str]:
+        """Map those of these tasks that have an unexpired lease to the agents that hold them."""
+        if not ids:
+            return {}
+        sql = f"SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND {IS_VALID}"
+        rows = self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)
+        return {row["what"]: row["who"] for row in rows}
+
+    def record_claim(self, task_id: str, epoch: int, agent_id: str) -> None:
+        """Record which agent claimed the task, and when."""
+        sql = (
+            "INSERT INTO plan_claims (task_id, epoch, agent_id, claimed_at)"
+            " VALUES (:task_id, :epoch, :agent_id, :now) ON CONFLICT DO NOTHING"
+        )
+        self._tx.execute(sql, task_id=task_id, epoch=epoch, agent_id=agent_id, now=self._tx.now)
+
+    def find_claim_time(self, task_id: str) -> int | None:
+        """Return when the task was last claimed."""
+        sql = "SELECT claimed_at FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1"
+        moment: int | None = self._tx.fetch_value(sql, id=task_id)
+        return moment
+
+    def find_last_claimer(self, task_id: str) -> str | None:
+        """Return the agent that claimed the task last."""
+        sql = "SELECT agent_id FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1"
+        agent_id: str | None = self._tx.fetch_value(sql, id=task_id)
+        return agent_id
+
+    def find_claimer_at(self, task_id: str, moment: int) -> str | None:
+        """Return the agent that claimed the task last before this time."""
+        sql = (
+            "SELECT agent_id FROM plan_claims WHERE task_id = :id AND claimed_at <= :moment"
+            " ORDER BY epoch DESC LIMIT 1"
+        )
+        agent_id: str | None = self._tx.fetch_value(sql, id=task_id, moment=moment)
+        return agent_id
+
+    def list_other_claims(self, agent_id: str, task: Task, limit: int) -> list[tuple[str, int]]:
+        """List id and time of the agent's other claims in the same workflow, the newest first."""
+        sql = """
+            SELECT task_id, claimed_at FROM plan_claims JOIN plan_tasks ON plan_tasks.id = plan_claims.task_id
+             WHERE agent_id = :agent_id AND workflow_id = :workflow_id AND task_id <> :id
+             ORDER BY claimed_at DESC LIMIT :limit
+        """
+        values = {"agent_id": agent_id, "workflow_id": task.workflow_id, "id": task.id}
+        return [(row["task_id"], row["claimed_at"]) for row in self._tx.fetch_all(sql, limit=limit, **values)]
+
+    def get_claim_history(self, task_id: str, agent_id: str | None) -> ClaimHistory:
+        """Return the lease on the task, and the epochs of the last claims by this agent and by any."""
+        sql = f"""
+            SELECT own, last, what, who, epoch, {VALID_UNTIL} AS until
+              FROM (SELECT max(CASE WHEN agent_id = :agent_id THEN epoch END) AS own, max(epoch) AS last
+                      FROM plan_claims WHERE task_id = :task_id) AS claims
+              LEFT JOIN leases ON what = :task_id
+        """
+        return _read_claim_history(
+            self._tx.fetch_one(sql, task_id=task_id, agent_id=agent_id, now=self._tx.now) or {}
+        )
+
+    def find_last_holder(self, task_id: str) -> Row | None:
+        """Find the agent that last claimed a planned task, with the task's lease."""
+        sql = f"""
+            SELECT agents.id, agents.name, claim.claimed_at, leases.who, {VALID_UNTIL} AS until
+              FROM plan_claims AS claim JOIN agents ON agents.id = claim.agent_id
+              LEFT JOIN leases ON leases.what = claim.task_id
+             WHERE claim.task_id = :id ORDER BY claim.epoch DESC LIMIT 1
+        """
+        return self._tx.fetch_one(sql, id=task_id, now=self._tx.now)
+
+    def list_held_tasks(self, agent_ids: Sequence[str]) -> list[Row]:
+        """List the tasks that these agents hold by a valid lease."""
+        sql = f"""
+            SELECT leases.who, task.id, task.name, task.workflow_id, task.context, plans.name AS run_name,
+                   claim.claimed_at
+              FROM leases JOIN plan_tasks AS task ON task.id = leases.what
+              JOIN plans ON plans.id = task.workflow_id
+              LEFT JOIN plan_claims AS claim ON claim.task_id = task.id AND claim.epoch = leases.epoch
+             WHERE leases.who IN :ids AND {IS_VALID}
+             ORDER BY claim.claimed_at, plans.created_seq, task.position
+        """
+        return self._tx.fetch_all(sql, ids=list(agent_ids), now=self._tx.now)
+
+    def count_finished_tasks(self, agent_ids: Sequence[str]) -> list[Row]:
+        """Count completed and failed tasks by the agent that claimed each last."""
+        sql = """
+            SELECT claim.agent_id, task.status, count(*) AS tasks FROM plan_claims AS claim
+              JOIN plan_tasks AS task ON task.id = claim.task_id
+             WHERE claim.agent_id IN :ids AND task.status IN ('completed', 'failed')
+               AND claim.epoch = (SELECT max(epoch) FROM plan_claims WHERE task_id = claim.task_id)
+             GROUP BY claim.agent_id, task.status
+        """
+        return self._tx.fetch_all(sql, ids=list(agent_ids))
+
+
+@row_parser
+def _read_claim_history(row: Row) -> ClaimHistory:
+    lease = row["what"] and Lease(row["what"], row["who"], row["epoch"], row["until"])
+    return ClaimHistory(row["own"], row["last"], lease)
+
 
 @row_parser
 def _read_claim_state(row: Row) -> ClaimState:
     return ClaimState(row["name"], TaskStatus(row["status"]), row["who"])
+
+
+@dataclass(frozen=True)
+class ActiveTime:
+    """An active task: since when it is, how long it was before, and what it may cost."""
+
+    id: str
+    since: int
+    before_ms: int
+    budget: Budget | None
+
+    def measure(self, now: int) -> Cost:
+        """Return the time that it was active until now."""
+        return Cost(active_ms=self.before_ms + measure_duration(self.since, now))
+
+
+class ActiveStore:
+    """Reads active tasks through an index that has only those."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def list_of_plan(self, workflow_id: str) -> list[ActiveTime]:
+        """Return the active tasks of a plan."""
+        sql = f"{_SELECT_ACTIVE} AND workflow_id = :id"
+        return [_read_active_time(row) for row in self._tx.fetch_all(sql, id=workflow_id)]
+
+    def list_of_all_plans(self) -> list[ActiveTime]:
+        """Return the active tasks of all plans."""
+        return [_read_active_time(row) for row in self._tx.fetch_all(_SELECT_ACTIVE)]
+
+    def count_unreviewed(self, workflow_id: str) -> int:
+        """Count the tasks of a plan whose work is done and waits for a person."""
+        sql = "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id AND waits_for = 'approval'"
+        number: int = self._tx.fetch_value(sql, id=workflow_id)
+        return number
+
+    def sum_active_time(self, workflow_id: str) -> int:
+        """Add up how long the tasks of a plan were active, without the time that goes on."""
+        sql = "SELECT coalesce(sum(active_ms), 0) FROM plan_tasks WHERE workflow_id = :id"
+        return int(self._tx.fetch_value(sql, id=workflow_id))
+
+
+_SELECT_ACTIVE = (
+    "SELECT id, active_since, active_ms, requirements FROM plan_tasks WHERE active_since IS NOT NULL"
+)
+
+
+@row_parser
+def _read_active_time(row: Row) -> ActiveTime:
+    required = parse_task_requirements(row["requirements"])
+    return ActiveTime(
+        row["id"], row["active_since"], int(row["active_ms"]), required.budget if required else None
+    )

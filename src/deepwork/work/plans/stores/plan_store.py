@@ -10,8 +10,15 @@ from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.records import build_record
-from deepwork.work.plans.models import FileConflicts, PlanChange, PlanStatus, SourceType, Workflow
-from deepwork.work.plans.requirements import parse_plan_requirements, serialize_requirements
+from deepwork.work.plans.models import (
+    FileConflicts,
+    PlanChange,
+    PlanStatus,
+    SourceType,
+    Workflow,
+    parse_plan_requirements,
+    serialize_requirements,
+)
 from deepwork.work.plans.stores.task_rows import build_not_found
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.work.plans.models import Outline, Task, TaskStatus, Workflow
-from deepwork.work.plans.requirements import serialize_requirements
+from deepwork.work.plans.models import Outline, Task, TaskStatus, Workflow, serialize_requirements
 from deepwork.work.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capability_rows, read_task
 
 _HAS_NOTES_CONDITION = (  # recovery checkpoints do not count: deepwork adds them itself

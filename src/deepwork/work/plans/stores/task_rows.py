@@ -8,8 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.records import build_record
-from deepwork.work.plans.models import RelatedTask, Task, TaskStatus
-from deepwork.work.plans.requirements import parse_task_requirements, serialize_requirements
+from deepwork.work.plans.models import (
+    RelatedTask,
+    Task,
+    TaskStatus,
+    parse_task_requirements,
+    serialize_requirements,
+)
 
 COLUMNS = ", ".join(Task.__dataclass_fields__)
 RELATED_COLUMNS = ", ".join(RelatedTask._fields)

@@ -8,13 +8,10 @@ it is SQL, so that 10,000 tasks need not be read. `queue_store` has the queries 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.work.agents.lease_conditions import IS_VALID, VALID_UNTIL
-from deepwork.work.agents.models import Lease
 from deepwork.work.plans.models import Node, RelatedTask, StatusCount, Task, TaskStatus
 from deepwork.work.plans.stores.task_rows import (
     COLUMNS,
@@ -37,17 +34,6 @@ _LAST_HOLDER_SQL = """
          WHEN plan_tasks.status <> 'pending' THEN (
               SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END
 """
-
-
-class ClaimHistory(NamedTuple):
-    """What is known about the claims on a task."""
-
-    own_epoch: int | None
-    """The epoch of the agent's last claim."""
-    last_epoch: int | None
-    """The epoch of the last claim by any agent."""
-    lease: Lease | None
-    """The lease, expired or not."""
 
 
 class TaskStore:
@@ -115,6 +101,16 @@ class TaskStore:
             return self._list_named_dependencies(task, DONE, limit), total - task.open_dependencies
         found = self._list_previous_level(task, DONE, limit)
         return found, self._count_previous_level(task, DONE) if len(found) == limit else len(found)
+
+    def list_named(self, task_id: str, limit: int, *, are_dependents: bool = False) -> list[Row]:
+        """List the tasks that this one names in `depends_on`, or those that name it, in plan order."""
+        own, other = ("depends_on_id", "task_id") if are_dependents else ("task_id", "depends_on_id")
+        sql = f"""
+            SELECT task.id, task.name, task.status FROM plan_dependencies AS named
+              JOIN plan_tasks AS task ON task.id = named.{other}
+             WHERE named.{own} = :id ORDER BY task.position LIMIT :limit
+        """
+        return self._tx.fetch_all(sql, id=task_id, limit=limit)
 
     def unblock_dependents(self, task_id: str) -> None:
         """Record that the task is done: tasks that depend on it have one open dependency less."""
@@ -251,14 +247,6 @@ class TaskStore:
 
     # Claims
 
-    def find_holders(self, ids: Sequence[str]) -> dict[str, str]:
-        """Map those of these tasks that have an unexpired lease to the agents that hold them."""
-        if not ids:
-            return {}
-        sql = f"SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND {IS_VALID}"
-        rows = self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)
-        return {row["what"]: row["who"] for row in rows}
-
     def find_last_holder_names(self, ids: Sequence[str]) -> dict[str, str]:
         """Map those of these tasks that an agent holds, or held when they ended, to its name."""
         sql = f"""
@@ -273,57 +261,6 @@ class TaskStore:
             "UPDATE plan_tasks SET failures = max_attempts - 1 WHERE id = :id AND failures < max_attempts - 1"
         )
         self._tx.execute(sql, id=task.id)
-
-    def record_claim(self, task_id: str, epoch: int, agent_id: str) -> None:
-        """Record which agent claimed the task, and when."""
-        sql = (
-            "INSERT INTO plan_claims (task_id, epoch, agent_id, claimed_at)"
-            " VALUES (:task_id, :epoch, :agent_id, :now) ON CONFLICT DO NOTHING"
-        )
-        self._tx.execute(sql, task_id=task_id, epoch=epoch, agent_id=agent_id, now=self._tx.now)
-
-    def find_claim_time(self, task_id: str) -> int | None:
-        """Return when the task was last claimed."""
-        sql = "SELECT claimed_at FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1"
-        moment: int | None = self._tx.fetch_value(sql, id=task_id)
-        return moment
-
-    def find_last_claimer(self, task_id: str) -> str | None:
-        """Return the agent that claimed the task last."""
-        sql = "SELECT agent_id FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1"
-        agent_id: str | None = self._tx.fetch_value(sql, id=task_id)
-        return agent_id
-
-    def find_claimer_at(self, task_id: str, moment: int) -> str | None:
-        """Return the agent that claimed the task last before this time."""
-        sql = (
-            "SELECT agent_id FROM plan_claims WHERE task_id = :id AND claimed_at <= :moment"
-            " ORDER BY epoch DESC LIMIT 1"
-        )
-        agent_id: str | None = self._tx.fetch_value(sql, id=task_id, moment=moment)
-        return agent_id
-
-    def list_other_claims(self, agent_id: str, task: Task, limit: int) -> list[tuple[str, int]]:
-        """List id and time of the agent's other claims in the same workflow, the newest first."""
-        sql = """
-            SELECT task_id, claimed_at FROM plan_claims JOIN plan_tasks ON plan_tasks.id = plan_claims.task_id
-             WHERE agent_id = :agent_id AND workflow_id = :workflow_id AND task_id <> :id
-             ORDER BY claimed_at DESC LIMIT :limit
-        """
-        values = {"agent_id": agent_id, "workflow_id": task.workflow_id, "id": task.id}
-        return [(row["task_id"], row["claimed_at"]) for row in self._tx.fetch_all(sql, limit=limit, **values)]
-
-    def get_claim_history(self, task_id: str, agent_id: str | None) -> ClaimHistory:
-        """Return the lease on the task, and the epochs of the last claims by this agent and by any."""
-        sql = f"""
-            SELECT own, last, what, who, epoch, {VALID_UNTIL} AS until
-              FROM (SELECT max(CASE WHEN agent_id = :agent_id THEN epoch END) AS own, max(epoch) AS last
-                      FROM plan_claims WHERE task_id = :task_id) AS claims
-              LEFT JOIN leases ON what = :task_id
-        """
-        return _read_claim_history(
-            self._tx.fetch_one(sql, task_id=task_id, agent_id=agent_id, now=self._tx.now) or {}
-        )
 
     # Status
 
@@ -425,12 +362,6 @@ class TaskStore:
             sql, workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses)
         )
         return number
-
-
-@row_parser
-def _read_claim_history(row: Row) -> ClaimHistory:
-    lease = row["what"] and Lease(row["what"], row["who"], row["epoch"], row["until"])
-    return ClaimHistory(row["own"], row["last"], lease)
 
 
 @row_parser

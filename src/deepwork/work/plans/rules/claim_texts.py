@@ -1,12 +1,16 @@
-"""The errors of calls by agents that do not hold the task, or no longer."""
+"""What claims say to agents: errors, warnings, and why there is nothing to claim."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deepwork.kernel.errors import Code, Conflict, NotAllowed
-from deepwork.work.plans.models import Task, Workflow
+from deepwork.work.plans.models import PlanStatus, RelatedTask, Task, TaskStatus, Workflow
+from deepwork.work.plans.rules.file_overlaps import ActiveTask, list_shared_files
+
+MAX_NAMED = 3
+"""How many tasks and files an answer names."""
 
 
 def build_held_error(task: Task, holder: str | None, agent_id: str | None) -> NotAllowed:
@@ -72,3 +76,57 @@ def _describe_author(change: Mapping[str, Any]) -> str:
 def _describe_reason(change: Mapping[str, Any]) -> str:
     reason = change["reason"]
     return f" ({reason})" if reason and reason != "released" else ""
+
+
+def list_warnings(task: Task, conflicts: Sequence[ActiveTask]) -> Iterator[str]:
+    """List what an agent should know before it works on the task."""
+    if conflicts:
+        theirs = tuple(name for other in conflicts for name in other.files)
+        shared = list_shared_files(task.files, theirs)
+        names = format_names(conflicts, len(conflicts))
+        yield f"Its files overlap with those of {names}: {_format_first(shared)}."
+    if task.status.is_running:
+        yield f"It was {task.status} without a claim: someone may be working on it."
+
+
+def format_names(tasks: Sequence[RelatedTask | ActiveTask], count: int) -> str:
+    """Name the first tasks, and count the others."""
+    return _format_first([repr(task.name) for task in tasks[:MAX_NAMED]], count)
+
+
+def _format_first(names: Sequence[str], count: int | None = None) -> str:
+    more = (len(names) if count is None else count) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def explain_no_tasks(
+    status: PlanStatus,
+    by_status: Mapping[TaskStatus, int],
+    running: Sequence[tuple[str, str | None]],
+    running_count: int,
+) -> str:
+    """Explain why there is nothing to claim; `running` has the first running tasks and their holders."""
+    if status is PlanStatus.PLANNING:
+        return "The workflow has no plan yet; set it with workflow_set_plan."
+    if not status.hands_out_tasks:
+        return f"The workflow is {status}; its tasks cannot be claimed."
+    failed, blocked = by_status[TaskStatus.FAILED], by_status[TaskStatus.BLOCKED]
+    if running_count:
+        waiting = f"{_count_tasks(blocked)} for" if blocked else "No other task is left;"
+        return f"{waiting} {_format_running(running, running_count)}. wait_seconds waits for a change."
+    if failed:
+        return (
+            f"{failed} failed and not offered again: include_failed offers those with attempts left, "
+            "the others wait for a person."
+        )
+    return "All tasks are done."
+
+
+def _count_tasks(blocked: int) -> str:
+    return "1 task waits" if blocked == 1 else f"{blocked} tasks wait"
+
+
+def _format_running(running: Sequence[tuple[str, str | None]], count: int) -> str:
+    named = ", ".join(f"{name!r} (held by {holder})" if holder else repr(name) for name, holder in running)
+    more = count - len(running)
+    return named + (f" and {more} more" if more else "")

@@ -1,6 +1,0 @@
-"""When a running task counts as stale."""
-
-from __future__ import annotations
-
-STALE_MS = 30 * 60 * 1000
-"""A running task without any call about it for this long is marked stale."""

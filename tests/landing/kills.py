@@ -86,7 +86,7 @@ def approve_all(app: Application, plan: str) -> None:
     """Approve what waits for a person, as they do: the landings continue then, and the next may be asked."""
     while waiting := list_waiting(app, plan):
         call = Call("human:ada", "give_approval")
-        invoke(app.database, app.person_actions[call.tool], {"approval_id": waiting[0].id}, call)
+        invoke(app.database, app.operations[call.tool], {"approval_id": waiting[0].id}, call)
 
 
 def list_waiting(app: Application, plan: str) -> list[Approval]:

@@ -543,7 +543,8 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
         for path in (
             "deepwork.gates.access.operations:TokenOperations",
             "deepwork.gates.approvals.enrollment:EnrollmentOperations",
-            "deepwork.work.plans.budget_actions:BudgetActions",
+            "deepwork.work.plans.budget_operations:BudgetOperations",
+            "deepwork.views.overview.spending:SpendingOperations",
             "deepwork.delivery.runner.actions:RunActions",
         )
     },

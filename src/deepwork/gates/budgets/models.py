@@ -29,6 +29,10 @@ class Budget:
             round((self.minutes or 0) * MS_PER_MINUTE),
         )
 
+    def to_dict(self) -> dict[str, float]:
+        """Return the limits that it has, as files, tools and answers write them."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
     @property
     def units(self) -> tuple[Unit, ...]:
         """What is limited."""

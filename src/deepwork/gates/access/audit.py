@@ -58,18 +58,7 @@ class AuditRecord:
         self.is_saved = True
 
     def _write(self, tx: Transaction) -> None:
-        AuditStore(tx).append(
-            AuditEntry(
-                at=tx.now,
-                account=self._call.account,
-                caller=self._call.caller,
-                host=_get_host(),
-                tool=self._call.tool,
-                arguments=self._arguments,
-                digest=self._digest,
-                outcome=self.outcome,
-            )
-        )
+        _append(tx, self._call, self._call.tool, self._arguments, self._digest, self.outcome)
 
 
 @contextmanager
@@ -90,21 +79,17 @@ def record_part(database: Database, tool: str, given: Mapping[str, Any]) -> Iter
 def record_uses(tx: Transaction, events: Iterable[PendingEvent]) -> None:
     """Write an entry for each approval that this transaction uses up, whatever call does it."""
     for event in events:
-        if event.type != ApprovalEvent.USED:
-            continue
-        given, call = {"approval_id": event.data["id"]}, current_call()
-        AuditStore(tx).append(
-            AuditEntry(
-                at=tx.now,
-                account=call.account,
-                caller=call.caller,
-                host=_get_host(),
-                tool=USE_TOOL,
-                arguments=audit_chain.summarize_arguments(given, given),
-                digest=audit_chain.compute_digest(given),
-                outcome=f"used:{event.data['digest']}",
-            )
-        )
+        if event.type == ApprovalEvent.USED:
+            given = {"approval_id": event.data["id"]}
+            arguments = audit_chain.summarize_arguments(given, given)
+            outcome = f"used:{event.data['digest']}"
+            _append(tx, current_call(), USE_TOOL, arguments, audit_chain.compute_digest(given), outcome)
+
+
+def _append(tx: Transaction, call: Call, tool: str, arguments: str, digest: str, outcome: str) -> None:
+    who = {"account": call.account, "caller": call.caller, "host": _get_host()}
+    what = {"tool": tool, "arguments": arguments, "digest": digest, "outcome": outcome}
+    AuditStore(tx).append(AuditEntry(at=tx.now, **who, **what))
 
 
 @cache

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 from deepwork.kernel.call import ActionOutcome
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.names import CaseInsensitiveEnum, new_id
 
 
 class ApprovalKind(CaseInsensitiveEnum):
@@ -104,6 +104,22 @@ class Approval:
     used_at: int | None = None
     waiting: tuple[str, ...] = ()
     """Agents beside the one that asked that wait for the decision: they get a notice of it too."""
+
+    @classmethod
+    def of_request(cls, request: ApprovalRequest, status: ApprovalStatus, by: str, at: int) -> Self:
+        """Create the approval that somebody asks for now."""
+        return cls(
+            id=new_id("ap"),
+            subject_kind=request.kind,
+            subject_id=request.subject_id,
+            workflow_id=request.workflow_id,
+            digest=request.digest,
+            shown=request.shown,
+            status=status,
+            asked_by=by,
+            asked_at=at,
+            lasts_ms=request.lasts_ms,
+        )
 
     @property
     def expires_at(self) -> int | None:

@@ -34,7 +34,6 @@ from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed
-from deepwork.kernel.names import new_id
 from deepwork.kernel.records import copy_with
 
 if TYPE_CHECKING:  # imported by the first decision: most processes only ask and use
@@ -155,21 +154,8 @@ def _build_challenge(approval: Approval, verdict: ApprovalVerdict) -> str:
 
 def record_unasked(tx: Transaction, request: ApprovalRequest, method: str) -> Approval:
     """Record what a person decided by carrying it out, without being asked: it is used at once."""
-    approval = Approval(
-        id=new_id("ap"),
-        subject_kind=request.kind,
-        subject_id=request.subject_id,
-        workflow_id=request.workflow_id,
-        digest=request.digest,
-        shown=request.shown,
-        status=ApprovalStatus.USED,
-        asked_by=tx.caller,
-        asked_at=tx.now,
-        decided_by=tx.caller,
-        decided_at=tx.now,
-        method=method,
-        used_at=tx.now,
-    )
+    asked = Approval.of_request(request, ApprovalStatus.USED, tx.caller, tx.now)
+    approval = copy_with(asked, decided_by=tx.caller, decided_at=tx.now, method=method, used_at=tx.now)
     ApprovalStore(tx).add(approval)
     _emit(tx, approval)
     return approval

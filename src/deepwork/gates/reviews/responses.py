@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
 
 from deepwork.gates.reviews.models import ReviewRule
 from deepwork.gates.reviews.round_text import format_finding
-from deepwork.gates.reviews.rounds import FindingEffect
+from deepwork.gates.reviews.rounds import Finding, FindingEffect
 from deepwork.gates.reviews.store import RuleEntry
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.files.problems import FileProblem
@@ -42,6 +43,11 @@ class FindingView(Answer):
     claim: str
     failure: str | None = None
     effect: str
+
+
+def to_shown(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Convert findings for people, agents and events: their keys, and what each does."""
+    return [FindingView.of(each).model_dump(mode="json") for each in findings]
 
 
 class ReviewPassed(Answer):

@@ -267,22 +267,6 @@ def read_findings(written: object) -> tuple[Finding, ...]:
     return tuple(_read_finding(each) for each in written[:MAX_READ])
 
 
-def to_shown(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Convert findings for people and agents: their keys, and what each does; empty keys are left out."""
-    shown = (
-        {
-            "severity": each.severity.value,
-            "file": each.file,
-            "line": each.line,
-            "claim": each.claim,
-            "failure": each.failure,
-            "effect": each.effect.value,
-        }
-        for each in findings
-    )
-    return [{key: value for key, value in each.items() if value is not None} for each in shown]
-
-
 def _read_finding(written: object) -> Finding:
     """Read one finding; a severity that is none counts as major, and a place that is none is left out."""
     if not isinstance(written, dict) or not isinstance(written.get("claim"), str):

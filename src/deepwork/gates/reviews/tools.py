@@ -10,7 +10,7 @@ from deepwork.gates.reviews import rules
 from deepwork.gates.reviews.instructions import ReviewRequest
 from deepwork.gates.reviews.models import Review, ReviewEvent
 from deepwork.gates.reviews.planner import ReviewPlanner, resolve_path
-from deepwork.gates.reviews.responses import FindingView, ReviewPassed, RuleView
+from deepwork.gates.reviews.responses import FindingView, ReviewPassed, RuleView, to_shown
 from deepwork.gates.reviews.round_text import format_findings
 from deepwork.gates.reviews.rounds import (
     Finding,
@@ -19,7 +19,6 @@ from deepwork.gates.reviews.rounds import (
     is_same_round,
     list_open_findings,
     read_findings,
-    to_shown,
 )
 from deepwork.gates.reviews.rule_rounds import RuleRounds, name_rule
 from deepwork.gates.reviews.store import PassedReviews, RoundStore
@@ -148,7 +147,7 @@ _MAX_SHOWN = 20
 
 def to_views(findings: Sequence[Finding]) -> list[FindingView]:
     """Convert the first findings for an answer."""
-    return [FindingView(**each) for each in to_shown(findings[:_MAX_SHOWN])]
+    return [FindingView.of(each) for each in findings[:_MAX_SHOWN]]
 
 
 def build_failed(review_id: str, rounds: RuleRounds, review: Review, judged: Round) -> ReviewPassed:

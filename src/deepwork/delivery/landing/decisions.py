@@ -7,8 +7,8 @@ from collections.abc import Callable
 from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.landing.rules import describe_move
 from deepwork.delivery.landing.service import LandingService
-from deepwork.gates.approvals.decisions import notify_of_decision
 from deepwork.gates.approvals.models import Approval, DecisionEffect
+from deepwork.gates.approvals.service import notify_of_decision
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import DeepworkError
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from deepwork.edge.server.start_workflow import StartWorkflow
     from deepwork.edge.server.trees_assembly import TreesAssembly
     from deepwork.gates.access.operations import AuditOperations
-    from deepwork.gates.approvals.decisions import DecisionHandler
     from deepwork.gates.approvals.models import ApprovalKind
     from deepwork.gates.approvals.operations import ApprovalOperations
+    from deepwork.gates.approvals.service import DecisionHandler
     from deepwork.gates.checks.operations import ProofOperations
     from deepwork.gates.checks.service import CheckService
     from deepwork.gates.reviews.operations import ReviewOperations

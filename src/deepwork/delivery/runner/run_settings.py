@@ -20,7 +20,7 @@ class RunSettings:
     chain: str = "default"
     agents: int = 1
     minutes: float = 240.0
-    """How long one attempt may take."""
+    """How long one process of an agent may run."""
     stall_minutes: float = 15.0
     orphan: Orphan = "end"
     """What happens to an agent whose task was taken away: it is ended, or may go on in its tree."""

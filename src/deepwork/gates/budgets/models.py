@@ -19,6 +19,7 @@ class Budget:
     usd: float | None = None
     tokens: int | None = None
     minutes: float | None = None
+    """Minutes under claims; of a step, minutes in which its agent works on it."""
 
     @property
     def limits(self) -> Cost:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from deepwork.kernel.database.adoption import SUFFIXES, find_tracking_problem
-from deepwork.kernel.files.git_index import find_in_index, is_tracked
+from deepwork.kernel.files.git_index import find_in_index, is_tracked, may_hide_changes
 
 STORE = ".deepwork/deepwork.db"
 
@@ -103,3 +104,73 @@ def test_a_project_in_a_subfolder_and_a_worktree_have_the_right_index(repository
 def test_what_is_not_an_index_is_left_to_git():
     assert find_in_index(b"garbage", b"a", [b""]) is None
     assert find_in_index(b"DIRC\0\0\0\4", b"a", [b""]) is None
+
+
+HASH_BYTES = 20
+
+
+def mark_unchanged(repository: Path) -> None:
+    run_git(repository, "update-index", "--assume-unchanged", "a")
+
+
+def mark_not_checked_out(repository: Path) -> None:
+    run_git(repository, "update-index", "--skip-worktree", "a")
+
+
+def split_index(repository: Path) -> None:
+    mark_unchanged(repository)
+    run_git(repository, "update-index", "--split-index")
+
+
+def write_newest_version(repository: Path) -> None:
+    mark_unchanged(repository)
+    run_git(repository, "update-index", "--index-version", "4")
+
+
+@pytest.mark.parametrize("hide", [mark_unchanged, mark_not_checked_out, split_index, write_newest_version])
+def test_an_index_that_hides_changes_is_noticed(repository: Path, hide: Callable[[Path], None]):
+    run_git(repository, "add", "a", "z")
+    hide(repository)
+
+    assert may_hide_changes((repository / ".git/index").read_bytes(), HASH_BYTES)
+
+
+def test_an_index_that_hides_nothing_is_followed_to_its_end(repository: Path):
+    folders = "/".join(["long" * 50] * 19)
+    for name in ("x", "exact-8", "with space", f"{folders}/{'n' * 100}", f"{folders}/{'n' * 200}"):
+        blob = run_git(repository, "hash-object", "-w", "a").strip()
+        run_git(repository, "update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
+    index = repository / ".git/index"
+    assert not may_hide_changes(index.read_bytes(), HASH_BYTES)
+
+    run_git(repository, "commit", "-q", "-m", "one")
+    run_git(repository, "config", "core.untrackedCache", "true")
+    run_git(repository, "status")
+
+    assert not may_hide_changes(index.read_bytes(), HASH_BYTES)
+    run_git(repository, "update-index", "--assume-unchanged", f"{folders}/{'n' * 200}")
+    assert may_hide_changes(index.read_bytes(), HASH_BYTES)
+
+
+def test_hashes_of_another_length_are_followed_too(tmp_path: Path):
+    run_git(tmp_path, "init", "-q", "--object-format=sha256")
+    (tmp_path / "a").write_text("a")
+    run_git(tmp_path, "add", "a")
+    content = (tmp_path / ".git/index").read_bytes()
+
+    assert not may_hide_changes(content, 32)
+    assert may_hide_changes(content, HASH_BYTES)
+
+
+@pytest.mark.parametrize("length", range(0, 160, 7))
+def test_an_index_that_is_cut_off_may_hide_anything(repository: Path, length: int):
+    run_git(repository, "add", "a", "z")
+
+    assert may_hide_changes((repository / ".git/index").read_bytes()[:length], HASH_BYTES)
+
+
+def test_an_index_that_says_it_has_more_may_hide_anything(repository: Path):
+    run_git(repository, "add", "a", "z")
+    content = (repository / ".git/index").read_bytes()
+
+    assert may_hide_changes(content[:8] + b"\xff" * 4 + content[12:], HASH_BYTES)

@@ -512,7 +512,7 @@ def test_a_bare_repository_hidden_among_the_files_is_not_entered(trap: Trap) -> 
 
     git.run("status", "--porcelain", "-z")
 
-    assert git.query_path("--absolute-git-dir") == trap.repository / ".git"
+    assert git.find_places().git_dir == trap.repository / ".git"
     assert not trap.marker.exists()
 
 
@@ -544,7 +544,7 @@ def test_the_working_tree_is_never_what_the_settings_say(tmp_path: Path, how: st
 
     listed = git.run("ls-files", "-z", "--others")
 
-    assert git.query_path("--show-toplevel") == tree
+    assert git.find_places().top == tree
     assert listed == b"good\0"
 
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.git.refs import contains_branch, find_current_branch, find_merge_commit, resolve_commit
+from deepwork.kernel.files.heads import is_ref_name
+from deepwork.kernel.git.refs import (
+    contains_branch,
+    find_current_branch,
+    find_merge_commit,
+    find_symbolic_target,
+    resolve_commit,
+)
 from git.changes_project import Project, create_project
+from git.conftest import PLAIN, run_git
 from git.worktrees_project import create_started_project
 
 
@@ -142,3 +155,77 @@ def test_a_tag_of_the_same_name_is_not_mistaken_for_the_branch(project: Project)
 
     assert find_merge_commit(project.safe_git, "task", "main") is None
     assert not contains_branch(project.safe_git, "main", "task")
+
+
+PARTS = st.sampled_from(
+    [*"aé.@-/~^:?*[\\ {}", "..", "@{", ".lock", "//", "HEAD", "refs", "\x7f", "\t", "lock", "\udcff"]
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(PARTS, min_size=1, max_size=6).map("".join))
+@example("HEAD")
+@example("a/.b")
+@example("a.lock/b")
+@example("a/")
+@example("-a")
+def test_names_of_branches_are_judged_as_git_does(project: Project, name: str) -> None:
+    argument = os.fsencode(f"refs/heads/{name}")
+    done = subprocess.run([b"git", b"check-ref-format", argument], cwd=project.root, env=PLAIN, check=False)
+
+    assert is_ref_name(f"refs/heads/{name}") == (done.returncode == 0 and name != "HEAD")
+
+
+def make_packed(project: Project) -> None:
+    project.git("pack-refs", "--all")
+
+
+def make_newer_than_packed(project: Project) -> None:
+    project.git("pack-refs", "--all")
+    project.commit("newer.py")
+    project.git("branch", "-D", "-q", "task")
+
+
+def make_symbolic(project: Project) -> None:
+    project.git("symbolic-ref", "refs/heads/other", "refs/heads/task")
+
+
+def make_symbolic_chain(project: Project) -> None:
+    project.git("symbolic-ref", "refs/heads/other", "refs/heads/more")
+    project.git("symbolic-ref", "refs/heads/more", "refs/heads/task")
+
+
+def make_symbolic_link(project: Project) -> None:
+    (project.root / ".git/refs/heads/other").symlink_to("task")
+
+
+def make_folder_of_branches(project: Project) -> None:
+    project.git("branch", "other/deep/one")
+
+
+def make_damaged(project: Project) -> None:
+    (project.root / ".git/refs/heads/other").write_text("nonsense\n")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        make_packed, make_newer_than_packed, make_symbolic, make_symbolic_chain, make_symbolic_link,
+        make_folder_of_branches, make_damaged,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_linked", [False, True], ids=["main", "linked"])
+def test_refs_are_read_as_git_reads_them(
+    project: Project, tmp_path: Path, make: Callable[[Project], None], is_linked: bool
+) -> None:
+    tree = project
+    if is_linked:
+        project.git("worktree", "add", "-q", "-b", "own", str(tmp_path / "linked"))
+        tree = Project(tmp_path / "linked")
+    make(project)
+
+    for name in ("HEAD", *(f"refs/heads/{branch}" for branch in ("main", "task", "other", "own", "a.lock"))):
+        commit = run_git(tree.root, "rev-parse", "-q", "--verify", f"{name}^{{commit}}", check=False)
+        target = run_git(tree.root, "symbolic-ref", "-q", name, check=False)
+        assert resolve_commit(tree.safe_git, name) == (commit.decode().strip() or None)
+        assert find_symbolic_target(tree.safe_git, name) == (target.decode().strip() or None)

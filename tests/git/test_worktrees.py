@@ -20,6 +20,7 @@ from deepwork.kernel.git.worktrees import (
     remove_worktree,
 )
 from git.changes_project import ENVIRONMENT, Project, create_project
+from git.conftest import run_git
 from git.test_git_hostile import CASES, Trap
 from git.waiting import pass_time_after
 from git.worktrees_project import add_tree, create_started_project, list_branches, list_files_at
@@ -337,7 +338,32 @@ def test_a_path_that_is_not_a_tree_is_not_found(project: Project) -> None:
     assert find_worktree(project.safe_git, project.root.parent) is None
 
 
+def link_head(project: Project) -> None:
+    """Let HEAD be a link, as it was long ago: only git reads it."""
+    head = project.root / ".git/HEAD"
+    head.unlink()
+    head.symlink_to("refs/heads/main")
+
+
+def test_git_lists_the_trees_as_their_files_do(project: Project, tmp_path: Path) -> None:
+    add_tree(project)
+    gone, loose = add_tree(project, "gone"), add_tree(project, "loose")
+    loose.git("checkout", "-q", "--detach")
+    loose.git("worktree", "lock", "--reason", "because", str(loose.root))
+    shutil.rmtree(gone.root)
+    run_git(project.root, "worktree", "add", "-q", "--orphan", "-b", "x", str(tmp_path / "x"), check=False)
+    listed = list_worktrees(project.safe_git)
+
+    link_head(project)
+
+    asked = list_worktrees(project.safe_git)
+    assert asked[0] == listed[0]
+    assert sorted(asked, key=str) == sorted(listed, key=str)
+    assert len(listed) >= 4
+
+
 def test_an_old_git_is_reported(project: Project, tmp_path: Path) -> None:
+    link_head(project)
     old = tmp_path / "old-git"
     old.write_text(
         '#!/bin/sh\ncase "$*" in *version*) echo git version 2.31.1;; *"list --porcelain -z"*) exit 129;; *) exec git "$@";; esac\n'

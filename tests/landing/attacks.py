@@ -120,9 +120,10 @@ class Attack:
         self._write("more.txt", "more\n")
 
     def link_right(self) -> None:
-        self._write("solution.txt", None)
         (self.elsewhere / "solution.txt").write_text("right\n")
-        (self.tree / "solution.txt").symlink_to(self.elsewhere / "solution.txt")
+        link = self.elsewhere / "link"
+        link.symlink_to(self.elsewhere / "solution.txt")
+        link.replace(self.tree / "solution.txt")  # at once: a process that was left may write it meanwhile
 
     def unlink_right(self) -> None:
         (self.elsewhere / "solution.txt").unlink(missing_ok=True)

@@ -17,7 +17,7 @@ MOST = {1: 89, 12: 270}
 
 def count_programs(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
     started: list[str] = []
-    run = command.run_bounded
+    run = command.run_bounded  # type: ignore[attr-defined] # imported there
 
     def count(argv: list[str], **more: Any) -> Any:
         started.append(argv[0])

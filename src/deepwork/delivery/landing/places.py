@@ -35,7 +35,7 @@ class Blocked:
 
 def require_target(git: Git, target: str) -> str:
     """Return the tip of the target; raises InvalidInput if there is no such local branch."""
-    check_branch_name(git, target)
+    check_branch_name(target)
     tip = find_own_branch_tip(git, target)
     if tip is None:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Finding out whether git tracks a file, by its index and without running git."""
+"""Finding out from an index, without running git, whether it tracks a file or hides changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 _HEADER_BYTES = 12
 _SEARCHABLE_VERSIONS = (2, 3)
 _LENGTH_MASK = 0xFFF
-_IS_EXTENDED = 0x4000
+_IS_EXTENDED, _IS_ASSUMED_UNCHANGED = 0x4000, 0x8000
+_STATUS_BYTES = 40
+_HARMLESS_EXTENSIONS = frozenset({b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE"})
+"""Not `link` or `sdir`, with which entries are elsewhere, nor `IEOT`, which says where entries begin."""
 
 
 def is_tracked(path: Path, suffixes: Sequence[str] = ("",)) -> bool | None:
@@ -52,6 +55,35 @@ def find_in_index(index: bytes | mmap.mmap, name: bytes, suffixes: Sequence[byte
             return True
         place = index.find(name, place + 1)
     return False
+
+
+def may_hide_changes(index: bytes, hash_bytes: int) -> bool:
+    """Return whether the index marks a file as unchanged or as not checked out, or may do so.
+
+    Follows the entries as git does, and is certain only of what it follows to the end: `hash_bytes` is the
+    length of a hash in this repository.
+    """
+    version, count = int.from_bytes(index[4:8]), int.from_bytes(index[8:12])
+    if index[:4] != b"DIRC" or version not in _SEARCHABLE_VERSIONS:
+        return True
+    place, end, fixed = _HEADER_BYTES, len(index) - hash_bytes, _STATUS_BYTES + hash_bytes + 2
+    for _ in range(count):
+        name = place + fixed
+        flags = int.from_bytes(index[name - 2 : name])
+        if name > end or flags & (_IS_ASSUMED_UNCHANGED | _IS_EXTENDED):
+            return True
+        length = flags & _LENGTH_MASK
+        if length == _LENGTH_MASK:
+            length = max(index.find(b"\0", name) - name, 0)
+        place += (fixed + length + 8) & ~7
+    return not _has_only_known_extensions(index, place, end)
+
+
+def _has_only_known_extensions(index: bytes, place: int, end: int) -> bool:
+    """Return whether the rest has only parts that say nothing about the entries before it."""
+    while place + 8 <= end and index[place : place + 4] in _HARMLESS_EXTENSIONS:
+        place += 8 + int.from_bytes(index[place + 4 : place + 8])
+    return place == end
 
 
 def _begins_path(index: bytes | mmap.mmap, place: int, length: int) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from deepwork.kernel.errors import GitError, InvalidInput, NotARepository
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.drivers import DriverFinder
+from deepwork.kernel.git.places import Places, read_places
 from deepwork.kernel.git.safety import build_safe_environment, build_safe_options, get_safe_flags
 from deepwork.kernel.programs import OutputTooLarge, ProgramLimits, ProgramResult, run_bounded
 
@@ -64,7 +65,7 @@ class Git:
         self._timeout, self._max_output = timeout, max_output
         self._bounds = ProgramLimits(timeout, max_output)
         self._query_bounds = ProgramLimits(timeout, MAX_LISTING_BYTES)
-        self._drivers = DriverFinder(self._query, self.root, environment.get("HOME", ""))
+        self._drivers = DriverFinder(self._query, environment.get("HOME", ""))
 
     @property
     def home(self) -> Path | None:
@@ -92,20 +93,36 @@ class Git:
         """Run a command and return its stdout; raises GitError for an exit code not in `ok_codes`."""
         env = env or {}
         command, *rest = args
-        drivers = self._drivers.find(env)
+        tree, drivers = self._look_around(env)
         finished = self._run_bounded(
-            command, (*get_safe_flags(command), *rest), drivers, env=env, input=input
+            command, (*get_safe_flags(command), *rest), drivers, env=env, input=input, tree=tree
         )
         return self._require_success(command, finished, ok_codes)
 
-    def query_path(self, *question: str) -> Path:
-        """Return the path that `git rev-parse` answers, such as `--show-toplevel` or `--git-path index`."""
-        answer = self.run("rev-parse", "--path-format=absolute", *question)
-        return Path(os.fsdecode(answer.removesuffix(b"\n")))
+    def find_places(self) -> Places:
+        """Return where the working tree and its repository are; raises if there is none."""
+        top = self._find_top()
+        return self._ask_places() if top is None else read_places(top)
+
+    def find_path(self, name: str) -> Path:
+        """Return where a file of the repository is, such as `index` or `info/exclude`."""
+        return self.find_places().find(name)
+
+    def is_bare(self, places: Places) -> bool:
+        """Return whether the settings of a repository say that it has no working tree of its own."""
+        return self._drivers.read_settings(places).is_bare
 
     def is_repository(self) -> bool:
-        """Return whether the directory is in a repository; raises if git refuses to enter it."""
-        return self._query("rev-parse", "--git-dir", env={}) != b""
+        """Return whether the directory is in a repository; raises if its settings cannot be read."""
+        top = self._find_top()
+        if top is not None and (places := read_places(top)).is_complete():
+            self._drivers.read_settings(places)
+            return True
+        try:
+            self._query("rev-parse", "--git-dir", env={}, tree=_name_tree(top))
+        except NotARepository:
+            return False
+        return True
 
     def is_installed(self) -> bool:
         """Return whether the git program is on the PATH."""
@@ -122,10 +139,52 @@ class Git:
             raise GitError(f"{self._program} does not report its version; is it git?")
         return words[2]
 
-    def _query(self, command: str, /, *args: str, env: Mapping[str, str]) -> bytes:
-        finished = self._run_bounded(command, args, env=env, bounds=self._query_bounds)
-        if finished.code and _NO_REPOSITORY_MESSAGE in _format_output(finished.stderr):
-            return b""
+    def _look_around(self, env: Mapping[str, str]) -> tuple[Sequence[str], Sequence[Driver]]:
+        """Return the options that name the working tree, and every driver that a command could run."""
+        top = self._find_top()
+        places = None if top is None and "GIT_DIR" in env else self._find_own_places(top)
+        if places is None:
+            return (), ()
+        settings = self._drivers.read_settings(places)
+        index = self.root / (env.get("GIT_INDEX_FILE") or places.find("index"))
+        drivers = sorted(settings.drivers | self._drivers.list_nested(places, index))
+        is_bare = top is not None and settings.is_bare and (top / ".git").is_dir()  # beside its worktrees
+        return () if is_bare or "GIT_DIR" in env else _name_tree(top), drivers
+
+    def _find_own_places(self, top: Path | None) -> Places | None:
+        if top is not None:
+            return read_places(top)
+        try:
+            return self._ask_places()
+        except NotARepository:
+            return None
+
+    def _find_top(self) -> Path | None:
+        """Return the working tree; None if git has to find out, as outside of one or inside `.git`."""
+        top = find_tree_root(self.root)
+        return None if top is None or self.root.is_relative_to(top / ".git") else top
+
+    def _ask_places(self) -> Places:
+        git_dir, common = self._ask_path("--absolute-git-dir"), self._ask_path("--git-common-dir")
+        return Places(self.root, git_dir, common)
+
+    def _ask_path(self, question: str) -> Path:
+        # One query per call: a path may contain the character that separates two answers.
+        answer = self._query("rev-parse", "--path-format=absolute", question, env={})
+        return Path(os.fsdecode(answer.removesuffix(b"\n")))
+
+    def _query(
+        self,
+        command: str,
+        /,
+        *args: str,
+        env: Mapping[str, str],
+        input: bytes | None = None,
+        tree: Sequence[str] = (),
+    ) -> bytes:
+        finished = self._run_bounded(
+            command, args, env=env, input=input, tree=tree, bounds=self._query_bounds
+        )
         return self._require_success(command, finished, (0,))
 
     def _run_bounded(
@@ -136,11 +195,12 @@ class Git:
         *,
         env: Mapping[str, str] | None = None,
         input: bytes | None = None,
+        tree: Sequence[str] = (),
         bounds: ProgramLimits | None = None,
     ) -> ProgramResult:
         bounds, env = bounds or self._bounds, env or {}
         options = build_safe_options(self.root, command, drivers)
-        argv = [self._executable, *options, *self._name_tree(env), command, *args]
+        argv = [self._executable, *options, *tree, command, *args]
         safe_env = build_safe_environment(self._environment, env)
         try:
             return run_bounded(argv, cwd=self.root, env=safe_env, input=input, bounds=bounds)
@@ -150,16 +210,6 @@ class Git:
             raise GitError(f"git {command} wrote more than {bounds.output:,} bytes and was killed.") from None
         except (OSError, ValueError) as error:
             raise GitError(f"git {command} cannot be started in {self.root}: {error}.") from error
-
-    def _name_tree(self, env: Mapping[str, str]) -> tuple[str, ...]:
-        top = None if "GIT_DIR" in env else find_tree_root(self.root)
-        if top is None or self.root.is_relative_to(top / ".git") or self._is_bare(top):
-            return ()
-        return f"--git-dir={top}/.git", f"--work-tree={top}"
-
-    def _is_bare(self, top: Path) -> bool:
-        """Return whether the folder only has a bare repository in `.git`, as some do beside its worktrees."""
-        return self._drivers.is_bare and (top / ".git").is_dir()
 
     def _require_success(self, command: str, finished: ProgramResult, ok_codes: Sequence[int]) -> bytes:
         if finished.code not in ok_codes:
@@ -184,6 +234,10 @@ class Git:
         if _NO_REPOSITORY_MESSAGE in said:
             return NotARepository(f"{self.root} is not a git repository.")
         return GitError(f"git {command} failed with code {finished.code}: {said or 'it gave no reason'}")
+
+
+def _name_tree(top: Path | None) -> tuple[str, ...]:
+    return () if top is None else (f"--git-dir={top}/.git", f"--work-tree={top}")
 
 
 def check_hash(value: str) -> str:

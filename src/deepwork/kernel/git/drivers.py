@@ -4,130 +4,173 @@ from __future__ import annotations
 
 import os
 import re
-import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from deepwork.kernel.errors import GitError
+from deepwork.kernel.files.stamps import FileStamp, are_reliable, find_stamp
+from deepwork.kernel.git.places import Places, read_places
 from deepwork.kernel.git.safety import RUNS_A_PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 Driver = tuple[str, str]  # ("filter", "lfs")
-_Stamp = tuple[int, int, int] | None
 
 _INCLUDE_KEY_PATTERN = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
-_MISSING_PATH = Path("/dev/null/nowhere")
 _GITLINK = "160000"
 _TRUE = ("", "true", "yes", "on", "1")
 _GITLINK_IN_INDEX = bytes.fromhex("0000e000")
 _SHARED_INDEX = b"link"
+_MAX_REMEMBERED = 256
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class GitQuery(Protocol):
     """Runs a git command without disabling drivers: only for commands that never run one."""
 
-    def __call__(self, command: str, /, *args: str, env: Mapping[str, str]) -> bytes:
-        """Return the command's output, empty outside a repository; raises on any other failure."""
+    def __call__(self, command: str, /, *args: str, env: Mapping[str, str], input: bytes | None) -> bytes:
+        """Return the command's output; raises if it fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """What one file of settings says that matters here."""
+
+    drivers: frozenset[Driver] = frozenset()
+    includes: tuple[str, ...] = ()
+    is_bare: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepositorySettings:
+    """What all files of settings of a repository say together."""
+
+    drivers: frozenset[Driver] = frozenset()
+    is_bare: bool = False
+    """Whether the settings say so; a linked worktree ignores it."""
+
+
+_parsed: dict[bytes, ConfigFile] = {}
+"""Files of settings by their content, so that what git said about one holds as long as this process lives."""
+_gitlinks: dict[Path, tuple[FileStamp, tuple[Path, ...]]] = {}
+"""The nested repositories that an index lists, as long as it has the same stamp."""
 
 
 class DriverFinder:
-    """Finds the drivers of one repository; re-reads its config only after one of its files has changed.
+    """Finds the drivers of a repository; each time, it reads the files that name them.
 
     Conditional includes always count, whether or not the condition holds: it may hold in the worktree that a
     command is about to create. Nested repositories count too, because git looks into them.
     """
 
-    def __init__(self, ask: GitQuery, root: Path, home: str, git_dir: Path | None = None) -> None:
-        self._query = ask
-        self._root = root
+    def __init__(self, query: GitQuery, home: str) -> None:
+        self._query = query
         self._home = home
-        self._env = {} if git_dir is None else {"GIT_DIR": str(git_dir)}
-        self._lock = threading.Lock()
-        self.is_bare = False
-        """Whether the settings say so; a linked worktree ignores it."""
-        self._own: set[Driver] = set()
-        self._nested: list[DriverFinder] = []
-        self._seen_settings: dict[Path, _Stamp] = {}
-        self._seen_index: tuple[Path, _Stamp] | None = None
 
-    def find(self, env: Mapping[str, str]) -> list[Driver]:
-        """List every driver that a command with this environment could run."""
-        with self._lock:
-            if not self._is_current():
-                self._read_settings()
-            self._read_index(self._root / (env.get("GIT_INDEX_FILE") or self._index))
-            nested = (repository.find({}) for repository in self._nested if repository.is_present())
-            return sorted(self._own.union(*nested))
-
-    def is_present(self) -> bool:
-        """Return whether the repository exists; a submodule may be registered but not fetched."""
-        return (self._root / ".git").exists()
-
-    def _is_current(self) -> bool:
-        seen = self._seen_settings
-        return any(seen.values()) and all(_read_stamp(path) == stamp for path, stamp in seen.items())
-
-    def _read_settings(self) -> None:
-        self._own, self._seen_settings, self._seen_index = set(), {}, None
-        self.is_bare = False
-        self._git_dir, self._index = (
-            self._query_path("--absolute-git-dir"),
-            self._query_path("--git-path", "index"),
-        )
-        self._top = self._root if self._env else self._query_path("--show-toplevel")
-        unread = [self._query_path("--git-path", "config"), self._query_path("--git-path", "config.worktree")]
-        seen: dict[Path, _Stamp] = {}
+    def read_settings(self, places: Places) -> RepositorySettings:
+        """Read the settings of a repository, without those of nested ones."""
+        drivers: set[Driver] = set()
+        is_bare = False
+        unread, seen = [places.find("config"), places.find("config.worktree")], set[Path]()
         while unread:
             path = unread.pop()
             if path not in seen:
-                seen[path] = _read_stamp(path)
-                unread += self._read_file(path)
-        self._seen_settings = seen  # only now: after an error everything is read again
+                seen.add(path)
+                file = self._read_file(path)
+                drivers |= file.drivers
+                is_bare = is_bare if file.is_bare is None else file.is_bare
+                unread += [path.parent / self._expand_home(name) for name in file.includes]
+        return RepositorySettings(frozenset(drivers), is_bare)
 
-    def _read_index(self, index: Path) -> None:
-        if self._seen_index != (index, stamp := _read_stamp(index)):
-            self._nested = [self._create_nested(path) for path in self._list_gitlinks(index)]
-            self._seen_index = index, stamp
+    def list_nested(self, places: Places, index: Path) -> frozenset[Driver]:
+        """List the drivers of the repositories that an index lists, and of those within them."""
+        found: set[Driver] = set()
+        for path in self._find_gitlinks(places, index):
+            if (path / ".git").exists():  # a submodule may be registered but not fetched
+                nested = read_places(path)
+                found |= self.read_settings(nested).drivers | self.list_nested(nested, nested.find("index"))
+        return frozenset(found)
 
-    def _query_path(self, *question: str) -> Path:
-        # One query per call: a path may contain the character that separates two answers.
-        answer = self._query("rev-parse", "--path-format=absolute", *question, env=self._env)
-        return Path(os.fsdecode(answer.removesuffix(b"\n"))) if answer else _MISSING_PATH
-
-    def _read_file(self, path: Path) -> Iterator[Path]:
-        """Collect the drivers that a config file defines; yield the files it includes."""
+    def _read_file(self, path: Path) -> ConfigFile:
         if not path.exists():
-            return
-        _require_regular_file(path)
-        listing = self._query("config", "-z", "--no-includes", "--list", "--file", str(path), env={})
-        for setting in os.fsdecode(listing).split("\0"):
-            key, _, value = setting.partition("\n")
-            section, name, variable = _split_key(key)
-            if name is not None and (section, variable) in RUNS_A_PROGRAM:
-                self._own.add((section, name))
-            elif key == "core.bare":
-                self.is_bare = value.lower() in _TRUE
-            elif _INCLUDE_KEY_PATTERN.fullmatch(key):
-                yield path.parent / self._expand_home(value)
+            return ConfigFile()
+        content = _read_regular_file(path)
+        known = _parsed.get(content)
+        if known is None:
+            known = self._parse(path, content)
+            _remember(_parsed, content, known)
+        return known
+
+    def _parse(self, path: Path, content: bytes) -> ConfigFile:
+        flags = ("-z", "--no-includes", "--list", "--file")
+        elsewhere = {"GIT_DIR": os.devnull}  # the repository itself has no say in how a file is read
+        try:
+            listing = self._query("config", *flags, "-", env=elsewhere, input=content)
+        except GitError:
+            self._query("config", *flags, str(path), env=elsewhere, input=None)  # its error names the file
+            raise
+        return _sort_settings(os.fsdecode(listing).split("\0"))
 
     def _expand_home(self, included: str) -> str:
         if included.startswith("~/"):
             return self._home + included[1:]
         return os.path.expanduser(included)  # noqa: PTH111 (Path fails where there is no such user)
 
-    def _list_gitlinks(self, index: Path) -> Iterator[Path]:
+    def _find_gitlinks(self, places: Places, index: Path) -> tuple[Path, ...]:
+        began, stamp = time.time_ns(), find_stamp(os.fspath(index))
+        known = _gitlinks.get(index)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        found = tuple(self._list_gitlinks(places, index))
+        if stamp is not None and are_reliable([stamp], began):
+            _remember(_gitlinks, index, (stamp, found))
+        return found
+
+    def _list_gitlinks(self, places: Places, index: Path) -> Iterator[Path]:
         if not _may_hold_gitlinks(index):
             return
         # With GIT_DIR set, git lists the whole index and not only the part below our root.
-        env = {"GIT_DIR": str(self._git_dir), "GIT_INDEX_FILE": str(index)}
-        for entry in os.fsdecode(self._query("ls-files", "--stage", "-z", env=env)).split("\0"):
+        env = {"GIT_DIR": str(places.git_dir), "GIT_INDEX_FILE": str(index)}
+        listed = self._query("ls-files", "--stage", "-z", env=env, input=None)
+        for entry in os.fsdecode(listed).split("\0"):
             if entry.startswith(_GITLINK):
-                yield self._top / entry.partition("\t")[2]
+                yield places.top / entry.partition("\t")[2]
 
-    def _create_nested(self, repository: Path) -> DriverFinder:
-        return DriverFinder(self._query, repository, self._home, git_dir=repository / ".git")
+
+def _remember(known: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if len(known) >= _MAX_REMEMBERED:
+        known.clear()
+    known[key] = value
+
+
+def _sort_settings(listed: list[str]) -> ConfigFile:
+    drivers: set[Driver] = set()
+    includes: list[str] = []
+    is_bare = None
+    for setting in listed:
+        key, _, value = setting.partition("\n")
+        section, name, variable = _split_key(key)
+        if name is not None and (section, variable) in RUNS_A_PROGRAM:
+            drivers.add((section, name))
+        elif key == "core.bare":
+            is_bare = value.lower() in _TRUE
+        elif _INCLUDE_KEY_PATTERN.fullmatch(key):
+            includes.append(value)
+    return ConfigFile(frozenset(drivers), tuple(includes), is_bare)
+
+
+def _read_regular_file(path: Path) -> bytes:
+    _require_regular_file(path)
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        return file.read()
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe may have taken the place of the file
 
 
 def _require_regular_file(path: Path) -> None:
@@ -154,11 +197,3 @@ def _may_hold_gitlinks(index: Path) -> bool:
     except OSError:
         return False
     return _GITLINK_IN_INDEX in content or _SHARED_INDEX in content
-
-
-def _read_stamp(path: Path) -> _Stamp:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ctime_ns, status.st_size, status.st_ino

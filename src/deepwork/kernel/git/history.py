@@ -91,7 +91,7 @@ def find_commits(git: Git, hashes: Collection[str]) -> dict[str, HistoryCommit]:
 
 def read_shallow_boundary(git: Git) -> frozenset[str]:
     """Return the commits whose parents are cut off, because this is a shallow clone."""
-    path = git.query_path("--git-path", "shallow")
+    path = git.find_path("shallow")
     return frozenset(path.read_text("ascii").split()) if path.is_file() else frozenset()
 
 

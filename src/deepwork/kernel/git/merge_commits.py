@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deepwork.kernel.errors import GitError, NotAllowed
 from deepwork.kernel.git.command import Git, check_hash
-from deepwork.kernel.git.refs import IDENTITY, find_common_ancestor, resolve_commit
+from deepwork.kernel.git.refs import IDENTITY, find_common_ancestor, find_symbolic_target, resolve_commit
 from deepwork.kernel.git.uncommitted import find_identity
 from deepwork.kernel.git.versions import require_version
 from deepwork.kernel.git.worktrees import list_worktrees
@@ -112,7 +112,7 @@ def get_commit_facts(git: Git, commit: str) -> CommitFacts:
 def find_own_branch_tip(git: Git, branch: str) -> str | None:
     """Return the tip of a local branch; raises NotAllowed if it only stands for another one."""
     ref = _BRANCH_REF_PREFIX + branch
-    if other := os.fsdecode(git.run("symbolic-ref", "--quiet", ref, ok_codes=(0, 1, 128))).strip():
+    if other := find_symbolic_target(git, ref):
         raise NotAllowed(
             f"The branch {branch!r} is a symbolic ref to {other}, so moving it would move another branch.",
             suggestion=f"Name {other.removeprefix(_BRANCH_REF_PREFIX)!r} instead.",
@@ -141,7 +141,7 @@ def find_checkout(git: Git, branch: str) -> Path | None:
     for tree in list_worktrees(git):
         if tree.branch == branch and tree.path.exists():
             return tree.path
-    common = git.query_path("--git-common-dir")
+    common = git.find_places().common_dir
     ref = _BRANCH_REF_PREFIX + branch
     return next((folder for folder in _list_git_folders(common) if ref in _list_rebased(folder)), None)
 

@@ -11,7 +11,7 @@ _QUOTE_ESCAPES = {ord(character): f"\\{character}" for character in '"\\'} | {or
 
 def build_object_environment(folder: Path, git: Git) -> dict[str, str]:
     """Build an environment in which git writes objects to the folder and also reads the repository's."""
-    repository = str(git.query_path("--git-path", "objects"))
+    repository = str(git.find_path("objects"))
     return {
         "GIT_OBJECT_DIRECTORY": str(folder),
         # Quoted, because a colon separates paths.

@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 
 from deepwork.kernel.call import current_call, ignore_progress
 from deepwork.kernel.errors import GitError
+from deepwork.kernel.files.git_index import may_hide_changes
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
+from deepwork.kernel.git.refs import resolve_commit
 
 _SETTINGS = {
     "core.splitIndex": "false",  # would write a shared part next to the user's index
@@ -67,8 +69,10 @@ class PrivateIndex:
         self._file.unlink(missing_ok=True)
         # Keeps the timestamp: git re-reads every file that is not older than the index.
         with suppress(FileNotFoundError):
-            shutil.copy2(self._git.query_path("--git-path", "index"), self._file)
-            self._clear_assume_unchanged_flags()
+            shutil.copy2(self._git.find_path("index"), self._file)
+            head = resolve_commit(self._git, "HEAD")  # its length tells that of the hashes
+            if head is None or may_hide_changes(self._file.read_bytes(), len(head) // 2):
+                self._clear_assume_unchanged_flags()
 
     def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
         """Run git with this index instead of the user's."""
@@ -162,7 +166,7 @@ class PrivateIndex:
 @contextmanager
 def open_private_index(git: Git) -> Iterator[PrivateIndex]:
     """Yield a temporary copy of the index of the working tree that contains `git.root`."""
-    top = git.at(git.query_path("--show-toplevel"), max_output=MAX_LISTING_BYTES)
+    top = git.at(git.find_places().top, max_output=MAX_LISTING_BYTES)
     with TemporaryDirectory(prefix="deepwork-index-") as folder:
         index = PrivateIndex(top, Path(folder) / "index")
         index.seed()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
+from contextlib import suppress
 
-from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
-from deepwork.kernel.files.heads import Head, RefsElsewhere, read_head
+from deepwork.kernel.errors import MAX_ECHOED, InvalidInput, NotAllowed
+from deepwork.kernel.files.heads import Head, RefsElsewhere, is_ref_name, read_head, resolve_ref
 from deepwork.kernel.git.command import Git, check_hash
 
 IDENTITY = {
@@ -26,14 +27,26 @@ _HASH_LIKE_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 def find_current_branch(git: Git) -> str | None:
     """Return the current branch, even before its first commit; None if HEAD is detached."""
-    ref = os.fsdecode(git.run("symbolic-ref", "--quiet", "HEAD", ok_codes=(0, 1))).strip()
-    return ref.removeprefix(_BRANCH_REF_PREFIX) or None
+    return (find_symbolic_target(git, "HEAD") or "").removeprefix(_BRANCH_REF_PREFIX) or None
+
+
+def find_symbolic_target(git: Git, ref: str) -> str | None:
+    """Return the ref that a ref only stands for; None if it is at a commit itself, or does not exist."""
+    try:
+        target, _ = resolve_ref(git.find_places().git_dir, ref)
+    except RefsElsewhere:
+        ok_codes = (0, 1) if ref == "HEAD" else (0, 1, 128)  # there need not be such a branch
+        return os.fsdecode(git.run("symbolic-ref", "--quiet", ref, ok_codes=ok_codes)).strip() or None
+    return None if target == ref else target
 
 
 def resolve_commit(git: Git, name: str) -> str | None:
     """Return the full commit hash for a branch, a tag or any other revision; None if there is none."""
     if not _REF_NAME_PATTERN.fullmatch(name):
         return None
+    if name == "HEAD" or name.startswith(_BRANCH_REF_PREFIX):
+        with suppress(RefsElsewhere):
+            return resolve_ref(git.find_places().git_dir, name)[1]
     # Passed on stdin: as an argument, `-x` would be an option and `a..b` a range.
     question = os.fsencode(f"{name}^{{commit}}\n")
     answer = git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", input=question)
@@ -86,21 +99,18 @@ def find_merge_commit(git: Git, branch: str, base: str) -> str | None:
     return commits[bisect_left(commits, True, key=lambda commit: is_ancestor(git, tip, commit))]
 
 
-def check_branch_name(git: Git, branch: str) -> None:
+def check_branch_name(branch: str) -> None:
     """Raise InvalidInput unless git accepts the name for a new branch."""
     if len(branch) > _MAX_NAME_LENGTH:
         raise _build_branch_name_error(branch, f"is longer than {_MAX_NAME_LENGTH} characters")
-    if not _REF_NAME_PATTERN.fullmatch(branch) or branch.startswith("-") or "@{" in branch or branch == "@":
+    is_argument = _REF_NAME_PATTERN.fullmatch(branch) and not branch.startswith("-")
+    if not is_argument or branch == "@" or not is_ref_name(_BRANCH_REF_PREFIX + branch):
         raise _build_branch_name_error(branch, "is not accepted by git")
     if _HASH_LIKE_PATTERN.fullmatch(branch):
         raise _build_branch_name_error(branch, "would be mistaken for a commit")
     # Each part becomes a file name, extended by ".lock" on update and by a number on rescue branches.
     if any(len(os.fsencode(part)) > _MAX_NAME_LENGTH for part in branch.split("/")):
         raise _build_branch_name_error(branch, f"has a part longer than {_MAX_NAME_LENGTH} bytes")
-    try:
-        git.run("check-ref-format", "--branch", branch)
-    except GitError:
-        raise _build_branch_name_error(branch, "is not accepted by git") from None
 
 
 def find_conflicting_branch(git: Git, branch: str) -> str | None:

@@ -35,8 +35,8 @@ def rescue(git: Git, branch: str) -> str | None:
     the files gets a separate commit first. Commits of a detached HEAD that are on no branch are saved in
     the same way. Not saved: ignored files, and the content of nested repositories.
     """
-    check_branch_name(git, branch)
-    if git.query_path("--show-toplevel") != git.root:
+    check_branch_name(branch)
+    if git.find_places().top != git.root:
         return None  # not (or no longer) a working tree root: the tree around it is not ours
     head = resolve_commit(git, "HEAD")
     with open_private_index(git) as index:
@@ -125,7 +125,7 @@ def _get_tree(git: Git, commit: str | None) -> str:
 def _list_merge_heads(git: Git) -> list[str]:
     """List the commits being merged, which may be on no local branch."""
     try:
-        lines = git.query_path("--git-path", "MERGE_HEAD").read_text().split()
+        lines = git.find_path("MERGE_HEAD").read_text().split()
     except (OSError, ValueError):
         return []
     return [commit for line in lines if (commit := resolve_commit(git, line))]

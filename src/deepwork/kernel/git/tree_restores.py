@@ -85,7 +85,7 @@ class TreeRestorer:
     def require_settled(self) -> None:
         """Raise if somebody is in the middle of a merge or the like: its state could not be put back."""
         for name, what in _UNFINISHED.items():
-            if self._git.query_path("--git-path", name).exists():
+            if self._git.find_path(name).exists():
                 raise NotAllowed(
                     f"{self._git.root} is in the middle of {what}.",
                     suggestion="Finish it, or end it with git (--abort), then call again.",

@@ -24,7 +24,7 @@ from deepwork.kernel.git.exact_files import find_mode, hash_exactly, hash_files
 from deepwork.kernel.git.object_store import build_object_environment, remove_unneeded_objects
 from deepwork.kernel.git.private_index import DIFF_ENVIRONMENT, PrivateIndex
 from deepwork.kernel.git.raw_diff import parse_raw_diff
-from deepwork.kernel.git.refs import find_current_branch, is_ancestor, resolve_commit
+from deepwork.kernel.git.refs import find_current_branch, find_head, is_ancestor, resolve_commit
 from deepwork.kernel.git.snapshot_types import (
     LARGEST_UNTRACKED,
     LINK_MODE,
@@ -76,8 +76,8 @@ class TreeSnapshotStore:
         self.top = top
         self._folder = folder
         self._git = git.at(top, max_output=MAX_LISTING_BYTES)
-        self._user_index = os.fspath(self._git.query_path("--git-path", "index"))
-        self._excludes = os.fspath(self._git.query_path("--git-path", "info/exclude"))
+        self._user_index = os.fspath(self._git.find_path("index"))
+        self._excludes = os.fspath(self._git.find_path("info/exclude"))
         key = hashlib.sha256(os.fsencode(top)).hexdigest()[:16]  # each working tree has its own index
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
@@ -263,9 +263,9 @@ class TreeSnapshotStore:
     def _take_locked(self, is_unchanged: IsUnchanged | None) -> Snapshot:
         state = self._load_index_state()
         known = set(state.added)
-        with ThreadPoolExecutor(2) as aside:
+        head, branch = find_head(self._git) or (None, find_current_branch(self._git))
+        with ThreadPoolExecutor(1) as aside:
             differing = aside.submit(self._list_differing, state.tree, is_unchanged)  # the slowest step
-            head = aside.submit(self._read_head)
             untracked = self._index.list_untracked()
             changed = differing.result()
         new, listed = self._sort_untracked(untracked, [path for path in changed if path in known])
@@ -283,10 +283,8 @@ class TreeSnapshotStore:
             lost = (set(state.gone) | drop - known) - set(back)
             own = (known | set(new)) - drop - lost - set(back) - set(unreadable)
             state = self._save_state(replace(state, added=sorted(own), gone=sorted(lost)))
-        commit, branch = head.result()
-        return Snapshot(
-            SnapshotKind.GIT, state.tree, commit, branch, tuple(listed), tuple(sorted(unreadable))
-        )
+        head, branch = resolve_commit(self._git, "HEAD"), find_current_branch(self._git)
+        return Snapshot(SnapshotKind.GIT, state.tree, head, branch, tuple(listed), tuple(sorted(unreadable)))
 
     def _list_differing(self, tree: str, is_unchanged: IsUnchanged | None) -> dict[str, str]:
         if tree and is_unchanged and is_unchanged(tree):
@@ -351,16 +349,6 @@ class TreeSnapshotStore:
         full = self.top / path
         is_there = full.is_symlink() or full.is_file()
         return is_there and full.parent.resolve() == full.parent
-
-    def _read_head(self) -> tuple[str | None, str | None]:
-        try:
-            answer = self._index.run("rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
-        except GitError:  # before the first commit
-            return resolve_commit(self._git, "HEAD"), find_current_branch(self._git)
-        commit, ref = os.fsdecode(answer).splitlines()
-        if not _is_hash(commit):  # before the first commit, with a file called HEAD
-            return None, find_current_branch(self._git)
-        return check_hash(commit), None if ref == "HEAD" else ref.removeprefix("refs/heads/")
 
     def _filter_existing(self, trees: set[str]) -> set[str]:
         question = "".join(f"{tree}\n" for tree in sorted(trees) if _is_hash(tree)).encode()

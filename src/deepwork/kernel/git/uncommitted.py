@@ -47,7 +47,7 @@ def commit_uncommitted(
     not run, so files that need a filter, such as those of Git LFS, are refused; so are conflicts.
     """
     identity = find_identity(git)
-    with hold_file_lock(git.query_path("--absolute-git-dir") / _LOCK_FILE_NAME):
+    with hold_file_lock(git.find_places().git_dir / _LOCK_FILE_NAME):
         with open_private_index(git) as index:
             _require_branch(git, index, branch)
             nested = index.list_nested_repositories()

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
+from deepwork.kernel.files.heads import RefsElsewhere, resolve_ref
 from deepwork.kernel.files.lock import hold_file_lock
 from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.places import Places
 from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import (
     check_branch_name,
@@ -57,7 +59,10 @@ class WorktreeMove:
 
 
 def list_worktrees(git: Git) -> list[Worktree]:
-    """List all registered worktrees, the main one first."""
+    """List all registered worktrees, the main one first; git is asked only if its refs are not in files."""
+    places = git.find_places()
+    with suppress(RefsElsewhere):
+        return [_read_main(git, places.common_dir), *_read_linked(places.common_dir)]
     with require_version(git, "2.36", "Listing worktrees"):
         output = os.fsdecode(git.run("worktree", "list", "--porcelain", "-z"))
     blocks = [block.split("\0") for block in output.split("\0\0") if block.strip("\0")]
@@ -82,7 +87,7 @@ def get_main_root(git: Git) -> Path:
         return main.path
     # In a submodule, or with a separate git directory, git lists that directory instead.
     common, top = _get_common_dir(git), find_tree_root(git.root)
-    if top is not None and git.query_path("--absolute-git-dir").resolve() == common:
+    if top is not None and git.find_places().git_dir == common:
         return top
     settings = ("config", "--file", str(common / "config"), "--get", "core.worktree")
     elsewhere = os.fsdecode(git.run(*settings, ok_codes=(0, 1)).removesuffix(b"\n"))
@@ -105,7 +110,7 @@ def add_worktree(
     repository can name arbitrary programs for both: Git LFS files are pointers until someone runs
     `git lfs pull`.
     """
-    check_branch_name(git, branch)
+    check_branch_name(branch)
     start = get_commit(git, base)
     path = _resolve_outside_git(git, path)
     with _lock_worktrees(git), ExitStack() as undo:
@@ -181,6 +186,33 @@ def require_movable(git: Git, path: Path) -> None:
 # --- listing
 
 
+def _read_main(git: Git, common: Path) -> Worktree:
+    is_bare = git.is_bare(Places(common, common, common))
+    path = common.parent if common.name == ".git" else common
+    return _build_worktree(path, common, is_main=True, is_bare=is_bare)
+
+
+def _read_linked(common: Path) -> Iterator[Worktree]:
+    for folder in sorted((common / "worktrees").glob("*")):
+        with suppress(OSError):  # git leaves out what it cannot read
+            mark = folder / os.fsdecode((folder / "gitdir").read_bytes().rstrip())
+            yield _build_worktree(mark.parent if mark.name == ".git" else mark, folder)
+
+
+def _build_worktree(path: Path, folder: Path, *, is_main: bool = False, is_bare: bool = False) -> Worktree:
+    ref, head = ("", None) if is_bare else resolve_ref(folder, "HEAD")
+    branch = ref.removeprefix(_BRANCH_REF_PREFIX) if ref.startswith(_BRANCH_REF_PREFIX) else None
+    lock = None if is_main else _read_lock(folder / "locked")
+    return Worktree(path, head, branch, is_main, is_bare, lock is not None, lock or "")
+
+
+def _read_lock(file: Path) -> str | None:
+    try:
+        return os.fsdecode(file.read_bytes().strip())
+    except OSError:
+        return None
+
+
 def _parse_worktree(lines: list[str], *, is_main: bool) -> Worktree:
     said = dict(line.partition(" ")[::2] for line in lines if line)
     return Worktree(
@@ -202,7 +234,7 @@ def _lock_worktrees(git: Git) -> Iterator[None]:
 
 
 def _get_common_dir(git: Git) -> Path:
-    return git.query_path("--git-common-dir").resolve()
+    return git.find_places().common_dir.resolve()
 
 
 # --- adding

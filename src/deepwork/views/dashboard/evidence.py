@@ -66,8 +66,8 @@ def _build(
         known["spent"] = spending["spent"]
     if not (known or checks or approvals):
         return None
-    amounts = {name: Amounts(**known.pop(name)) for name in ("budget", "spent") if name in known}
-    return Evidence(**known, **amounts, checks=checks or None, approvals=approvals or None)
+    known |= {name: Amounts(**known[name]) for name in ("budget", "spent") if name in known}
+    return Evidence(**known, checks=checks or None, approvals=approvals or None)
 
 
 def _list_approvals(tx: Transaction, workflow_id: str, task_id: str | None) -> list[OpenApproval]:

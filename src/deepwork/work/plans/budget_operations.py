@@ -65,7 +65,7 @@ class BudgetOperations:
             before = _get_budget(subject)
             after = _merge(before, given, remove_others=remove_others)
             raised = is_raised(before, after)
-            change = {
+            change: dict[str, Any] = {
                 "name": subject.name,
                 "before": before.to_dict() if before else None,
                 "after": after.to_dict() if after else None,

@@ -8,8 +8,8 @@ import pytest
 
 from application import LEASE_MS, Clock
 from deepwork.edge.server.application import Application
-from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import Lease
+from deepwork.work.agents.store import LeaseStore
 
 
 def take(app: Application, what: str, who: str) -> Lease | None:

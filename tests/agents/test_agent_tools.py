@@ -12,7 +12,7 @@ from application import LEASE_MS, NOW, Clock, call_tool, list_event_types, list_
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
 from deepwork.views.setup.clients import BY_NAME
-from deepwork.work.agents.leases import LeaseStore
+from deepwork.work.agents.store import LeaseStore
 
 
 def test_a_new_agent_is_online(app: Application):

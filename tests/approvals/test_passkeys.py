@@ -9,9 +9,11 @@ import pytest
 
 from application import Clock
 from approvals.authenticator import ORIGIN, USER_PRESENT, Authenticator
-from approvals.person import CHALLENGE, PASSPHRASE, Person, enroll_passphrase
+from approvals.person import CHALLENGE, CHEAP, PASSPHRASE, Person, enroll_passphrase
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.credentials import build_challenge
+from deepwork.gates.approvals.models import compute_digest
+from deepwork.gates.approvals.passphrase import hash_passphrase
 from deepwork.gates.approvals.person_proof import build_decision_challenge
 from deepwork.kernel.call import GivenProof
 from deepwork.kernel.errors import NotAllowed
@@ -153,6 +155,21 @@ def test_a_passkey_cannot_be_enrolled_twice(app: Application):
 
     with pytest.raises(NotAllowed, match="enrolled here before"):
         ada.enroll_passkey(passkey, GivenProof(assertion=answer, origin=ORIGIN))
+
+
+def test_an_answer_about_one_passphrase_enrolls_no_other_one(app: Application):
+    """One that somebody saw could be sent again: a passkey that several devices share does not count."""
+    passkey, ada = Authenticator(is_shared=True), Person(app)
+    ada.enroll_passkey(passkey)
+    own, other = (hash_passphrase(f"{word} {PASSPHRASE}", CHEAP) for word in ("my", "your"))
+    answer = passkey.answer(build_challenge("enroll", "passphrase", compute_digest(own)))
+    unbound = passkey.answer(build_challenge("enroll", "passphrase"))
+
+    for assertion in (answer, unbound):
+        with pytest.raises(NotAllowed):
+            ada.act("enroll_passphrase", GivenProof(assertion=assertion, origin=ORIGIN), verifier=other)
+
+    ada.act("enroll_passphrase", GivenProof(assertion=answer, origin=ORIGIN), verifier=own)
 
 
 def test_going_back_from_a_passkey_needs_that_passkey(app: Application):

@@ -191,6 +191,21 @@ def test_the_day_limits_all_plans_together(
     assert claim(app, second, agent)["success"]
 
 
+def test_no_variable_leads_past_the_budget_of_the_day(
+    app: Application, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "home" / ".config" / "deepwork"
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "config.yml").write_text("budget: {day: {usd: 1.5}}")
+    monkeypatch.setattr("deepwork.kernel.environment._find_account_home", lambda: tmp_path / "home")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "elsewhere"))
+    _, task = create_plan(app, {"name": "a", "budget": {"usd": 2}})
+
+    refused = claim(app, task, agent)
+
+    assert (refused["success"], refused["reason"]) == (False, "budget")
+
+
 def test_a_day_that_is_used_up_waits_for_a_person_until_a_task_is_handed_out(
     app: Application, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -181,6 +181,7 @@ def test_a_forged_object_of_the_base_is_noticed(project: Project):
     old.chmod(0o600)
     old.write_bytes(new.read_bytes())
     project.service._bases.forget()  # as in a new process
+    project.service._places.clear()
 
     with pytest.raises(GitError, match="damaged"):
         project.prove(changed_paths=None)

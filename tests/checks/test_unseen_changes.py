@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -327,7 +328,18 @@ def test_a_run_that_proves_nothing_counts_no_tests(project: Project):
 # --- another user
 
 
+@pytest.fixture
+def open_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cache in a folder that every user can enter, as many home folders are."""
+    with TemporaryDirectory(prefix="deepwork-test-", dir="/var/lib") as folder:
+        place = Path(folder)
+        place.chmod(0o755)
+        monkeypatch.setattr("deepwork.gates.checks.run_files.get_cache_folder", lambda: place / "deepwork")
+        yield
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user of this machine")
+@pytest.mark.usefixtures("open_cache")
 def test_another_user_neither_reads_nor_prepares_clean_trees(gated: GatedProject, tmp_path: Path):
     """A real second user tries to write into the clean tree and all folders above it while a check runs."""
     place, said = tmp_path / "place", tmp_path / "said"

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from application import NOW, Clock, call_tool
 from dashboard.make import World, read, read_error, read_pages
 from deepwork.edge.server.application import Application
-from deepwork.views.dashboard.runs import RunLine
-from deepwork.views.overview.phase_statuses import derive_phase_status
+from deepwork.views.overview.run_lines import derive_phase_status
+from deepwork.views.overview.work_operations import RunLine
 from tracking import make as track
 
 

@@ -15,7 +15,7 @@ from application import call_tool, empty_database, make_app
 from deepwork.kernel.database import postgres
 from deepwork.kernel.database.postgres import MOST_CONNECTIONS, PostgreSQL
 from deepwork.kernel.errors import StorageError
-from deepwork.work.agents.leases import LeaseStore
+from deepwork.work.agents.store import LeaseStore
 
 
 def test_a_password_is_never_shown():

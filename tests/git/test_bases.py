@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.kernel.git.bases import find_base
+from deepwork.kernel.git.refs import find_base
 from git.changes_project import Project, create_project
 
 

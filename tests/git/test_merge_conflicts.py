@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from deepwork.kernel.errors import GitError, InvalidInput, NotAllowed
+from deepwork.kernel.git.branch_merges import find_merge_conflicts
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.merge_conflicts import find_merge_conflicts
 from git.changes_project import ENVIRONMENT, Project, create_project
 from git.worktrees_project import create_started_project, list_objects, read_state
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.kernel.git.merged_branches import count_unmerged_commits
+from deepwork.kernel.git.branch_merges import count_unmerged_commits
 from git.changes_project import Project
 from git.worktrees_project import create_started_project
 

@@ -6,19 +6,29 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_walk_lists_the_modules_and_git_programs_of_a_request() -> None:
+def follow(walk: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-P", "scripts/walks.py", "claim with a worktree"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-P", "scripts/walks.py", walk], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [cell.strip() for cell in done.stdout.splitlines()[-1].strip("|").split("|")]
 
-    *_, row = done.stdout.splitlines()
-    _, name, places, calls, programs, _ = (cell.strip() for cell in row.split("|"))
+
+def test_a_walk_lists_the_modules_and_git_programs_of_a_request() -> None:
+    name, places, calls, programs = follow("claim with a worktree")
+
     modules, packages = map(int, places.split("/"))
     assert name == "task_claim with a worktree"
     assert 0 < packages < modules
     assert int(calls.replace(",", "")) > modules
-    assert int(programs) > 0
+    assert 0 < int(programs) <= 6
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("walk", "limit"), [("finished_step", 11), ("run, two attempts", 54)])
+def test_a_walk_starts_few_git_programs(walk: str, limit: int) -> None:
+    assert 0 < int(follow(walk)[-1]) <= limit

@@ -16,7 +16,7 @@ from deepwork.edge.server.application import Application
 from deepwork.gates.access.store import AuditStore
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.protocol.messages import Request, RequestError
-from deepwork.work.agents.leases import LeaseStore
+from deepwork.work.agents.store import LeaseStore
 from server.agent_world import ATTEMPT, AgentWorld
 
 ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -8,8 +8,7 @@ from typing import Any
 from application import call_tool
 from deepwork.edge.server.application import Application
 from deepwork.work.plans.models import Outline
-from deepwork.work.templates.models import Template, Variable
-from deepwork.work.templates.rules import collect_variables
+from deepwork.work.templates.models import Template, Variable, collect_variables
 
 
 def build_template(*tasks: Outline, variables: tuple[Variable, ...] = (), **given: Any) -> Template:

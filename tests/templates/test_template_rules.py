@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from deepwork.kernel.errors import Code, InvalidInput
-from deepwork.work.templates import rules
-from deepwork.work.templates.models import Template, Variable
+from deepwork.work.templates.models import (
+    Template,
+    Variable,
+    collect_variables,
+    fill_template,
+    render_source,
+    validate_template,
+)
 from plans.make import make_outline
 from templates.make import build_template
 
@@ -21,17 +27,13 @@ def test_placeholders_are_found_in_every_text_of_a_task():
         files_likely_affected=("src/{{e}}/**",), required_capabilities=("{{f}}",),
     )  # fmt: skip
 
-    assert get_names(*rules.collect_variables([task], [])) == list("abcdef")
+    assert get_names(*collect_variables([task], [])) == list("abcdef")
 
 
 def test_declared_variables_are_listed_first_and_once():
     declared = [Variable("z", "unused"), Variable("b", required=False)]
 
-    assert get_names(*rules.collect_variables([make_outline("{{a}} {{b}} {{a}}")], declared)) == [
-        "z",
-        "b",
-        "a",
-    ]
+    assert get_names(*collect_variables([make_outline("{{a}} {{b}} {{a}}")], declared)) == ["z", "b", "a"]
 
 
 @pytest.mark.parametrize("text", ["{{}}", "{{ }}", "{{a-b}}", "{{user.name}}", "{a}", "{ {a} }", "{{a b}}"])
@@ -39,7 +41,7 @@ def test_text_that_is_not_a_placeholder_is_kept_unchanged(text: str):
     made = build_template(make_outline("a", description=text))
 
     assert made.variables == ()
-    assert rules.fill_template(made, {}).tasks[0].description == text
+    assert fill_template(made, {}).tasks[0].description == text
 
 
 def test_every_placeholder_is_filled_with_or_without_spaces():
@@ -49,7 +51,7 @@ def test_every_placeholder_is_filled_with_or_without_spaces():
                 files_likely_affected=("{{x}}/*",), required_capabilities=("{{x}}",)),
     )  # fmt: skip
 
-    build, ship = rules.fill_template(made, {"x": "it"}).tasks
+    build, ship = fill_template(made, {"x": "it"}).tasks
 
     assert (build.name, ship.name) == ("Build it", "Ship it")
     assert (ship.description, ship.depends_on, ship.parallel_group) == ("itit", ("Build it",), "git")
@@ -59,7 +61,7 @@ def test_every_placeholder_is_filled_with_or_without_spaces():
 def test_placeholders_in_values_are_not_expanded():
     made = build_template(make_outline("a", description="{{x}}{{y}}"))
 
-    assert rules.fill_template(made, {"x": "{{y}}", "y": r"\1"}).tasks[0].description == r"{{y}}\1"
+    assert fill_template(made, {"x": "{{y}}", "y": r"\1"}).tasks[0].description == r"{{y}}\1"
 
 
 def test_omitted_variables_use_their_default_or_are_empty_if_optional():
@@ -68,9 +70,9 @@ def test_omitted_variables_use_their_default_or_are_empty_if_optional():
         variables=(Variable("x", default="d"), Variable("y", required=False)),
     )
 
-    assert rules.fill_template(made, {}).tasks[0].description == "d|"
-    assert rules.fill_template(made, {"x": "", "y": "e"}).tasks[0].description == "|e"
-    assert rules.fill_template(made, {}).values == {"x": "d", "y": ""}
+    assert fill_template(made, {}).tasks[0].description == "d|"
+    assert fill_template(made, {"x": "", "y": "e"}).tasks[0].description == "|e"
+    assert fill_template(made, {}).values == {"x": "d", "y": ""}
 
 
 def test_groups_files_and_capabilities_that_become_empty_are_dropped():
@@ -78,7 +80,7 @@ def test_groups_files_and_capabilities_that_become_empty_are_dropped():
         make_outline("a", parallel_group="{{x}}", files_likely_affected=("{{x}}", "b"), required_capabilities=("{{x}}",))
     )  # fmt: skip
 
-    [task] = rules.fill_template(made, {"x": " "}).tasks
+    [task] = fill_template(made, {"x": " "}).tasks
 
     assert (task.parallel_group, task.files_likely_affected, task.required_capabilities) == (None, ("b",), ())
 
@@ -87,7 +89,7 @@ def test_all_missing_variables_are_named():
     made = build_template(make_outline("{{x}}"), variables=(Variable("y"), Variable("z", default="")))
 
     with pytest.raises(InvalidInput) as refused:
-        rules.fill_template(made, {})
+        fill_template(made, {})
 
     assert refused.value.code is Code.MISSING_VARIABLES
     assert refused.value.message == "Template 'release' needs a value for 'y', 'x'."
@@ -95,7 +97,7 @@ def test_all_missing_variables_are_named():
 
 def test_a_value_for_an_unknown_variable_is_refused_with_a_suggestion():
     with pytest.raises(InvalidInput) as refused:
-        rules.fill_template(build_template(make_outline("{{feature}}")), {"feature": "a", "featrue": "b"})
+        fill_template(build_template(make_outline("{{feature}}")), {"feature": "a", "featrue": "b"})
 
     assert refused.value.message == ("Template 'release' has no variable 'featrue'. Did you mean 'feature'?")
     assert refused.value.suggestion == "Its variables: 'feature'."
@@ -104,15 +106,15 @@ def test_a_value_for_an_unknown_variable_is_refused_with_a_suggestion():
 def test_values_that_make_task_names_equal_are_refused():
     made = build_template(make_outline("Test {{x}}"), make_outline("Test {{y}}"))
 
-    assert len(rules.fill_template(made, {"x": "1", "y": "2"}).tasks) == 2
+    assert len(fill_template(made, {"x": "1", "y": "2"}).tasks) == 2
     with pytest.raises(InvalidInput) as refused:
-        rules.fill_template(made, {"x": "1", "y": " 1 "[1]})
+        fill_template(made, {"x": "1", "y": " 1 "[1]})
     assert refused.value.code is Code.DUPLICATE_TASK_NAME
 
 
 def test_a_value_that_makes_a_task_name_empty_is_refused():
     with pytest.raises(InvalidInput, match="has no name"):
-        rules.fill_template(build_template(make_outline("{{x}}")), {"x": " "})
+        fill_template(build_template(make_outline("{{x}}")), {"x": " "})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_value_that_makes_a_task_name_empty_is_refused():
 )  # fmt: skip
 def test_the_size_of_a_filled_template_is_limited(made: Template, said: str):
     with pytest.raises(InvalidInput) as refused:
-        rules.fill_template(made, {"x": "y" * 1000})
+        fill_template(made, {"x": "y" * 1000})
 
     assert refused.value.code is Code.TOO_LARGE
     assert refused.value.message.startswith(said)
@@ -142,16 +144,14 @@ def test_the_size_of_a_filled_template_is_limited(made: Template, said: str):
 )
 def test_invalid_variables_are_refused(variables: list[Variable], said: str):
     with pytest.raises(InvalidInput, match=r"\A" + said.replace("(", r"\(")):
-        rules.validate_template([make_outline("a")], variables)
+        validate_template([make_outline("a")], variables)
 
 
 def test_a_template_is_validated_with_its_placeholders_unfilled():
-    rules.validate_template(
-        [make_outline("Build {{x}}"), make_outline("Ship", depends_on=["Build {{ x }}"])], []
-    )
+    validate_template([make_outline("Build {{x}}"), make_outline("Ship", depends_on=["Build {{ x }}"])], [])
 
     with pytest.raises(InvalidInput) as refused:
-        rules.validate_template([make_outline("Build {{x}}"), make_outline("Build {{ x }}")], [])
+        validate_template([make_outline("Build {{x}}"), make_outline("Build {{ x }}")], [])
     assert refused.value.code is Code.DUPLICATE_TASK_NAME
 
 
@@ -161,7 +161,7 @@ def test_the_source_names_the_template_and_the_values():
         variables=(Variable("x", "Which version."), Variable("notes", required=False)),
     )  # fmt: skip
 
-    assert rules.render_source(made, "Release 2", {"x": "2.0", "notes": ""}) == (
+    assert render_source(made, "Release 2", {"x": "2.0", "notes": ""}) == (
         "# Release 2\n\nFrom the template release.\nHow we release.\n\n"
         "- x (Which version): 2.0\n- notes: (nothing)\n"
     )
@@ -170,7 +170,7 @@ def test_the_source_names_the_template_and_the_values():
 def test_names_in_the_source_add_no_headings():
     made = build_template(make_outline("a"), name="release\n# Done")
 
-    text = rules.render_source(made, "Release\n\n# 2", {})
+    text = render_source(made, "Release\n\n# 2", {})
 
     assert text == "# Release # 2\n\nFrom the template release # Done.\n"
 
@@ -179,5 +179,5 @@ def test_a_source_that_is_too_large_is_refused():
     made = build_template(make_outline("a"), variables=(Variable("x"),))
 
     with pytest.raises(InvalidInput) as refused:
-        rules.render_source(made, "w", {"x": "y" * 2**20})
+        render_source(made, "w", {"x": "y" * 2**20})
     assert refused.value.code is Code.TOO_LARGE

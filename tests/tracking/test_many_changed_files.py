@@ -9,8 +9,8 @@ from typing import Any
 from application import call_tool
 from call_counter import count_calls
 from deepwork.edge.server.application import Application
+from deepwork.kernel.git.history import HistoryCommit
 from deepwork.kernel.git.snapshot_types import (
-    Commit,
     FileChange,
     ListedFile,
     Rename,
@@ -85,7 +85,7 @@ def test_the_size_of_a_result_is_limited_whatever_the_files_are_called():
         for number in range(600)
     )
     renamed = tuple(Rename(f"{name}{number}", name, 100) for number in range(600))
-    commits = tuple(Commit("0" * 40, "long " * 100_000) for _ in range(200))
+    commits = tuple(HistoryCommit("0" * 40, "1" * 40, (), 0, "a", "long " * 100_000) for _ in range(200))
     changes = TaskChanges(None, changed, renamed, commits, tuple(each.path for each in changed))
 
     result = changes.to_result([f"{name}/{number}" for number in range(10_000)])

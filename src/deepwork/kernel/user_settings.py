@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from deepwork.kernel.environment import get_user_folder, list_user_folders
+from deepwork.kernel.environment import list_user_folders
 from deepwork.kernel.errors import DefinitionError
 from deepwork.kernel.files.private import read_private_file
 from deepwork.kernel.trust.models import CredentialKind
@@ -39,9 +39,9 @@ class UserSettings:
     day_budget: DayBudget | None = None
 
 
-def get_user_settings_file(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the user's settings."""
-    return get_user_folder(environment) / "config.yml"
+def list_settings_files(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """List the files whose settings count together: no variable leads past that of the account."""
+    return [folder / "config.yml" for folder in list_user_folders(environment)]
 
 
 def load_user_settings(environment: Mapping[str, str] = os.environ) -> UserSettings:
@@ -51,7 +51,7 @@ def load_user_settings(environment: Mapping[str, str] = os.environ) -> UserSetti
     Raises StorageError if others may write the file, and DefinitionError for anything in it that is not a
     setting: a misspelt key must not lower the proof that a person asked for.
     """
-    found = [_load_settings(folder / "config.yml") for folder in list_user_folders(environment)]
+    found = [_load_settings(file) for file in list_settings_files(environment)]
     proof = max((each.proof for each in found), key=lambda each: each.rank)
     return UserSettings(proof, _combine_budgets([each.day_budget for each in found if each.day_budget]))
 

@@ -9,14 +9,8 @@ from deepwork.delivery.landing.items import LandingItem
 from deepwork.delivery.landing.models import Landing
 from deepwork.delivery.landing.rules import build_message
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.merge_commits import (
-    CommitFacts,
-    TreeMerge,
-    create_commit,
-    find_author,
-    get_tree,
-    merge_trees,
-)
+from deepwork.kernel.git.commit_records import get_tree
+from deepwork.kernel.git.merge_commits import CommitFacts, TreeMerge, create_commit, find_author, merge_trees
 from deepwork.kernel.git.refs import is_ancestor
 
 

@@ -14,7 +14,8 @@ from deepwork.delivery.provenance.rules import is_made_by_watched, parse_claims
 from deepwork.delivery.provenance.store import LinkStore
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
-from deepwork.kernel.git.history import HistoryCommit, find_trees, list_commits_made_here, list_new_commits
+from deepwork.kernel.git.commit_records import find_trees
+from deepwork.kernel.git.history import HistoryCommit, list_commits_made_here, list_new_commits
 from deepwork.kernel.git.patches import GitCall, TreePair, compute_patch_ids, list_changed_paths
 from deepwork.kernel.git.refs import get_commit, resolve_commit
 from deepwork.work.tracking.interfaces import WatchedWork
@@ -97,12 +98,8 @@ def build_landing_link(maker: Maker, commit: str, trees: TreePair) -> CommitLink
 
 def _list_watched_commits(git: Git, maker: Maker, work: WatchedWork) -> list[CommitLink]:
     """List the commits that were made since the watch began; fetched ones are only likely its own."""
-    start, end = work.began.head, work.ended.head
-    if end is None or start == end:
-        return []
-    listed = list_new_commits(git, resolve_commit(git, start) if start else None, end, _MAX_COMMITS)
     since = work.began_at // 10**9 - _CLOCK_SLACK_SECONDS
-    recent = [commit for commit in listed if commit.committed_at >= since]
+    recent = [commit for commit in reversed(work.commits) if commit.committed_at >= since]
     made_here = list_commits_made_here(git, _MAX_REFLOG) if recent else set()
     return [
         _build_link(maker, commit.hash, commit, KnownBy.WATCHED, is_likely=commit.hash not in made_here)
@@ -117,7 +114,7 @@ def _list_attempt_commits(git: Git, maker: Maker, start: str | None, end: str) -
     """
     if start == end:
         return []
-    commits = list_new_commits(git, start, end, _MAX_COMMITS)
+    commits, _ = list_new_commits(git, start, end, _MAX_COMMITS)
     made_here = list_commits_made_here(git, _MAX_REFLOG)
     by_us = {commit.hash for commit in commits if _names_attempt(commit, maker)}
     return [
@@ -145,7 +142,8 @@ def _keep_own(git: Git, work: WatchedWork, links: Sequence[CommitLink]) -> list[
 def _list_whole_work(git: Git, work: WatchedWork, maker: Maker) -> list[CommitLink]:
     """Describe the work as a whole, as a squash of it is, and what is not committed, as a person may do."""
     began, ended = work.began.head, work.ended.head
-    trees = find_trees(git, {hash for hash in (began, ended, *work.starts) if hash})
+    trees = {commit.hash: commit.tree for commit in work.commits}
+    trees |= find_trees(git, {hash for hash in (began, ended, *work.starts) if hash} - trees.keys())
     if ended is None or ended not in trees:
         return []
     committed = [(trees[start], trees[ended]) for start in work.starts if start in trees]

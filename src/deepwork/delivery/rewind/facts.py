@@ -12,7 +12,7 @@ from deepwork.delivery.rewind.rules import has_begun, list_dependents, list_segm
 from deepwork.delivery.rewind.store import RewindStore
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
-from deepwork.work.agents.leases import LeaseStore
+from deepwork.work.agents.store import LeaseStore
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.models import PlanStatus, Task, Workflow
 from deepwork.work.plans.rules.graph import Graph

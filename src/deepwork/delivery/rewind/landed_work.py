@@ -14,8 +14,8 @@ from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import find_repository
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.merge_commits import build_revert
 from deepwork.kernel.git.refs import is_ancestor, resolve_commit
-from deepwork.kernel.git.reverts import build_revert
 
 _MAX_NAMED = 5
 

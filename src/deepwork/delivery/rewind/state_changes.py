@@ -16,8 +16,8 @@ from deepwork.kernel.notices.models import NoticeType
 from deepwork.kernel.notices.service import NoticeService
 from deepwork.kernel.records import copy_with
 from deepwork.kernel.timestamps import measure_duration
-from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.presence import Presence
+from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.approval_gate import withdraw_work_request
 from deepwork.work.plans.claims import ClaimService
 from deepwork.work.plans.models import CheckpointType, PlanStatus, Task, TaskStatus, Workflow

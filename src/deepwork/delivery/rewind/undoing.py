@@ -18,7 +18,7 @@ from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.kernel.git.tree_restores import FileMove, IndexEntry, TreeRestore
-from deepwork.work.agents.leases import LeaseStore
+from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
 _MAX_NAMED = 10

@@ -24,8 +24,8 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.supervision import supervisor
-from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import Lease
+from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.models import TaskStatus
 from deepwork.work.plans.stores.claim_store import ClaimStore
 

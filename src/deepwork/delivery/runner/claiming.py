@@ -20,7 +20,7 @@ from deepwork.delivery.runner.work_kinds import WorkItem, WorkPlace
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.names import new_id
 from deepwork.kernel.records import copy_with
-from deepwork.work.agents.leases import LeaseStore
+from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.workspaces.dependency_branches import describe_elsewhere

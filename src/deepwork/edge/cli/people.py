@@ -104,7 +104,7 @@ def _choose_verdict(app: Application, task_id: str) -> str:
 
 def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key: str | None) -> Any:
     """Log the milestone by which a person judges a task, as the dashboard does."""
-    from deepwork.views.overview.people import build_verdict
+    from deepwork.views.overview.agent_operations import build_verdict
 
     metadata = build_verdict(verdict, name_person())
     return _call(app, "log_milestone", {"task_id": task_id, "message": text, "metadata": metadata}, key)
@@ -112,15 +112,15 @@ def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key
 
 def _find_or_register_sender(app: Application, recipient: str) -> str:
     """Return the agent that represents the person; it is registered with the first message."""
-    from deepwork.views.overview import people
+    from deepwork.views.overview.agent_operations import build_registration, find_agent_of
     from deepwork.work.agents.store import AgentStore
 
     with app.database.reading() as tx:
         AgentStore(tx).get(recipient)  # raises for an unknown agent, before anything is registered
     person = name_person()
-    if found := people.find_agent_of(app.database, person):
+    if found := find_agent_of(app.database, person):
         return found
-    registered: str = _call(app, "agent_register", people.build_registration(person))["id"]
+    registered: str = _call(app, "agent_register", build_registration(person))["id"]
     return registered
 
 

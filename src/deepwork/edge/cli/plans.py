@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-from pydantic import Field
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.documents import DocumentParam, ProblemPath, TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, place_options
@@ -25,20 +23,15 @@ from deepwork.edge.cli.states import (
     show_states,
 )
 from deepwork.kernel.errors import NotAllowed
-from deepwork.work.plans.inputs import Plan
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
     from deepwork.edge.server.registry import OperationSpec
-    from deepwork.kernel.answers import Answer
     from deepwork.work.plans.inputs import Plan
-    from deepwork.work.plans.task_proofs import NamedChecks
 
 SOURCE_TYPES = ("prompt", "github_issue", "linear", "jira", "custom", "template")
 """The values of `plans.models.SourceType`, whose import would slow down every command."""
 _INPUT_HELP = "as YAML or JSON from FILE; without FILE or with `-`, from standard input"
-
-_PLAN_KEYS = tuple(Plan.model_fields)
 
 
 def _build_document_argument(field: str, form: Callable[[], Any], **how: Any) -> dict[str, click.Parameter]:
@@ -102,7 +95,7 @@ _SOURCE_OPTIONS: dict[str, click.Parameter] = {
 
 
 def _load_plan_file_type() -> Any:
-    from deepwork.edge.cli.plans import PlanFile
+    from deepwork.edge.cli.plan_file import PlanFile
 
     return PlanFile
 
@@ -120,7 +113,7 @@ def _merge_plan_file(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
     """Add what the file says about the workflow; the command line wins. The plan itself stays apart."""
     merged = dict(arguments)
     if written := merged.pop(_FILE_KEY, None):
-        from deepwork.edge.cli.plans import split_file
+        from deepwork.edge.cli.plan_file import split_file
 
         workflow, plan = split_file(written)
         merged = {"source_content": plan["summary"], **workflow, **merged, _FILE_KEY: plan}
@@ -136,7 +129,7 @@ def _extend_with_plan(app: Application, spec: OperationSpec, arguments: dict[str
     plan = arguments.pop(_FILE_KEY, None)
     if plan is None:
         return spec
-    from deepwork.edge.cli.plans import add_plan
+    from deepwork.edge.cli.plan_file import add_plan
 
     return add_plan(app, spec, plan)
 
@@ -284,19 +277,11 @@ def show_plan(
 
 
 def _print_drawing(app: Application, id: str, *, as_text: bool, as_json: bool) -> None:
-    from deepwork.work.plans.diagrams import render_mermaid, render_text
-    from deepwork.work.plans.stores.plan_store import PlanStore
-    from deepwork.work.plans.stores.task_store import TaskStore
-
-    with app.database.reading() as tx:
-        workflow, nodes = PlanStore(tx).get(id), TaskStore(tx).list_nodes(id)
-    drawing = render_text(nodes) if as_text else render_mermaid(nodes)
+    drawn = call_operation(app, "draw_plan", {"id": id, "as_text": as_text})
     if as_json:
-        print_answer(
-            {"id": id, "name": workflow.name, "status": workflow.status, "drawing": drawing}, as_json=True
-        )
+        print_answer(drawn, as_json=True)
         return
-    for line in drawing.splitlines():
+    for line in drawn["drawing"].splitlines():
         print(to_printable(line))
 
 
@@ -310,11 +295,7 @@ def _print_graph(app: Application, id: str, *, whole: bool, watch: bool) -> None
 
 
 def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
-    from deepwork.edge.server.invocation import invoke
-    from deepwork.kernel.call import Call
-
-    spec = app.build_toolset("plans")["workflow_get"]
-    answer = invoke(app.database, spec, {"id": id, "include_tasks": True, **wanted}, Call("local", spec.name))
+    answer = call_operation(app, "workflow_get", {"id": id, "include_tasks": True, **wanted})
     answer = add_plan_state(app, answer)
     if as_json:
         print_answer(answer, as_json=True)
@@ -329,58 +310,3 @@ def render_plan(answer: dict[str, Any]) -> list[str]:
         shown = ({key: value for key, value in task.items() if key != "blocked"} for task in tables["tasks"])
         tables["tasks"] = show_states(list(shown))
     return render_lines({**tables, **show_state(answer)})
-
-
-class PlanFile(Plan):
-    """A workflow and its plan."""
-
-    name: str = Field(default="", max_length=200, description="Its name, unless the command gives one")
-    prompt: str = Field(default="", description="The request, unless the command gives one")
-    source_type: str | None = None
-    source_ref: str | None = None
-    repository_path: str | None = None
-    repository_paths: list[str] | None = None
-    max_parallel_tasks: int | None = Field(default=None, ge=1)
-    auto_create_workspaces: bool | None = None
-
-
-def split_file(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a file into the arguments that create the workflow, and its plan."""
-    plan = {key: written[key] for key in _PLAN_KEYS if key in written}
-    workflow = {key: value for key, value in written.items() if key not in _PLAN_KEYS and value is not None}
-    if prompt := workflow.pop("prompt", ""):
-        workflow["source_content"] = prompt
-    return workflow, plan
-
-
-def add_plan(app: Application, create: OperationSpec, plan: dict[str, Any]) -> OperationSpec:
-    """Return a tool that creates a workflow and, in the same transaction, sets its plan."""
-    made = _PlannedCreation(app, create, plan)
-    declaration = create.declaration._replace(prepared_by="check_names")
-    return replace(create, declaration=declaration, find_method=lambda: made.create)
-
-
-class _PlannedCreation:
-    def __init__(self, app: Application, create: OperationSpec, plan: dict[str, Any]) -> None:
-        self._app, self._create, self._plan = app, create, plan
-        self._set_plan = app.build_toolset("plans")["workflow_set_plan"]
-
-    def create(self, **arguments: Any) -> dict[str, Any]:
-        created: Answer = self._create.method(**arguments)
-        answer = created.model_dump(mode="json")
-        given = self._set_plan.validate_arguments({"id": answer["id"], "plan": self._plan})
-        planned: Answer = self._set_plan.method(**given)
-        # Keys of both: the id of the workflow, and its status after the plan was set.
-        return {**answer, **planned.model_dump(mode="json")}
-
-    def check_names(
-        self, repository_path: str | None = None, repository_paths: list[str] | None = None, **_: Any
-    ) -> NamedChecks:
-        """Check the names of checks at the commit that the workflow will start from."""
-        from deepwork.work.plans.task_proofs import list_named_checks
-
-        plan = Plan.model_validate(self._plan)
-        names = list_named_checks(plan.to_requirements(), [task.to_outline() for task in plan.tasks])
-        located = self._app.repositories.locate(repository_path or next(iter(repository_paths or ()), None))
-        head = self._app.repositories.find_head(located)
-        return self._app.task_prover.check_names_at(located, head.commit if head else None, names)

@@ -32,7 +32,7 @@ def runs() -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
 @json_option
 @place_options
-def list_runs(is_open: bool, limit: int, as_json: bool, path: str, **place: Any) -> None:
+def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any) -> None:
     """List runs, the newest first."""
     from deepwork.edge.cli.run_tables import build_run_rows
 

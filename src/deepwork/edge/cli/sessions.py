@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -31,11 +32,6 @@ from deepwork.kernel.call import Call
 from deepwork.kernel.errors import Code, DeepworkError
 from deepwork.work.jobs.sessions.state import Session
 from deepwork.work.jobs.sessions.state_manager import session_to_dict
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from deepwork.edge.server.application import Application
 
 _START_OVERRIDES = CommandOverrides(note="If the job has a single workflow, WORKFLOW_NAME is ignored.")
 _OUTPUT_PARAMETERS: dict[str, click.Parameter] = {
@@ -333,8 +329,6 @@ def open_with_session(
         if tree is None:
             yield app, known
             return
-        from deepwork.edge.server.application import Application
-
         settings = replace(app.settings, project_root=tree, database=app.settings.database_location)
         with closing(Application(settings)) as of_tree:
             yield of_tree, known

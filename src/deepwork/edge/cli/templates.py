@@ -12,7 +12,7 @@ from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGrou
 from deepwork.work.plans.diagrams import render_text
 from deepwork.work.plans.models import Node, Outline
 from deepwork.work.templates.inputs import Definition
-from deepwork.work.templates.rules import normalize_placeholders
+from deepwork.work.templates.models import normalize_placeholders
 
 
 class _TemplateFileType(Definition):

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from deepwork.gates.reviews.tools import ReviewTools
     from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.kernel.events.feed import EventFeed
+    from deepwork.views.overview.agent_operations import AgentOperations
     from deepwork.views.overview.states.local_processes import LocalProcesses
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
+    from deepwork.views.overview.work_operations import WorkOperations
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
     from deepwork.work.jobs.quality_gate import QualityGate
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from deepwork.work.tracking.attribution_service import AttributionService, ChangeDescriptions
     from deepwork.work.tracking.context_tools import ContextTools
     from deepwork.work.tracking.log_tools import LogTools
+    from deepwork.work.tracking.operations import TrackOperations
     from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.work.tracking.task_proofs import TrackedTaskProver
     from deepwork.work.tracking.tools import TrackTools
@@ -364,6 +367,22 @@ class Application:
 
         return LogTools(self.database, JobSessions())
 
+    def _build_work_operations(self) -> WorkOperations:
+        from deepwork.views.overview.work_operations import WorkOperations
+
+        return WorkOperations(self.database, self._view_states)
+
+    def _build_agent_operations(self) -> AgentOperations:
+        from deepwork.views.overview.agent_operations import AgentOperations
+
+        return AgentOperations(self.database, self.presence)
+
+    def _build_track_operations(self) -> TrackOperations:
+        from deepwork.views.overview.run_refs import StoredRuns
+        from deepwork.work.tracking.operations import TrackOperations
+
+        return TrackOperations(self.database, StoredRuns())
+
     def _build_context_tools(self) -> ContextTools:
         from deepwork.work.jobs.sessions.store import JobSessions
         from deepwork.work.tracking.context_tools import ContextTools
@@ -535,7 +554,10 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.gates.checks.operations:ProofOperations": Application._build_proof_operations,
     "deepwork.gates.access.operations:AuditOperations": Application._build_audit_operations,
     "deepwork.gates.reviews.operations:ReviewOperations": Application._build_review_operations,
-    "deepwork.work.jobs.gate_actions:GateActions": lambda app: app.jobs.gate_actions,
+    "deepwork.work.jobs.operations:JobOperations": lambda app: app.jobs.operations,
+    "deepwork.work.tracking.operations:TrackOperations": Application._build_track_operations,
+    "deepwork.views.overview.work_operations:WorkOperations": Application._build_work_operations,
+    "deepwork.views.overview.agent_operations:AgentOperations": Application._build_agent_operations,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
     **{
@@ -543,8 +565,9 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
         for path in (
             "deepwork.gates.access.operations:TokenOperations",
             "deepwork.gates.approvals.enrollment:EnrollmentOperations",
-            "deepwork.work.plans.budget_operations:BudgetOperations",
             "deepwork.views.overview.spending:SpendingOperations",
+            "deepwork.work.messages.operations:MessageOperations",
+            "deepwork.work.plans.operations:PlanOperations",
             "deepwork.delivery.runner.actions:RunActions",
         )
     },

@@ -15,7 +15,7 @@ from deepwork.kernel.environment import build_reviewer_environment
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.work.jobs.branch import find_reason_to_stay
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.gate_actions import GateActions
+from deepwork.work.jobs.operations import JobOperations
 from deepwork.work.jobs.quality_gate import QualityGate
 from deepwork.work.jobs.reviewer_program import ClaudeCLI
 from deepwork.work.jobs.sessions.files import SessionFiles
@@ -109,12 +109,12 @@ class JobsAssembly:
         return StepReviewService(root, self._tmp, gate, self.database, limit, find_actor)
 
     @cached_property
-    def gate_actions(self) -> GateActions:
+    def operations(self) -> JobOperations:
         """What only people can do."""
         limit = self.settings.quality_gate_max_attempts
         root = self.settings.project_root
         approvals = StepApprovals(root, self.database)
-        return GateActions(root, self.catalog, self.sessions, limit, self.database, approvals)
+        return JobOperations(root, self.catalog, self.sessions, limit, self.database, approvals)
 
     @property
     def _tmp(self) -> Path:

@@ -20,6 +20,7 @@ from deepwork.gates.approvals.credentials import (
     build_challenge,
     choose_required,
 )
+from deepwork.gates.approvals.models import compute_digest
 from deepwork.gates.approvals.passphrase import require_verifier
 from deepwork.gates.approvals.person_proof import (
     CheckedProof,
@@ -113,7 +114,7 @@ class EnrollmentOperations:
     ) -> InTransaction[ProofChange]:
         """Enroll a passphrase, or change it."""
         require_verifier(verifier)
-        challenge = build_challenge("enroll", "passphrase")
+        challenge = build_challenge("enroll", "passphrase", compute_digest(verifier))
         checked = self._proofs.check(current_call(), challenge)
         return InTransaction(
             lambda: self._enroll(CredentialKind.PASSPHRASE, "passphrase", verifier, challenge, checked)

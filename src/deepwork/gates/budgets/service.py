@@ -21,7 +21,8 @@ from deepwork.gates.budgets.models import (
 from deepwork.gates.budgets.rules import format_usd
 from deepwork.gates.budgets.store import SpendingStore
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.user_settings import get_user_settings_file, load_user_settings
+from deepwork.kernel.files.stamps import FileStamp, find_stamp
+from deepwork.kernel.user_settings import list_settings_files, load_user_settings
 
 _LOCK_ORDER = (SubjectKind.PLAN, SubjectKind.TASK, SubjectKind.DAY)
 
@@ -136,18 +137,13 @@ def _build_payload(entry: Entry) -> dict[str, Any]:
 def load_day_budget() -> Budget | None:
     """Return what all work of a day may cost; None if the user set no limit.
 
-    Every claim asks, so the file is read again only after it changed.
+    Every claim asks, so the files are read again only after one changed.
     """
-    path = get_user_settings_file()
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    version = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-    return _load(str(path), version)
+    versions = tuple((str(path), find_stamp(str(path))) for path in list_settings_files())
+    return _load(versions) if any(stamp for _, stamp in versions) else None
 
 
 @lru_cache(maxsize=8)
-def _load(_path: str, _version: tuple[int, ...]) -> Budget | None:
+def _load(_versions: tuple[tuple[str, FileStamp | None], ...]) -> Budget | None:
     day = load_user_settings().day_budget
     return Budget(day.usd, day.tokens, day.minutes) if day else None

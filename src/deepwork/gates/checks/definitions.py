@@ -17,8 +17,8 @@ from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, File
 from deepwork.kernel.files.state import find_hidden_checks
 from deepwork.kernel.files.yaml import YamlDocument, load_yaml
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.commit_records import read_commits
 from deepwork.kernel.git.committed_files import read_committed_file
-from deepwork.kernel.git.refs import resolve_commit
 
 _MAX_SECONDS = 24 * 3600
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -124,10 +124,10 @@ def _load_document(content: bytes, source: str) -> YamlDocument:
 
 
 def _resolve(git: Git, base: str) -> str:
-    commit = resolve_commit(git, base)
+    commit = read_commits(git, [base]).get(base)
     if commit is None:
         raise InvalidInput(
             f"The base commit {base[:200]!r} is not in this repository.",
             suggestion="Fetch it, or start the work again from a commit that exists.",
         )
-    return commit
+    return commit.commit

@@ -12,7 +12,7 @@ from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
 _COMMIT_PATTERN = re.compile(r"([0-9a-f]{40}(?:[0-9a-f]{24})?)(?:\s|$)")
 _REFUSED_PATTERN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/$|\.$|/\.|\.lock(/|$)")
 _MAX_LINE, _MAX_STEPS = 4096, 5
-_BRANCH_PREFIX = "refs/heads/"
+BRANCH_PREFIX = "refs/heads/"
 _ELSEWHERE = "refs/heads/.invalid"
 """What HEAD says where git keeps its refs in tables instead of files."""
 
@@ -44,7 +44,7 @@ def read_head(folder: Path) -> Head | None:
     if root is None:
         return None
     ref, commit = resolve_ref(find_git_folder(root), "HEAD")
-    branch = ref.removeprefix(_BRANCH_PREFIX) if ref.startswith(_BRANCH_PREFIX) else None
+    branch = ref.removeprefix(BRANCH_PREFIX) if ref.startswith(BRANCH_PREFIX) else None
     return Head(commit, branch) if commit else None
 
 

@@ -1,19 +1,33 @@
-"""Merges branches into the commit that a new branch starts at, as git objects: no working tree takes part."""
+"""Merges branches into the commit that a new branch starts at, and tells what a merge would do or has done.
+
+Everything is done with git objects: no working tree takes part.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from deepwork.kernel.errors import GitError
-from deepwork.kernel.git.command import Git, check_hash
-from deepwork.kernel.git.merge_conflicts import MERGE_TREE_COMMAND
-from deepwork.kernel.git.refs import IDENTITY, is_ancestor
-from deepwork.kernel.git.versions import require_version
+from deepwork.kernel.errors import MAX_ECHOED, GitError
+from deepwork.kernel.files.heads import BRANCH_PREFIX
+from deepwork.kernel.git.command import Git, check_hash, require_version
+from deepwork.kernel.git.commit_records import get_tree
+from deepwork.kernel.git.object_store import build_object_environment
+from deepwork.kernel.git.refs import (
+    IDENTITY,
+    find_branch_tip,
+    find_common_ancestor,
+    find_current_branch,
+    get_commit,
+    is_ancestor,
+    resolve_commit,
+)
 
-_BRANCH_REF_PREFIX = "refs/heads/"
 _MAX_COMPARED = 20
+_MERGE_TREE_COMMAND = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +128,7 @@ class _Merge:
 def find_branch_tips(git: Git, branches: Iterable[str]) -> dict[str, str]:
     """Map the branches that exist to their tips, in the given order."""
     names = list(dict.fromkeys(branches))
-    question = "".join(f"{_BRANCH_REF_PREFIX}{name}^{{commit}}\n" for name in names)
+    question = "".join(f"{BRANCH_PREFIX}{name}^{{commit}}\n" for name in names)
     answer = git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", input=os.fsencode(question))
     found = zip(names, answer.decode(errors="replace").splitlines(), strict=True)
     return {name: check_hash(line[7:]) for name, line in found if line.startswith("commit ")}
@@ -142,7 +156,7 @@ def _merge_trees(git: Git, ours: str, theirs: str) -> tuple[str | None, tuple[st
     """Return the merged tree, or None and the files with conflicts."""
     try:
         with require_version(git, "2.38", "Merging the branches of dependencies"):
-            answer = git.run(*MERGE_TREE_COMMAND, ours, theirs, ok_codes=(0, 1))
+            answer = git.run(*_MERGE_TREE_COMMAND, ours, theirs, ok_codes=(0, 1))
     except GitError:  # git is too old, or the histories are unrelated
         return None, ()
     tree, *paths = os.fsdecode(answer).split("\0")[:-1]
@@ -156,3 +170,76 @@ def _create_commit(git: Git, tree: str, parents: Sequence[str], message: str) ->
 
 def _list_missing(branches: Iterable[str], tips: dict[str, str]) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(branches) if name not in tips)
+
+
+# --- what a merge would do
+
+
+def find_merge_conflicts(git: Git, ours: str, theirs: str) -> tuple[str, ...]:
+    """Return the conflicting paths, sorted; empty if the merge is clean. Changes no file, index or branch.
+
+    Merge drivers of the repository are disabled, so conflicts that a driver would resolve are included.
+    """
+    one, other = get_commit(git, ours), get_commit(git, theirs)
+    if find_common_ancestor(git, one, other) is None:
+        raise GitError(
+            f"{ours[:MAX_ECHOED]!r} and {theirs[:MAX_ECHOED]!r} have no common ancestor in local history.",
+            suggestion="Fetch more history (`git fetch --unshallow`), or name branches that share history.",
+        )
+    with (
+        TemporaryDirectory(prefix="deepwork-merge-") as folder,
+        require_version(git, "2.38", "Predicting conflicts"),
+    ):
+        merged = git.run(
+            *_MERGE_TREE_COMMAND, one, other, env=build_object_environment(Path(folder), git), ok_codes=(0, 1)
+        )
+    _, *paths = os.fsdecode(merged).split("\0")[:-1]
+    return tuple(sorted(set(paths)))
+
+
+# --- what was merged
+
+
+def count_unmerged_commits(git: Git, branch: str, base: str, merge_commit: str | None = None) -> int:
+    """Count the commits of the branch whose changes are not in the base; 0 if it is merged or is missing.
+
+    The base counts as it is here and as it was last fetched. Merged means that the base contains the tip,
+    that it has a commit with the same changes for each commit of the branch (a rebase), or that merging would
+    change nothing (a squash). For a squash after which the same lines changed again, pass the `merge_commit`.
+    """
+    tip = find_branch_tip(git, branch)
+    bases = [found for name in (base, _find_upstream(git, base)) if (found := find_branch_tip(git, name))]
+    if tip is None or not bases:
+        return 0
+    given = resolve_commit(git, merge_commit) if merge_commit else None
+    within = [given] if given and any(is_ancestor(git, given, each) for each in bases) else []
+    if any(_has_changes_of(git, each, tip) for each in (*bases, *within)):
+        return 0
+    return min(_count_missing(git, each, tip) for each in bases)
+
+
+def _find_upstream(git: Git, base: str) -> str:
+    """Return the remote branch that the base follows; empty if it follows none."""
+    branch = find_current_branch(git) if base == "HEAD" else base
+    ref = git.run("for-each-ref", "--format=%(upstream)", "--", f"refs/heads/{branch}")
+    return os.fsdecode(ref).strip()
+
+
+def _has_changes_of(git: Git, base: str, tip: str) -> bool:
+    return is_ancestor(git, tip, base) or _would_change_nothing(git, base, tip)
+
+
+def _would_change_nothing(git: Git, base: str, tip: str) -> bool:
+    """Return whether merging the tip into the base would leave its files as they are."""
+    try:
+        answer = git.run(*_MERGE_TREE_COMMAND, base, tip, ok_codes=(0, 1))
+    except GitError:  # git is older than 2.38, or the histories are unrelated
+        return get_tree(git, base) == get_tree(git, tip)
+    tree, *conflicts = os.fsdecode(answer).split("\0")[:-1]
+    return not conflicts and tree == get_tree(git, base)
+
+
+def _count_missing(git: Git, base: str, tip: str) -> int:
+    """Count the commits of the tip without an equivalent in the base."""
+    listed = git.run("cherry", base, tip).decode().splitlines()
+    return sum(line.startswith("+") for line in listed)

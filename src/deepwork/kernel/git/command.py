@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from deepwork.kernel.errors import GitError, InvalidInput, NotARepository
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.drivers import DriverFinder
 from deepwork.kernel.git.places import Places, read_places
-from deepwork.kernel.git.safety import build_safe_environment, build_safe_options, get_safe_flags
+from deepwork.kernel.git.safety import build_safe_environment, get_safe_flags
 from deepwork.kernel.programs import OutputTooLarge, ProgramLimits, ProgramResult, run_bounded
 
 if TYPE_CHECKING:
@@ -199,9 +201,8 @@ class Git:
         bounds: ProgramLimits | None = None,
     ) -> ProgramResult:
         bounds, env = bounds or self._bounds, env or {}
-        options = build_safe_options(self.root, command, drivers)
-        argv = [self._executable, *options, *tree, command, *args]
-        safe_env = build_safe_environment(self._environment, env)
+        argv = [self._executable, *tree, command, *args]
+        safe_env = build_safe_environment(self._environment, env, self.root, command, drivers)
         try:
             return run_bounded(argv, cwd=self.root, env=safe_env, input=input, bounds=bounds)
         except TimeoutError:
@@ -242,9 +243,14 @@ def _name_tree(top: Path | None) -> tuple[str, ...]:
 
 def check_hash(value: str) -> str:
     """Return the value if it is a full object hash; raises InvalidInput otherwise."""
-    if not _HASH_PATTERN.fullmatch(value):
+    if not is_hash(value):
         raise InvalidInput(f"{value[:100]!a} is not the full hash of a commit or tree.")
     return value
+
+
+def is_hash(name: str) -> bool:
+    """Return whether this is the full hash of an object."""
+    return _HASH_PATTERN.fullmatch(name) is not None
 
 
 def _format_output(output: bytes) -> str:
@@ -252,3 +258,23 @@ def _format_output(output: bytes) -> str:
     lines = output[:1000].decode(errors="replace").strip().splitlines()
     hidden = (_QUOTED_ATTRIBUTE.sub(r"…\1", _QUOTED_CONTENT.sub(r"\1…", line)) for line in lines)
     return "".join(character if character.isprintable() else " " for character in " ".join(hidden))
+
+
+@contextmanager
+def require_version(git: Git, version: str, purpose: str) -> Iterator[None]:
+    """Replace an error of the block by a clear one if git is too old; checks the version only on error."""
+    try:
+        yield
+    except GitError as error:
+        found = git.get_version()
+        if _parse_version(found) >= _parse_version(version):
+            raise
+        raise GitError(
+            f"{purpose} needs git {version} or newer; this is git {found}.",
+            suggestion=f"Install git {version} or newer and make sure it is on the PATH.",
+        ) from error
+
+
+def _parse_version(version: str) -> tuple[int, ...]:
+    """Return the first two numbers; the rest of the format differs between vendors."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

@@ -97,20 +97,32 @@ def find_mode(path: Path) -> str | None:
 
 
 def hash_exactly(path: Path, like: str) -> str | None:
-    """Return the hash that git has for these bytes, by the algorithm of another hash; None without a file."""
+    """Return the hash that git has for these bytes, by the algorithm of another hash.
+
+    None without a file, or if it cannot be read, as the files of a store that is open.
+    """
     mode = find_mode(path)
     if mode is None:
         return None
     digest = hashlib.new(find_algorithm(like))
-    if mode == _LINK:
-        target = _read_link(path)
-        digest.update(b"blob %d\0%b" % (len(target), target))
-        return digest.hexdigest()
-    with open(path, "rb", opener=open_unlocked) as file:
-        digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
-        while part := file.read(_READ_BYTES):
-            digest.update(part)
-    return digest.hexdigest()
+    try:
+        if mode == _LINK:
+            target = _read_link(path)
+            digest.update(b"blob %d\0%b" % (len(target), target))
+            return digest.hexdigest()
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            digest.update(b"blob %d\0" % status.st_size)
+            while part := file.read(_READ_BYTES):
+                digest.update(part)
+    except OSError:
+        return None
+    return digest.hexdigest() if stat.S_ISREG(status.st_mode) else None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open what was a regular file a moment ago: a pipe or a link may have taken its place."""
+    return open_unlocked(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 class GitRun(Protocol):

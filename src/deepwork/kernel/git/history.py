@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
+from deepwork.kernel.git.commit_records import find_trees
 from deepwork.kernel.git.patches import EMPTY_TREES, TreePair
-from deepwork.kernel.git.refs import resolve_commit
+from deepwork.kernel.git.refs import is_ancestor, resolve_commit
 
 _FORMAT = "--format=%m%n%H%n%T%n%P%n%ct%n%an%n%B"
 # No replaced objects, and no write for every commit: git would flush its output after each.
@@ -36,7 +38,8 @@ class HistoryCommit(NamedTuple):
 
     @property
     def subject(self) -> str:
-        return self.message.partition("\n")[0]
+        """The first paragraph, on one line, as git shows it."""
+        return " ".join(self.message.strip("\n").partition("\n\n")[0].split("\n"))
 
     @property
     def change(self) -> TreePair | None:
@@ -78,10 +81,25 @@ def list_commits(git: Git, wanted: CommitRange, limit: int) -> list[HistoryCommi
     return _build_commits(git, found)
 
 
-def list_new_commits(git: Git, start: str | None, end: str, limit: int) -> list[HistoryCommit]:
-    """List up to `limit` commits that the end contains and the start does not, newest first."""
-    known = [f"^{start}"] if start else []
-    return _build_commits(git, _read_log(git, f"--max-count={limit}", end, *known))
+class NewCommits(NamedTuple):
+    """Commits since a start, newest first, and whether the end still contains that start."""
+
+    commits: list[HistoryCommit]
+    contains_start: bool
+
+
+def list_new_commits(git: Git, start: str | None, end: str, limit: int) -> NewCommits:
+    """List up to `limit` commits that the end contains and the start does not.
+
+    All of them, if the repository has lost the start.
+    """
+    known = ("--ignore-missing", f"^{start}") if start else ()
+    found = _read_log(git, f"--max-count={limit}", "--boundary", end, *known)
+    commits = _build_commits(git, found)
+    # An ancestor is the parent of a new commit; but where the list ends early, its parents are others.
+    is_near = start is None or any(entry[:2] == [_BOUNDARY, start] for entry in found)
+    is_cut = len(commits) == limit and not is_near
+    return NewCommits(commits, is_near or (is_cut and is_ancestor(git, str(start), end)))
 
 
 def find_commits(git: Git, hashes: Collection[str]) -> dict[str, HistoryCommit]:
@@ -97,11 +115,25 @@ def read_shallow_boundary(git: Git) -> frozenset[str]:
 
 def list_commits_made_here(git: Git, limit: int) -> set[str]:
     """Return the commits that were made in this working tree, not those that were fetched: see its reflog."""
-    output = git.at(git.root, max_output=MAX_LISTING_BYTES).run(
-        "log", "-g", "-z", "--format=%H %gs", f"--max-count={limit}", "HEAD", "--"
-    )
-    entries = (os.fsdecode(entry).partition(" ") for entry in output.split(b"\0") if entry)
-    return {hash for hash, _, action in entries if action.startswith(_MAKING) and _COPIED not in action}
+    places = git.find_places()
+    if (places.common_dir / "reftable").exists():
+        flags = ("-g", "-z", "--format=%H %gs", f"--max-count={limit}")
+        output = git.at(git.root, max_output=MAX_LISTING_BYTES).run("log", *flags, "HEAD", "--")
+        entries = (os.fsdecode(entry).partition(" ") for entry in output.split(b"\0") if entry)
+        made = [(hash, action) for hash, _, action in entries]
+    else:
+        made = _read_reflog(places.find("logs/HEAD"), limit)
+    return {hash for hash, action in made if action.startswith(_MAKING) and _COPIED not in action}
+
+
+def _read_reflog(file: Path, limit: int) -> list[tuple[str, str]]:
+    """Return the newest entries: the commit that each led to, and what was done."""
+    try:
+        lines = file.read_bytes().splitlines()[-limit:]
+    except FileNotFoundError:  # git keeps none, if its settings say so
+        return []
+    entries = (line.decode(errors="replace").partition("\t") for line in lines)
+    return [(who.split(" ")[1], action) for who, _, action in entries if " " in who]
 
 
 _MAKING = ("commit", "cherry-pick", "revert", "rebase", "am", "merge", "pull")
@@ -151,14 +183,3 @@ def _build_commit(entry: _Entry, trees: dict[str, str], cut_off: Collection[str]
     start = None if hash in cut_off else EMPTY_TREES[len(hash)]
     before = trees.get(parents[0]) if parents else start
     return HistoryCommit(hash, tree, parents, int(at), author, message[:_MAX_MESSAGE], before)
-
-
-def find_trees(git: Git, commits: Iterable[str]) -> dict[str, str]:
-    """Return the trees of these commits; those that are not in this repository are left out."""
-    wanted = sorted(commits)
-    if not wanted:
-        return {}
-    question = "".join(f"{hash}^{{tree}}\n" for hash in wanted).encode()
-    answers = git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", input=question).decode()
-    lines = zip(wanted, answers.splitlines(), strict=True)
-    return {hash: line[5:] for hash, line in lines if line.startswith("tree ")}

@@ -1,4 +1,4 @@
-"""Merges two commits as git objects, and moves branches only from where they are expected to be.
+"""Merges and undoes commits as git objects, and moves branches only from where they are expected to be.
 
 No working tree takes part: neither the files nor the index of any tree change.
 """
@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import GitError, NotAllowed
-from deepwork.kernel.git.command import Git, check_hash
-from deepwork.kernel.git.refs import IDENTITY, find_common_ancestor, find_symbolic_target, resolve_commit
+from deepwork.kernel.files.heads import BRANCH_PREFIX
+from deepwork.kernel.git.command import Git, check_hash, require_version
+from deepwork.kernel.git.commit_records import get_tree, read_commits
+from deepwork.kernel.git.exact_files import commit_tree
+from deepwork.kernel.git.refs import (
+    IDENTITY,
+    find_common_ancestor,
+    find_symbolic_target,
+    is_ancestor,
+    resolve_commit,
+)
 from deepwork.kernel.git.uncommitted import find_identity
-from deepwork.kernel.git.versions import require_version
 from deepwork.kernel.git.worktrees import list_worktrees
 
-_BRANCH_REF_PREFIX = "refs/heads/"
 _MERGE_COMMAND = ("merge-tree", "--write-tree", "--name-only", "--messages", "-z")
 _CONFLICT = "CONFLICT"
 _BUSY_FILES = ("rebase-merge/head-name", "rebase-apply/head-name")
@@ -49,10 +56,13 @@ class CommitFacts:
 
 def merge_trees(git: Git, ours: str, theirs: str) -> TreeMerge:
     """Merge two commits; merge drivers of the repository do not run, the default one of git does."""
-    if find_common_ancestor(git, ours, theirs) is None:
+    try:
+        with require_version(git, "2.38", "Landing"):
+            answer = git.run(*_MERGE_COMMAND, check_hash(ours), check_hash(theirs), ok_codes=(0, 1))
+    except GitError:
+        if find_common_ancestor(git, ours, theirs) is not None:
+            raise
         return TreeMerge(None, messages=("The two histories have no commit in common.",))
-    with require_version(git, "2.38", "Landing"):
-        answer = git.run(*_MERGE_COMMAND, check_hash(ours), check_hash(theirs), ok_codes=(0, 1))
     tree, *rest = os.fsdecode(answer).split("\0")
     files = tuple(sorted(set(_take_names(rest))))
     said = tuple(text.strip() for kind, text in _take_messages(rest[_count_names(rest) + 1 :]) if kind)
@@ -97,25 +107,20 @@ def find_author(git: Git) -> Mapping[str, str]:
     return find_identity(git) or IDENTITY
 
 
-def get_tree(git: Git, commit: str) -> str:
-    """Return the tree of a commit."""
-    return check_hash(git.run("rev-parse", "--verify", f"{check_hash(commit)}^{{tree}}").decode().strip())
-
-
 def get_commit_facts(git: Git, commit: str) -> CommitFacts:
     """Return the tree and the parents of a commit."""
-    said = git.run("rev-list", "--max-count=1", "--parents", check_hash(commit), "--").decode().split()
-    before = get_tree(git, said[1]) if said[1:] else ""
-    return CommitFacts(commit, get_tree(git, commit), tuple(said[1:]), before)
+    tree = get_tree(git, commit)
+    parents = read_commits(git, [commit])[commit].parents
+    return CommitFacts(commit, tree, parents, get_tree(git, parents[0]) if parents else "")
 
 
 def find_own_branch_tip(git: Git, branch: str) -> str | None:
     """Return the tip of a local branch; raises NotAllowed if it only stands for another one."""
-    ref = _BRANCH_REF_PREFIX + branch
+    ref = BRANCH_PREFIX + branch
     if other := find_symbolic_target(git, ref):
         raise NotAllowed(
             f"The branch {branch!r} is a symbolic ref to {other}, so moving it would move another branch.",
-            suggestion=f"Name {other.removeprefix(_BRANCH_REF_PREFIX)!r} instead.",
+            suggestion=f"Name {other.removeprefix(BRANCH_PREFIX)!r} instead.",
         )
     return resolve_commit(git, ref)
 
@@ -125,7 +130,7 @@ def move_branch(git: Git, branch: str, commit: str, expected: str | None, reason
 
     This is one step for git: a crash leaves the branch at the one commit or at the other.
     """
-    ref = _BRANCH_REF_PREFIX + branch
+    ref = BRANCH_PREFIX + branch
     old = expected or "0" * len(commit)
     try:
         git.run("update-ref", "--no-deref", "-m", reason, ref, check_hash(commit), old, env=IDENTITY)
@@ -142,7 +147,7 @@ def find_checkout(git: Git, branch: str) -> Path | None:
         if tree.branch == branch and tree.path.exists():
             return tree.path
     common = git.find_places().common_dir
-    ref = _BRANCH_REF_PREFIX + branch
+    ref = BRANCH_PREFIX + branch
     return next((folder for folder in _list_git_folders(common) if ref in _list_rebased(folder)), None)
 
 
@@ -164,3 +169,33 @@ def list_subjects(git: Git, base: str, tip: str, limit: int) -> list[tuple[str, 
     listed = git.run("log", *flags, check_hash(tip), f"^{check_hash(base)}", "--").decode(errors="replace")
     pairs = (line.partition(" ") for line in listed.split("\0") if line)
     return [(commit, subject) for commit, _, subject in pairs]
+
+
+@dataclass(frozen=True)
+class BuiltRevert:
+    """The commit that undoes another one: the tip if there is nothing to undo, None on a conflict."""
+
+    commit: str | None
+    conflicts: tuple[str, ...] = ()
+
+
+def build_revert(git: Git, tip: str, commit: str, message: str) -> BuiltRevert:
+    """Undo on the tip what a commit changed against its first parent; a merge commit counts as a whole.
+
+    Old versions of git have no option for the base of a merge. So the three trees get commits of their own,
+    in which the commit to be undone is the parent of the other two.
+    """
+    if not is_ancestor(git, commit, tip):
+        return BuiltRevert(tip)
+    parents = read_commits(git, [commit])[commit].parents
+    if not parents:
+        return BuiltRevert(None, ("the first commit of the history",))
+    base = commit_tree(git, get_tree(git, commit), [], "base")
+    ours = commit_tree(git, get_tree(git, tip), [base], "ours")
+    theirs = commit_tree(git, get_tree(git, parents[0]), [base], "theirs")
+    merged = merge_trees(git, ours, theirs)
+    if merged.tree is None:
+        return BuiltRevert(None, merged.files or merged.messages)
+    if merged.tree == get_tree(git, tip):
+        return BuiltRevert(tip)
+    return BuiltRevert(create_commit(git, merged.tree, [tip], message).commit)

@@ -14,6 +14,7 @@ from deepwork.kernel.errors import GitError
 from deepwork.kernel.files.git_index import may_hide_changes
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
 from deepwork.kernel.git.refs import resolve_commit
+from deepwork.kernel.git.safety import to_variables
 
 _SETTINGS = {
     "core.splitIndex": "false",  # would write a shared part next to the user's index
@@ -29,17 +30,9 @@ _SETTINGS = {
 }
 
 
-def _to_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    return {
-        "GIT_CONFIG_COUNT": str(len(settings)),
-        **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(settings)},
-        **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(settings.values())},
-    }
-
-
 # `git replace` could make a tree look like another one.
-_ENVIRONMENT = {**_to_environment(_SETTINGS), "GIT_NO_REPLACE_OBJECTS": "1"}
-DIFF_ENVIRONMENT = _to_environment({**_SETTINGS, "core.bigFileThreshold": "5m"})
+_ENVIRONMENT = {**to_variables(_SETTINGS.items()), "GIT_NO_REPLACE_OBJECTS": "1"}
+DIFF_ENVIRONMENT = to_variables([*_SETTINGS.items(), ("core.bigFileThreshold", "5m")])
 """For commands that compare contents: larger files are only reported as different."""
 
 
@@ -61,7 +54,7 @@ class PrivateIndex:
     ) -> None:
         self._git = git
         self._file = file
-        own = _to_environment({**_SETTINGS, **settings}) if settings else {}
+        own = to_variables({**_SETTINGS, **settings}.items()) if settings else {}
         self._env = {**_ENVIRONMENT, **own, **(env or {}), "GIT_INDEX_FILE": str(file)}
 
     def seed(self) -> None:

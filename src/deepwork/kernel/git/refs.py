@@ -8,8 +8,16 @@ from bisect import bisect_left
 from contextlib import suppress
 
 from deepwork.kernel.errors import MAX_ECHOED, InvalidInput, NotAllowed
-from deepwork.kernel.files.heads import Head, RefsElsewhere, is_ref_name, read_head, resolve_ref
-from deepwork.kernel.git.command import Git, check_hash
+from deepwork.kernel.files.heads import (
+    BRANCH_PREFIX,
+    Head,
+    RefsElsewhere,
+    is_ref_name,
+    read_head,
+    resolve_ref,
+)
+from deepwork.kernel.git.command import Git, check_hash, is_hash
+from deepwork.kernel.git.commit_records import read_commits, resolve_branch
 
 IDENTITY = {
     f"GIT_{who}_{what}": value
@@ -19,15 +27,13 @@ IDENTITY = {
 """Author and committer of commits that deepwork creates."""
 
 _MAX_NAME_LENGTH = 200
-_BRANCH_REF_PREFIX = "refs/heads/"
 # Excludes NUL, line breaks, and surrogates that cannot be passed to a program.
 _REF_NAME_PATTERN = re.compile(r"[^\0\n\ud800-\udc7f\udd00-\udfff]+")
-_HASH_LIKE_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def find_current_branch(git: Git) -> str | None:
     """Return the current branch, even before its first commit; None if HEAD is detached."""
-    return (find_symbolic_target(git, "HEAD") or "").removeprefix(_BRANCH_REF_PREFIX) or None
+    return (find_symbolic_target(git, "HEAD") or "").removeprefix(BRANCH_PREFIX) or None
 
 
 def find_symbolic_target(git: Git, ref: str) -> str | None:
@@ -44,19 +50,15 @@ def resolve_commit(git: Git, name: str) -> str | None:
     """Return the full commit hash for a branch, a tag or any other revision; None if there is none."""
     if not _REF_NAME_PATTERN.fullmatch(name):
         return None
-    if name == "HEAD" or name.startswith(_BRANCH_REF_PREFIX):
-        with suppress(RefsElsewhere):
-            return resolve_ref(git.find_places().git_dir, name)[1]
-    # Passed on stdin: as an argument, `-x` would be an option and `a..b` a range.
-    question = os.fsencode(f"{name}^{{commit}}\n")
-    answer = git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", input=question)
-    kind, _, hash = answer.strip().partition(b" ")
-    return check_hash(hash.decode()) if kind == b"commit" else None
+    with suppress(RefsElsewhere):
+        return resolve_branch(git, name)
+    found = read_commits(git, [name]).get(name)
+    return found.commit if found else None
 
 
 def find_branch_tip(git: Git, branch: str) -> str | None:
     """Return the tip of a local or remote branch; a tag of the same name does not count."""
-    return resolve_commit(git, _BRANCH_REF_PREFIX + branch) or resolve_commit(git, branch)
+    return resolve_commit(git, BRANCH_PREFIX + branch) or resolve_commit(git, branch)
 
 
 def get_commit(git: Git, name: str | None) -> str:
@@ -104,9 +106,9 @@ def check_branch_name(branch: str) -> None:
     if len(branch) > _MAX_NAME_LENGTH:
         raise _build_branch_name_error(branch, f"is longer than {_MAX_NAME_LENGTH} characters")
     is_argument = _REF_NAME_PATTERN.fullmatch(branch) and not branch.startswith("-")
-    if not is_argument or branch == "@" or not is_ref_name(_BRANCH_REF_PREFIX + branch):
+    if not is_argument or branch == "@" or not is_ref_name(BRANCH_PREFIX + branch):
         raise _build_branch_name_error(branch, "is not accepted by git")
-    if _HASH_LIKE_PATTERN.fullmatch(branch):
+    if is_hash(branch):
         raise _build_branch_name_error(branch, "would be mistaken for a commit")
     # Each part becomes a file name, extended by ".lock" on update and by a number on rescue branches.
     if any(len(os.fsencode(part)) > _MAX_NAME_LENGTH for part in branch.split("/")):
@@ -118,20 +120,20 @@ def find_conflicting_branch(git: Git, branch: str) -> str | None:
     parts = branch.split("/")
     above = ["/".join(parts[:count]) for count in range(1, len(parts))]
     listed = git.run(
-        "for-each-ref", "--format=%(refname)", *(_BRANCH_REF_PREFIX + name for name in (*above, branch))
+        "for-each-ref", "--format=%(refname)", *(BRANCH_PREFIX + name for name in (*above, branch))
     )
-    taken = {ref.removeprefix(_BRANCH_REF_PREFIX) for ref in os.fsdecode(listed).splitlines()}
+    taken = {ref.removeprefix(BRANCH_PREFIX) for ref in os.fsdecode(listed).splitlines()}
     below = sorted(name for name in taken if name.startswith(f"{branch}/"))
     return next((name for name in (*above, *below) if name in taken), None)
 
 
 def has_branch(git: Git, branch: str) -> bool:
-    return resolve_commit(git, _BRANCH_REF_PREFIX + branch) is not None
+    return resolve_commit(git, BRANCH_PREFIX + branch) is not None
 
 
 def create_branch(git: Git, branch: str, commit: str) -> None:
     """Create a branch; raises if it exists, also when two callers create it concurrently."""
-    git.run("update-ref", _BRANCH_REF_PREFIX + branch, commit, "0" * len(commit), env=IDENTITY)
+    git.run("update-ref", BRANCH_PREFIX + branch, commit, "0" * len(commit), env=IDENTITY)
 
 
 def find_pushed_branch(git: Git, branch: str) -> str | None:
@@ -149,7 +151,7 @@ def take_pushed_branch(git: Git, branch: str) -> None:
 
 def delete_branch(git: Git, branch: str, commit: str) -> None:
     """Delete a branch if it still points at the commit."""
-    git.run("update-ref", "-d", _BRANCH_REF_PREFIX + branch, commit, env=IDENTITY)
+    git.run("update-ref", "-d", BRANCH_PREFIX + branch, commit, env=IDENTITY)
 
 
 def is_reachable(git: Git, commit: str) -> bool:
@@ -160,12 +162,12 @@ def is_reachable(git: Git, commit: str) -> bool:
 
 def is_ancestor(git: Git, commit: str, tip: str) -> bool:
     """Return whether the commit is the tip or one of its ancestors."""
-    return git.run("rev-list", "--max-count=1", commit, f"^{tip}", "--") == b""
+    return commit == tip or git.run("rev-list", "--max-count=1", commit, f"^{tip}", "--") == b""
 
 
 def find_first_commit(git: Git, branch: str) -> str:
     """Return where the history of a branch began: the same commit in all clones, except shallow ones."""
-    ref = _BRANCH_REF_PREFIX + branch
+    ref = BRANCH_PREFIX + branch
     listed = git.run("rev-list", "--first-parent", "--max-parents=0", ref, "--").decode()
     return check_hash(listed.strip())
 
@@ -193,3 +195,16 @@ def find_head(git: Git) -> Head | None:
     except RefsElsewhere:
         commit = resolve_commit(git, "HEAD")
         return Head(commit, find_current_branch(git)) if commit else None
+
+
+def find_base(git: Git, start: str, branch: str | None) -> str:
+    """Return the base of a tree on a branch of its own: its merge base with the branch where work started.
+
+    It is never older than the commit `start` at which the work started: a tree on an older commit would
+    otherwise choose the definitions of its checks.
+    """
+    head, tip = find_head(git), find_branch_tip(git, branch) if branch else None
+    if head is None or tip is None or head.branch == branch:
+        return start
+    common = find_common_ancestor(git, head.commit, tip)
+    return common if common and is_ancestor(git, start, common) else start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import Git, check_hash
+from deepwork.kernel.git.commit_records import get_tree
 from deepwork.kernel.git.private_index import PrivateIndex, open_private_index
 from deepwork.kernel.git.refs import (
     IDENTITY,
@@ -119,7 +120,7 @@ def _create_commit(git: Git, tree: str, parents: list[str], message: str) -> str
 def _get_tree(git: Git, commit: str | None) -> str:
     if commit is None:
         return check_hash(git.run("mktree", input=b"").decode().strip())
-    return check_hash(git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip())
+    return get_tree(git, commit)
 
 
 def _list_merge_heads(git: Git) -> list[str]:

@@ -1,4 +1,4 @@
-"""Options and environment that keep git from running programs named by a repository."""
+"""Settings and environment that keep git from running programs named by a repository."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+_COUNT = "GIT_CONFIG_COUNT"
 _INHERITED_VARIABLES = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER"})
 
-_EMPTY_VARIABLE, _FALSE_VARIABLE, _MERGE_VARIABLE = "DEEPWORK_NOTHING", "DEEPWORK_NO", "DEEPWORK_MERGE"
 _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_SYSTEM": "/dev/null",
@@ -25,9 +25,6 @@ _ENVIRONMENT = {
     "GIT_PAGER": "cat",
     "GIT_EDITOR": "false",
     "LC_ALL": "C",
-    _EMPTY_VARIABLE: "",
-    _FALSE_VARIABLE: "false",
-    _MERGE_VARIABLE: "git merge-file -q --marker-size=%L %A %O %B",  # the default of git without a driver
 }
 _SETTINGS = {
     "core.fsmonitor": "false",
@@ -67,16 +64,12 @@ _FLAGS_BY_COMMAND = {
     "blame": ("--no-textconv",),
 }
 
-# Config sections that run programs under arbitrary names: the variables that disable each name.
-_DISABLING_VARIABLES = {
-    "filter": {
-        "clean": _EMPTY_VARIABLE,
-        "smudge": _EMPTY_VARIABLE,
-        "process": _EMPTY_VARIABLE,
-        "required": _FALSE_VARIABLE,
-    },
-    "merge": {"driver": _MERGE_VARIABLE},
-    "hook": {"enabled": _FALSE_VARIABLE},
+# Config sections that run programs under arbitrary names: the values that disable each name.
+_DISABLING_VALUES = {
+    "filter": {"clean": "", "smudge": "", "process": "", "required": "false"},
+    # The default of git without a driver.
+    "merge": {"driver": "git merge-file -q --marker-size=%L %A %O %B"},
+    "hook": {"enabled": "false"},
 }
 RUNS_A_PROGRAM = frozenset(
     {
@@ -89,26 +82,45 @@ RUNS_A_PROGRAM = frozenset(
 )
 
 
-def build_safe_environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """Merge a few inherited variables, the caller's extras and, last, the ones that restrict git."""
+def build_safe_environment(
+    inherited: Mapping[str, str],
+    extra: Mapping[str, str],
+    root: Path,
+    command: str,
+    drivers: Iterable[tuple[str, str]],
+) -> dict[str, str]:
+    """Merge a few inherited variables, the caller's extras and, last, what restricts git."""
     kept = {
         name: value
         for name, value in inherited.items()
         if name in _INHERITED_VARIABLES or name.startswith("LC_")
     }
-    return {**kept, **extra, **_ENVIRONMENT}
+    # The last setting of a name counts, so the caller's come first.
+    restricting = _list_settings(root, command, drivers)
+    return {**kept, **extra, **_ENVIRONMENT, **to_variables(restricting, int(extra.get(_COUNT, 0)))}
 
 
-def build_safe_options(root: Path, command: str, drivers: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield the options between `git` and the command."""
+def to_variables(settings: Iterable[tuple[str, str]], first: int = 0) -> dict[str, str]:
+    """Return settings of git as variables, which git reads after the files of the repository.
+
+    Not as `-c`, which would split a name that contains "="; `first` is how many there are before these.
+    """
+    variables = {}
+    number = first
+    for number, (name, value) in enumerate(settings, first + 1):
+        variables[f"GIT_CONFIG_KEY_{number - 1}"] = name
+        variables[f"GIT_CONFIG_VALUE_{number - 1}"] = value
+    return {_COUNT: str(number), **variables}
+
+
+def _list_settings(root: Path, command: str, drivers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    yield from _SETTINGS.items()
+    yield "safe.directory", str(root)
     # An alias cannot override a built-in command, but it can define one that this git version lacks.
-    settings = {**_SETTINGS, "safe.directory": str(root), f"alias.{command}": ""}
-    for name, value in settings.items():
-        yield from ("-c", f"{name}={value}")
+    yield f"alias.{command}", ""
     for section, name in drivers:
-        for variable, value_name in _DISABLING_VARIABLES[section].items():
-            # Not -c, which would split a name that contains "=".
-            yield f"--config-env={section}.{name}.{variable}={value_name}"
+        for variable, value in _DISABLING_VALUES[section].items():
+            yield f"{section}.{name}.{variable}", value
 
 
 def get_safe_flags(command: str) -> tuple[str, ...]:

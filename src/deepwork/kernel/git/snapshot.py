@@ -10,6 +10,7 @@ from pathlib import Path
 
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import find_tree_root
+from deepwork.kernel.files.stamps import find_stamp
 from deepwork.kernel.git.checksums import ChecksumSnapshotStore
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.ignore_rules import filter_ignored
@@ -148,6 +149,11 @@ class SnapshotStore:
         if snapshot.kind is SnapshotKind.CHECKSUM:
             return ()
         return self._require_trees().list_uncommitted(snapshot)
+
+    def began_at(self) -> int:
+        """Return when the first snapshot was taken here, in Unix nanoseconds; 0 if that is not known."""
+        stamp = find_stamp(f"{self._folder}/.gitignore")
+        return stamp[0] if stamp else 0
 
     def prune(self, keep: set[str]) -> int:
         """Delete data that no snapshot with one of these trees needs; return the number of files removed."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from deepwork.kernel.git.history import HistoryCommit
 
 LARGEST_UNTRACKED = 5 * 2**20
 """Untracked files above this size are listed without their content."""
@@ -127,14 +130,6 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit by its hash and the first line of its message."""
-
-    hash: str
-    subject: str
-
-
-@dataclass(frozen=True, slots=True)
 class HeadProgress:
     """How HEAD moved between two snapshots.
 
@@ -142,7 +137,8 @@ class HeadProgress:
     (a switch, a rebase, a reset), so some of the commits may be older than the first snapshot.
     """
 
-    commits: tuple[Commit, ...] = field(default=())
+    commits: tuple[HistoryCommit, ...] = ()
+    """The oldest first."""
     is_switched: bool = False
     is_rewritten: bool = False
 

@@ -17,19 +17,21 @@ from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.lock import hold_file_lock
 from deepwork.kernel.files.locked_files import is_locked
 from deepwork.kernel.files.stamps import find_stamp
-from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
+from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash, is_hash
+from deepwork.kernel.git.commit_records import find_trees, get_tree
 from deepwork.kernel.git.conversions import find_misconverted
 from deepwork.kernel.git.empty_repository import open_empty_repository
 from deepwork.kernel.git.exact_files import find_mode, hash_exactly, hash_files
+from deepwork.kernel.git.history import list_new_commits
 from deepwork.kernel.git.object_store import build_object_environment, remove_unneeded_objects
+from deepwork.kernel.git.patches import EMPTY_TREES
 from deepwork.kernel.git.private_index import DIFF_ENVIRONMENT, PrivateIndex
 from deepwork.kernel.git.raw_diff import parse_raw_diff
-from deepwork.kernel.git.refs import find_current_branch, find_head, is_ancestor, resolve_commit
+from deepwork.kernel.git.refs import find_current_branch, find_head, resolve_commit
 from deepwork.kernel.git.snapshot_types import (
     LARGEST_UNTRACKED,
     LINK_MODE,
     SUBMODULE_MODE,
-    Commit,
     FileChange,
     HeadProgress,
     ListedFile,
@@ -47,6 +49,7 @@ _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
 _PATCH_COMMAND = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")
 _MAX_COMMITS = 200
 _USER_EXCLUDES = ".config/git/ignore"
+_MAX_PROVEN = 4
 _STATE_FILE_GLOB = "*.state.json"
 
 
@@ -82,6 +85,8 @@ class TreeSnapshotStore:
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
         self._lock = folder / "lock"
+        self._proven: dict[str, tuple[TreeFile, ...]] = {}
+        """The files of the last trees and commits whose hashes stand for exactly these files."""
         env = build_object_environment(folder / "objects", self._git)
         # The repository must not name another file of ignore rules: only these two count beside the tree's.
         self._index = PrivateIndex(
@@ -127,36 +132,26 @@ class TreeSnapshotStore:
         is_switched = before.branch != after.branch
         if after.head is None or before.head == after.head:
             return HeadProgress((), is_switched, is_rewritten=after.head is None and before.head is not None)
-        start = resolve_commit(self._git, before.head) if before.head else None
-        known = [f"^{start}"] if start else []
-        end = check_hash(after.head)
-        is_rewritten = before.head is not None and (start is None or not is_ancestor(self._git, start, end))
-        flags = ("-z", "--format=%H %s", f"--max-count={_MAX_COMMITS}")
-        listed = self._git.run("log", *flags, end, *known, "--").decode(errors="replace").split("\0")
-        commits = tuple(Commit(*line.split(" ", 1)) for line in reversed(listed) if line)
-        return HeadProgress(commits, is_switched, is_rewritten)
+        commits, contains_start = list_new_commits(self._git, before.head, after.head, _MAX_COMMITS)
+        return HeadProgress(tuple(reversed(commits)), is_switched, not contains_start)
 
     def run(self, *args: str, input: bytes | None = None) -> bytes:
         return self._index.run(*args, input=input)
 
     def list_exactly(self, name: str) -> list[TreeFile]:
+        if name in self._proven:
+            return list(self._proven[name])
         files = self.list_files(name)
-        algorithm = find_algorithm(name)
-        tree = compute_tree_hash(files, algorithm)
-        if tree != name and not self._is_commit_of(name, tree):
+        tree = compute_tree_hash(files, find_algorithm(name))
+        if tree != name and find_trees(self._git, [name]).get(name) != tree:
             raise GitError(
                 f"The repository is damaged: {name[:12]} has other files than its hash says.",
                 suggestion="Look at it with `git fsck`.",
             )
+        if len(self._proven) >= _MAX_PROVEN:
+            del self._proven[next(iter(self._proven))]
+        self._proven[name] = tuple(files)
         return files
-
-    def _is_commit_of(self, commit: str, tree: str) -> bool:
-        try:
-            content = self._index.run("cat-file", "commit", check_hash(commit))
-        except GitError:  # a tree, or nothing
-            return False
-        is_exact = compute_hash("commit", content, find_algorithm(commit)) == commit
-        return is_exact and content.startswith(f"tree {tree}\n".encode())
 
     def list_files(self, tree: str) -> list[TreeFile]:
         _create_folder(self._folder)  # a commit can be listed before the first snapshot is taken
@@ -175,8 +170,11 @@ class TreeSnapshotStore:
         return content if compute_hash("blob", content, find_algorithm(blob)) == blob else None
 
     def hash_files(self, paths: Sequence[str], *, raw: bool) -> list[str]:
-        hashes = hash_files(self._index, paths, flags=("--no-filters",) if raw else ())
-        return [hashes[path] for path in paths]
+        like = resolve_commit(self._git, "HEAD") if raw else None
+        hashes = {path: hash_exactly(self.top / path, like) if like else None for path in paths}
+        left = [path for path, hash in hashes.items() if hash is None]
+        asked = hash_files(self._index, left, flags=("--no-filters",) if raw else ())
+        return [hashes[path] or asked[path] for path in paths]
 
     def has_own_excludes(self) -> bool:
         home = self._git.home
@@ -218,12 +216,11 @@ class TreeSnapshotStore:
         modes = {file.path: find_mode(folder / file.path) for file in files}
         there = [file for file in files if file.mode == modes[file.path]]
         wrong = [file.path for file in files if file.mode not in (modes[file.path], SUBMODULE_MODE)]
-        regular = [file for file in there if file.mode != LINK_MODE]
-        hashes = self.hash_files([f"{folder}/{file.path}" for file in regular], raw=True)
-        other = [file for file, hash in zip(regular, hashes, strict=True) if hash != file.blob]
-        links = [file for file in there if file.mode == LINK_MODE]
-        wrong += [file.path for file in links if hash_exactly(folder / file.path, file.blob) != file.blob]
-        return [*wrong, *find_misconverted(self._git, folder, other, files)]
+        hashes = {file.path: hash_exactly(folder / file.path, file.blob) for file in there}
+        other = [file for file in there if hashes[file.path] != file.blob]
+        converted = [file for file in other if file.mode != LINK_MODE and hashes[file.path]]
+        wrong += [file.path for file in other if file not in converted]
+        return [*wrong, *find_misconverted(self._git, folder, converted, files)]
 
     def find_misconverted(self, files: Sequence[TreeFile], tree: Iterable[TreeFile]) -> list[str]:
         return find_misconverted(self._git, self.top, files, tree)
@@ -237,14 +234,14 @@ class TreeSnapshotStore:
             self._index.run("checkout-index", *flags, env=own_index, input=listed)
 
     def has_tree(self, tree: str) -> bool:
-        return bool(self._filter_existing({tree}))
+        if not is_hash(tree):
+            return False
+        question = f"{tree}\n".encode()
+        return self._index.run("cat-file", "--batch-check=%(objecttype)", input=question) == b"tree\n"
 
     def list_uncommitted(self, snapshot: Snapshot) -> tuple[FileChange, ...]:
-        if snapshot.head is None:
-            base = self._index.run("mktree", input=b"")
-        else:
-            base = self._index.run("rev-parse", "--verify", f"{check_hash(snapshot.head)}^{{tree}}")
-        committed = Snapshot(SnapshotKind.GIT, check_hash(base.decode().strip()))
+        base = get_tree(self._git, snapshot.head) if snapshot.head else EMPTY_TREES[len(snapshot.tree)]
+        committed = Snapshot(SnapshotKind.GIT, base)
         return self.diff(committed, snapshot, counted=False).files
 
     def prune(self, keep: set[str]) -> int:
@@ -253,8 +250,8 @@ class TreeSnapshotStore:
             last = {
                 state.tree for path in self._folder.glob(_STATE_FILE_GLOB) if (state := _load_state(path))
             }
-            trees = "".join(f"{tree}\n" for tree in sorted(self._filter_existing(keep | last)))
-            flags = ("--objects", "--no-object-names", "--missing=allow-any", "--stdin")
+            trees = "".join(f"{tree}\n" for tree in sorted(keep | last) if is_hash(tree))
+            flags = ("--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing", "--stdin")
             needed = self._index.run("rev-list", *flags, input=trees.encode()) if trees else b""
             return remove_unneeded_objects(self._folder / "objects", set(needed.decode().split()))
 
@@ -283,7 +280,6 @@ class TreeSnapshotStore:
             lost = (set(state.gone) | drop - known) - set(back)
             own = (known | set(new)) - drop - lost - set(back) - set(unreadable)
             state = self._save_state(replace(state, added=sorted(own), gone=sorted(lost)))
-        head, branch = resolve_commit(self._git, "HEAD"), find_current_branch(self._git)
         return Snapshot(SnapshotKind.GIT, state.tree, head, branch, tuple(listed), tuple(sorted(unreadable)))
 
     def _list_differing(self, tree: str, is_unchanged: IsUnchanged | None) -> dict[str, str]:
@@ -350,11 +346,6 @@ class TreeSnapshotStore:
         is_there = full.is_symlink() or full.is_file()
         return is_there and full.parent.resolve() == full.parent
 
-    def _filter_existing(self, trees: set[str]) -> set[str]:
-        question = "".join(f"{tree}\n" for tree in sorted(trees) if _is_hash(tree)).encode()
-        answer = self._index.run("cat-file", "--batch-check=%(objectname) %(objecttype)", input=question)
-        return {line.split(" ")[0] for line in answer.decode().splitlines() if line.endswith(" tree")}
-
 
 def _create_folder(folder: Path) -> None:
     (folder / "objects").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -385,7 +376,3 @@ def _has_rules(path: str) -> bool:
 
 def _has_ignore_file(paths: Iterable[str]) -> bool:
     return any(path.endswith(".gitignore") for path in paths)
-
-
-def _is_hash(value: str) -> bool:
-    return len(value) in (40, 64) and set(value) <= set("0123456789abcdef")

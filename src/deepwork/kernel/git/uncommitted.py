@@ -87,7 +87,8 @@ def find_identity(git: Git) -> dict[str, str] | None:
     """
     own = [("--file", str(path), "--includes") for path in _list_user_files(git)]
     for source in ((), *own):
-        name, email = (_read_setting(git, source, f"user.{key}") for key in ("name", "email"))
+        said = _read_settings(git, source, r"^user\.(name|email)$")
+        name, email = said.get("user.name"), said.get("user.email")
         if name and email:
             people = ("AUTHOR", "COMMITTER")
             return {
@@ -102,8 +103,10 @@ def _list_user_files(git: Git) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def _read_setting(git: Git, source: Collection[str], key: str) -> str:
-    return os.fsdecode(git.run("config", *source, "--get", key, ok_codes=(0, 1))).strip()
+def _read_settings(git: Git, source: Collection[str], pattern: str) -> dict[str, str]:
+    listed = git.run("config", *source, "-z", "--get-regexp", pattern, ok_codes=(0, 1))
+    settings = (os.fsdecode(entry).partition("\n") for entry in listed.split(b"\0") if entry)
+    return {key: value.strip() for key, _, value in settings}
 
 
 def _require_branch(git: Git, index: PrivateIndex, branch: str) -> None:

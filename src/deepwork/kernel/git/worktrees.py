@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
-from deepwork.kernel.files.heads import RefsElsewhere, resolve_ref
+from deepwork.kernel.files.heads import BRANCH_PREFIX, RefsElsewhere, resolve_ref
 from deepwork.kernel.files.lock import hold_file_lock
 from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
-from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.command import Git, require_version
 from deepwork.kernel.git.places import Places
 from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import (
@@ -28,9 +28,7 @@ from deepwork.kernel.git.refs import (
     resolve_commit,
 )
 from deepwork.kernel.git.rescue import create_rescue_branch, has_all_work, is_dirty
-from deepwork.kernel.git.versions import require_version
 
-_BRANCH_REF_PREFIX = "refs/heads/"
 _LOCK_FILE_NAME = "deepwork-worktrees.lock"
 
 
@@ -161,7 +159,7 @@ def move_worktree(git: Git, move: WorktreeMove) -> None:
             create_branch(git, move.new_branch, move.commit)
         if move.path is not None and move.new_path is not None:
             here = move.path if find_worktree(git, move.path) else move.new_path
-            git.at(here).run("symbolic-ref", "HEAD", _BRANCH_REF_PREFIX + move.new_branch)
+            git.at(here).run("symbolic-ref", "HEAD", BRANCH_PREFIX + move.new_branch)
         if has_branch(git, move.branch):
             delete_branch(git, move.branch, move.commit)
         if move.path is not None and find_worktree(git, move.path):
@@ -201,7 +199,7 @@ def _read_linked(common: Path) -> Iterator[Worktree]:
 
 def _build_worktree(path: Path, folder: Path, *, is_main: bool = False, is_bare: bool = False) -> Worktree:
     ref, head = ("", None) if is_bare else resolve_ref(folder, "HEAD")
-    branch = ref.removeprefix(_BRANCH_REF_PREFIX) if ref.startswith(_BRANCH_REF_PREFIX) else None
+    branch = ref.removeprefix(BRANCH_PREFIX) if ref.startswith(BRANCH_PREFIX) else None
     lock = None if is_main else _read_lock(folder / "locked")
     return Worktree(path, head, branch, is_main, is_bare, lock is not None, lock or "")
 
@@ -218,7 +216,7 @@ def _parse_worktree(lines: list[str], *, is_main: bool) -> Worktree:
     return Worktree(
         path=Path(said["worktree"]),
         head=head if (head := said.get("HEAD", "")).strip("0") else None,
-        branch=said["branch"].removeprefix(_BRANCH_REF_PREFIX) if "branch" in said else None,
+        branch=said["branch"].removeprefix(BRANCH_PREFIX) if "branch" in said else None,
         is_main=is_main,
         is_bare="bare" in said,
         is_locked="locked" in said,
@@ -278,7 +276,7 @@ def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) 
         )
     if holder is not None:
         _forget_if_gone(git, holder.path)
-    begin = find_common_ancestor(git, start, get_commit(git, _BRANCH_REF_PREFIX + branch))
+    begin = find_common_ancestor(git, start, get_commit(git, BRANCH_PREFIX + branch))
     if begin is None:
         raise InvalidInput(
             f"The branch {branch!r} has no commit in common with its base.",
@@ -288,13 +286,16 @@ def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) 
 
 
 def _create_branch(git: Git, branch: str, commit: str) -> None:
-    other = find_conflicting_branch(git, branch)
-    if other is not None:
+    try:
+        create_branch(git, branch, commit)
+    except GitError as error:
+        other = find_conflicting_branch(git, branch)
+        if other is None:
+            raise
         raise InvalidInput(
             f"The branch {branch!r} cannot exist beside the branch {other!r}.",
             suggestion="Choose another name.",
-        )
-    create_branch(git, branch, commit)
+        ) from error
 
 
 def _forget_if_gone(git: Git, path: Path) -> None:

@@ -15,7 +15,7 @@ from deepwork.kernel.database.idempotency import check_key
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import InvalidArguments, NotAllowed
 from deepwork.views.dashboard.http_errors import HttpError, require_method
-from deepwork.views.overview import people
+from deepwork.views.overview.agent_operations import build_registration, find_agent_of
 
 InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
 """Calls a tool by name with these arguments, on behalf of a call. The server provides it."""
@@ -110,10 +110,10 @@ class ActionExecutor:
 
         Messages have an agent as sender, so a person who writes needs one.
         """
-        if found := await anyio.to_thread.run_sync(people.find_agent_of, self._database, call.caller):
+        if found := await anyio.to_thread.run_sync(find_agent_of, self._database, call.caller):
             return found
         registering = replace(call, tool="agent_register", key=None)
-        answer = await self._invoke("agent_register", people.build_registration(call.caller), registering)
+        answer = await self._invoke("agent_register", build_registration(call.caller), registering)
         id: str = answer["id"]
         return id
 

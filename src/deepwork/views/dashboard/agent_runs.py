@@ -24,11 +24,12 @@ from deepwork.views.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.views.overview.attempt_list_store import AttemptListStore
+from deepwork.views.overview.run_refs import find_run_refs
 from deepwork.views.overview.states.models import Standing
 from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.task_names import find_task_names
+from deepwork.work.tracking.list_responses import RunRef
 
 MAX_ATTEMPTS = 500
 

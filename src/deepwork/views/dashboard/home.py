@@ -10,7 +10,6 @@ from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.offered_actions import Act
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.runs import RunLine, RunRef, build_run_lines
 from deepwork.views.overview.needs import count_runs, list_needs
 from deepwork.views.overview.run_lines import list_latest_runs
 from deepwork.views.overview.run_store import (
@@ -20,6 +19,9 @@ from deepwork.views.overview.run_store import (
     WorkListStore,
     get_run_kind,
 )
+from deepwork.views.overview.work_operations import RunLine, describe_runs
+from deepwork.work.tracking.list_responses import RunRef
+from deepwork.work.tracking.operations import offer_resolve
 
 MAX_RUNS = 20
 
@@ -91,7 +93,7 @@ def read_home(context: ReadContext, _: NoParameters) -> Home:
     running, recent = (
         list_latest_runs(store, words, MAX_RUNS) for words in (ACTIVE_STATUSES, ENDED_STATUSES)
     )
-    lines = {line.id: line for line in build_run_lines(context.states, [*running, *recent])}
+    lines = {line.id: line for line in describe_runs(context.states, [*running, *recent])}
     return Home(
         needs_you=[_build_need(need) for need in needs],
         needs_you_total=total,
@@ -132,7 +134,7 @@ _OFFERED_LISTS = {
     "manual_review": offered_actions.list_review_actions,
 }
 _OFFERS = {
-    "blocker": offered_actions.offer_resolve,
+    "blocker": offer_resolve,
     "failed_task": offered_actions.offer_acknowledge,
     "stale_task": offered_actions.offer_abandon,
 }

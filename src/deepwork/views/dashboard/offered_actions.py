@@ -13,10 +13,6 @@ from deepwork.work.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRA
 from deepwork.work.tracking.models import TrackedTask, TrackedTaskStatus
 
 
-def offer_resolve(issue_id: str) -> Act:
-    return offer("Resolve", "resolve_issue", {"note": "How was it resolved?"}, issue_id=issue_id)
-
-
 def offer_abandon(task_id: str) -> Act:
     return offer("Abandon", "abandon_task", {"reason": "Why are you abandoning it?"}, task_id=task_id)
 
@@ -81,16 +77,6 @@ def _list_gate_actions(session: SessionRow) -> Iterable[Act]:
 def offer_abort(session_id: str) -> Act:
     return offer(
         "Abort", "abort_workflow", {"explanation": "Why are you aborting it?"}, session_id=session_id
-    )
-
-
-def offer_message(agent_id: str, agent_name: str) -> Act:
-    return Act(
-        label="Send message",
-        tool="message_send",
-        arguments={"recipient_id": agent_id, "message_type": "notification"},
-        asks=[Asked(name="body", label="Message")],
-        title=f"Message to {agent_name} ({agent_id})",
     )
 
 

@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deepwork.kernel.database.engine import Row
-from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.errors import NotFound
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.views.dashboard.evidence import Evidence, read_plan_evidence
-from deepwork.views.dashboard.runs import RunLine, build_run_lines
 from deepwork.views.dashboard.sessions import SessionPart, build_session_part
-from deepwork.views.overview.phase_statuses import derive_entry_status, derive_phase_status
 from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
-from deepwork.views.overview.run_store import JOB, PLAN, TRACK, WorkListStore, get_run_kind, parse_session_row
+from deepwork.views.overview.run_lines import derive_entry_status, derive_phase_status
+from deepwork.views.overview.run_refs import get_run_row
+from deepwork.views.overview.run_store import JOB, PLAN, TRACK, WorkListStore, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, RUNNING_STATUSES
+from deepwork.views.overview.work_operations import RunLine, describe_runs
 from deepwork.work.plans.models import StatusCount as PlanTally
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -103,21 +102,11 @@ class RunWhole(RunLine):
 def read_run(context: ReadContext, _: NoParameters) -> RunWhole:
     """Read one run."""
     row = get_run_row(context.tx, context.id)
-    [line] = build_run_lines(context.states, [row])
+    [line] = describe_runs(context.states, [row])
     more = {TRACK: _read_tracked_details, PLAN: _read_plan_details, JOB: _read_job_details}[row["kind"]](
         context, row
     )
-    return RunWhole(**dict(line) | more, issues=WorkListStore(context.tx).count_issues(context.id))
-
-
-def get_run_row(tx: Transaction, id: str) -> Row:
-    """Get the row of a run; raise NotFound if there is none."""
-    kind = get_run_kind(id)
-    if (row := WorkListStore(tx).find(kind, id)) is None:
-        raise NotFound(
-            "session" if kind == JOB else "workflow", id, suggestion="List runs with /api/v1/runs."
-        )
-    return row
+    return RunWhole(**vars(line) | more, issues=WorkListStore(context.tx).count_issues(context.id))
 
 
 def _read_tracked_details(context: ReadContext, row: Row) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.issues_and_decisions import MAX_SEARCH_WORDS
-from deepwork.views.dashboard.runs import RunRef, find_run_refs
+from deepwork.views.overview.run_refs import find_run_refs
 from deepwork.views.overview.run_search_store import RunSearchStore
 from deepwork.work.plans.stores.search_store import SearchStore
 from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.tracking.list_responses import RunRef
+from deepwork.work.tracking.operations import MAX_SEARCH_WORDS
 
 MAX_PER_KIND = 20
 _MAX_EXCERPT = 160

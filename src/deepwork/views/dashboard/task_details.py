@@ -14,23 +14,19 @@ from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.agent_runs import AttemptLine, list_attempts_of_task
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer, ToolEndpoint
 from deepwork.views.dashboard.evidence import Evidence, read_task_evidence
-from deepwork.views.dashboard.issues_and_decisions import (
-    DecisionLine,
-    IssueLine,
-    list_task_decisions,
-    list_task_issues,
-)
-from deepwork.views.dashboard.runs import RunRef, find_run_refs
 from deepwork.views.dashboard.sessions import build_step_view, group_attempts
 from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
+from deepwork.views.overview.run_refs import StoredRuns
 from deepwork.views.overview.run_store import JOB, WorkListStore, parse_session_row
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.models import STALE_MS
+from deepwork.work.tracking.list_responses import DecisionLine, IssueLine, RunRef
 from deepwork.work.tracking.note_store import NoteStore
+from deepwork.work.tracking.operations import build_decision_lines, build_issue_lines
 from deepwork.work.tracking.responses import MilestoneView, TrackedTaskView
+from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.tracking.watch_store import WatchStore
 
@@ -162,13 +158,14 @@ def _read_step(context: ReadContext) -> TaskWhole:
 
 
 def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
-    milestones, _ = NoteStore(tx).list_milestones({"task_id": id}, MAX_RECORDS)
-    run = find_run_refs(tx, [run_id]).get(run_id)
+    notes, own, runs = NoteStore(tx), {"task_id": id}, StoredRuns()
+    milestones, _ = notes.list_milestones(own, MAX_RECORDS)
+    run = runs.find_refs(tx, [run_id]).get(run_id)
     return {
         "run": run or RunRef(id=run_id, kind="job", name=run_id),
         "milestones": [MilestoneView.from_milestone(each) for each in milestones],
-        "decisions": list_task_decisions(tx, id, MAX_RECORDS),
-        "issues": list_task_issues(tx, id, MAX_RECORDS),
+        "decisions": build_decision_lines(tx, runs, notes.list_decisions(own, MAX_RECORDS)[0]),
+        "issues": build_issue_lines(tx, runs, notes.list_issues(own, MAX_RECORDS)[0]),
         "files_count": WatchStore(tx).count_changed_files(id),
     }
 

@@ -20,7 +20,7 @@ from deepwork.views.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.views.dashboard.run_details import get_run_row
+from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_store import PLAN, TRACK, parse_session_row
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.views.overview.states.facts import SessionFacts
@@ -30,7 +30,7 @@ from deepwork.views.overview.task_row_store import TaskRowStore
 from deepwork.work.plans.models import Node, TaskStatus
 from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.models import STALE_MS
+from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 
 MAX_ROWS = 20_000

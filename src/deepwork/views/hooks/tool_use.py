@@ -14,9 +14,8 @@ from deepwork.views.hooks.identity import SessionRecord, learn_from_call
 from deepwork.views.hooks.notices import find_notices, take_notices
 from deepwork.views.hooks.protocol import HookEvent
 from deepwork.views.overview.current_work_store import CurrentWorkStore
-from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import Agent, needs_renewal
-from deepwork.work.agents.store import AgentStore
+from deepwork.work.agents.store import AgentStore, LeaseStore
 from deepwork.work.messages.store import MessageStore
 
 MAX_MESSAGES = 3

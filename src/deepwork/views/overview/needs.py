@@ -25,7 +25,7 @@ from deepwork.views.overview.states.models import Command, State
 from deepwork.views.overview.states.totals import count_by_kind
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.plans.models import parse_plan_requirements, parse_task_requirements
-from deepwork.work.tracking.models import STALE_MS
+from deepwork.work.tracking.staleness import STALE_MS
 
 MAX_NEEDS = 100
 REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000

@@ -20,7 +20,6 @@ from deepwork.work.messages.responses import MessageView
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.responses import CheckpointView
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
-from deepwork.work.tracking.models import STALE_MS
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import (
     DecisionView,
@@ -29,6 +28,7 @@ from deepwork.work.tracking.responses import (
     PhaseView,
     TrackedTaskView,
 )
+from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.workspaces.responses import RepositoryView, WorkspaceView
 from deepwork.work.workspaces.store import RepositoryStore, WorkspaceStore
@@ -99,7 +99,7 @@ def _read_workspace(tx: Transaction, id: str) -> Answer:
 
 def _read_repository(tx: Transaction, id: str) -> Answer | None:
     found = RepositoryStore(tx).find_by_id(id)
-    return RepositoryView.from_repository(found) if found else None
+    return RepositoryView.of(found) if found else None
 
 
 def _read_notice(tx: Transaction, id: str) -> Answer | None:

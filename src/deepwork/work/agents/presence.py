@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from deepwork.kernel.call import ANONYMOUS, LOCAL, current_call, is_own_agent, is_person
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.records import copy_with
-from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import (
     Agent,
     AgentEvent,
@@ -23,9 +22,22 @@ from deepwork.work.agents.models import (
     require_registered,
 )
 from deepwork.work.agents.responses import AgentView, build_agent_payload
-from deepwork.work.agents.store import AgentStore
+from deepwork.work.agents.store import AgentStore, LeaseStore
 
 log = logging.getLogger("deepwork")
+
+
+class TaskDirectory(Protocol):
+    """Checks references to tasks and workflows; implemented by `plans`."""
+
+    def require_task(self, tx: Transaction, id: str) -> None:
+        """Raise NotFound if there is no such task."""
+
+    def require_workflow(self, tx: Transaction, id: str) -> None:
+        """Raise NotFound if there is no such workflow."""
+
+    def release_tasks(self, tx: Transaction, agent_id: str, held: Sequence[str]) -> None:
+        """Return the tasks that an unregistering agent held to the queue."""
 
 
 class Presence:

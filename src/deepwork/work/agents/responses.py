@@ -27,25 +27,12 @@ class AgentView(Answer):
 
     @classmethod
     def from_agent(cls, agent: Agent, now: int, lease_ms: int) -> Self:
-        return cls(
+        return cls.of(
+            agent,
             status=get_status(agent, now, lease_ms),
             capabilities=list(agent.capabilities),
             metadata=dict(agent.metadata),
-            **{name: getattr(agent, name) for name in _COPIED_FIELDS},
         )
-
-
-_COPIED_FIELDS = (
-    "id",
-    "name",
-    "runtime",
-    "role",
-    "current_task_id",
-    "workspace_path",
-    "last_heartbeat",
-    "created_at",
-    "updated_at",
-)
 
 
 _PAYLOAD_FIELDS = tuple(AgentView.model_fields)

@@ -12,8 +12,6 @@ from deepwork.kernel.notices.service import carry_notices
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
 from deepwork.kernel.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
-from deepwork.work.agents.interfaces import TaskDirectory
-from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import (
     Agent,
     AgentEvent,
@@ -24,9 +22,9 @@ from deepwork.work.agents.models import (
     get_heartbeat_interval,
     normalize_runtime,
 )
-from deepwork.work.agents.presence import Presence
+from deepwork.work.agents.presence import Presence, TaskDirectory
 from deepwork.work.agents.responses import AgentList, AgentRegistered, AgentView, Heartbeat, Unregistered
-from deepwork.work.agents.store import AgentStore
+from deepwork.work.agents.store import AgentStore, LeaseStore
 
 
 class AgentTools:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, GitError
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.refs import find_current_branch, resolve_commit
 from deepwork.work.jobs.sessions.state import Session
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.workspaces.models import WorkspaceStatus
@@ -100,7 +101,7 @@ def _is_on_branch(git: Git, name: str | None) -> bool:
 
 def _read_current(git: Git) -> str:
     """Read the name of the current branch; empty if HEAD is detached."""
-    return git.run("branch", "--show-current").decode().strip()
+    return find_current_branch(git) or ""
 
 
 def _build_way_to_commit(git: Git) -> str:
@@ -117,11 +118,7 @@ def _find_free_name(git: Git, name: str) -> str:
 
 
 def _has_commit(git: Git) -> bool:
-    try:
-        git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    except GitError:
-        return False
-    return True
+    return resolve_commit(git, "HEAD") is not None
 
 
 def find_reason_to_stay(database: Database, tree: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.notices.responses import NoticeView
+from deepwork.kernel.paging import Page
 from deepwork.work.messages.models import Message, MessageStatus, MessageType, Priority
 
 MAX_LISTED_BODY = 4000
@@ -72,6 +73,15 @@ class MessageList(Answer):
     messages: list[MessageView]
     unread_count: int
     notices: list[NoticeView] | None = None
+
+
+class Messages(Answer):
+    messages: list[MessageView]
+    cursor: str | None = None
+
+
+class MessagePage(Page):
+    messages: list[MessageView]
 
 
 class Marked(Answer):

@@ -16,9 +16,8 @@ from deepwork.kernel.notices.service import MAX_NOTICES, NoticeService, build_vi
 from deepwork.kernel.notices.store import NoticeStore
 from deepwork.kernel.operations import Traits, WhenFalse, operation
 from deepwork.kernel.tool_types import MAX_LIST, Field, Id, Limit200, Name, Text, check_object
-from deepwork.work.agents.interfaces import TaskDirectory
 from deepwork.work.agents.models import Agent, LivingStatus, normalize_runtime, require_registered
-from deepwork.work.agents.presence import Presence
+from deepwork.work.agents.presence import Presence, TaskDirectory
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.messages.models import (
     BroadcastType,

@@ -47,8 +47,6 @@ class Admission:
         self._tx = tx
         self._workflow = workflow
         self._is_claim = is_claim
-        self._budgets = BudgetService(tx)
-        self._active = ActiveStore(tx)
         self._totals: dict[str, Total] = {}
 
     @property
@@ -112,7 +110,11 @@ class Admission:
     def _day(self) -> Budget | None:
         return load_day_budget()
 
-    # What was spent, and what goes on
+    # What was spent, and what is active now
+
+    @cached_property
+    def _budgets(self) -> BudgetService:
+        return BudgetService(self._tx)
 
     @cached_property
     def _plan_spent(self) -> Cost:
@@ -136,11 +138,11 @@ class Admission:
 
     @cached_property
     def _of_plan(self) -> Sequence[ActiveTime]:
-        return self._active.list_of_plan(self._workflow.id)
+        return ActiveStore(self._tx).list_of_plan(self._workflow.id)
 
     @cached_property
     def _of_all_plans(self) -> Sequence[ActiveTime]:
-        return self._active.list_of_all_plans()
+        return ActiveStore(self._tx).list_of_all_plans()
 
     @cached_property
     def _work_of_plan(self) -> dict[str, ActiveWork]:
@@ -152,7 +154,7 @@ class Admission:
 
     @cached_property
     def _backlog(self) -> int:
-        return self._active.count_unreviewed(self._workflow.id)
+        return ActiveStore(self._tx).count_unreviewed(self._workflow.id)
 
     def _load_work(self, tasks: Sequence[ActiveTime]) -> dict[str, ActiveWork]:
         """Return what active tasks with a budget of their own may cost: only those reserve anything."""

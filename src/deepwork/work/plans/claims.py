@@ -15,10 +15,9 @@ from deepwork.kernel.call import current_call, is_own_agent, is_person, may_chan
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.records import copy_with
-from deepwork.work.agents.leases import LeaseStore
 from deepwork.work.agents.models import Agent, AgentStatus, Lease, require_own_kind
 from deepwork.work.agents.presence import Presence
-from deepwork.work.agents.store import AgentStore
+from deepwork.work.agents.store import AgentStore, LeaseStore
 from deepwork.work.plans.admission import ClaimRefusals, build_refusal
 from deepwork.work.plans.approval_gate import use_start_approval
 from deepwork.work.plans.interfaces import WorkspaceProvider

@@ -45,12 +45,12 @@ from deepwork.work.plans.rules.levels import Levels
 from deepwork.work.plans.rules.transitions import check_workflow_transition
 from deepwork.work.plans.rules.weakening import require_no_open_gates
 from deepwork.work.plans.scheduling import Scheduler, choose_limit
-from deepwork.work.plans.search_results import SearchResults, Summary, load_results
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.planning_store import PlanningStore
 from deepwork.work.plans.stores.search_store import SearchStore
 from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.plans.summary import SearchResults, Summary, load_results
 from deepwork.work.plans.task_proofs import (
     NamedChecks,
     TaskProver,

@@ -58,8 +58,7 @@ class WorkflowLine(Answer):
 
     @classmethod
     def from_workflow(cls, workflow: Workflow, *, with_repository: bool = False) -> Self:
-        names = cls.model_fields if with_repository else cls.model_fields.keys() - {"repository_path"}
-        return cls(**{name: getattr(workflow, name) for name in names})
+        return cls.of(workflow, **{} if with_repository else {"repository_path": None})
 
 
 class PlanList(Answer):
@@ -86,12 +85,8 @@ class TaskLine(Answer):
 
     @classmethod
     def from_task(cls, task: Task, relations: TaskRelations) -> Self:
-        return cls(
-            id=task.id,
-            name=task.name,
-            status=task.status,
-            sequence=task.sequence,
-            parallel_group=task.parallel_group,
+        return cls.of(
+            task,
             outcome=truncate_to_line(task.outcome or task.error),
             stale_input=[each["name"] for each in task.stale_input] if task.stale_input else None,
             **relations.to_fields(task),
@@ -136,13 +131,8 @@ class CheckpointView(Answer):
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
-        return cls(
-            detail=None if checkpoint.detail is None else dict(checkpoint.detail),
-            files_changed=list(checkpoint.files_changed),
-            **{
-                name: getattr(checkpoint, name)
-                for name in ("id", "sequence", "type", "summary", "agent_id", "created_at")
-            },
+        return cls.of(
+            checkpoint, detail=_copy_mapping(checkpoint.detail), files_changed=list(checkpoint.files_changed)
         )
 
 
@@ -188,39 +178,19 @@ class PlanTaskView(Answer):
 
     @classmethod
     def from_task(cls, task: Task, relations: TaskRelations | None = None, **more: Any) -> Self:
-        return cls(
-            plan=_copy_mapping(task.plan),
-            context=dict(task.context),
-            outcome_detail=_copy_mapping(task.outcome_detail),
-            failures=task.failures or None,
-            max_attempts=task.max_attempts if task.failures else None,
-            waits_for_person=task.waits_for_person or None,
-            requires=requirements_to_dict(task.requirements) or None if task.requirements else None,
-            stale_input=[dict(each) for each in task.stale_input] if task.stale_input else None,
-            **{name: getattr(task, name) for name in _COPIED_TASK_FIELDS},
-            **(relations.to_fields(task) if relations else {"assigned_agent_id": task.claimed_by}),
-            **more,
-        )
-
-
-_COPIED_TASK_FIELDS = (
-    "id",
-    "workflow_id",
-    "name",
-    "description",
-    "status",
-    "sequence",
-    "parallel_group",
-    "outcome",
-    "error",
-    "attempts",
-    "workspace_id",
-    "created_at",
-    "started_at",
-    "finished_at",
-    "updated_at",
-    "waits_for",
-)
+        shown: dict[str, Any] = {
+            "plan": _copy_mapping(task.plan),
+            "context": dict(task.context),
+            "outcome_detail": _copy_mapping(task.outcome_detail),
+            "checkpoints": None,
+            "failures": task.failures or None,
+            "max_attempts": task.max_attempts if task.failures else None,
+            "waits_for_person": task.waits_for_person or None,
+            "requires": requirements_to_dict(task.requirements) or None,
+            "stale_input": [dict(each) for each in task.stale_input] if task.stale_input else None,
+        }
+        known = relations.to_fields(task) if relations else {"assigned_agent_id": task.claimed_by}
+        return cls.of(task, **shown | known | more)
 
 
 class HistoryEntry(Answer):
@@ -265,31 +235,13 @@ class PlanView(Answer):
 
     @classmethod
     def from_workflow(cls, workflow: Workflow, **more: Any) -> Self:
-        same = {name: getattr(workflow, name) for name in _COPIED_WORKFLOW_FIELDS}
-        if workflow.requirements:
-            same |= {
-                "requires": requirements_to_dict(workflow.requirements),
-                "base_commit": workflow.base_commit,
-            }
-        return cls(plan=_copy_mapping(workflow.initial_plan), **same, **more)
-
-
-_COPIED_WORKFLOW_FIELDS = (
-    "id",
-    "name",
-    "source_type",
-    "source_ref",
-    "source_content",
-    "status",
-    "plan_summary",
-    "repository_path",
-    "max_parallel_tasks",
-    "auto_create_workspaces",
-    "file_conflicts",
-    "created_by",
-    "created_at",
-    "updated_at",
-)
+        return cls.of(
+            workflow,
+            plan=_copy_mapping(workflow.initial_plan),
+            requires=requirements_to_dict(workflow.requirements) if workflow.requirements else None,
+            base_commit=workflow.base_commit if workflow.requirements else None,
+            **more,
+        )
 
 
 class PlanSet(Answer):

@@ -14,8 +14,15 @@ from deepwork.kernel.files.problems import MAX_PROBLEMS, FileProblem, InvalidDef
 from deepwork.kernel.files.stamps import to_printable_name
 from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.work.plans.models import Outline
-from deepwork.work.templates import rules
-from deepwork.work.templates.models import Template, TemplateSource, Variable, parse_variable
+from deepwork.work.templates.models import (
+    Template,
+    TemplateSource,
+    Variable,
+    collect_variables,
+    find_plan_problems,
+    find_variable_problems,
+    parse_variable,
+)
 
 _TEMPLATES_FOLDER = f"{STATE_FOLDER}/templates"
 _FILE_SUFFIXES = (".yml", ".yaml", ".json")
@@ -135,7 +142,7 @@ def _parse_template(document: YamlDocument, id: str, stem: str, source: Template
         name=data.get("name", stem),
         description=data.get("description"),
         tasks=tuple(tasks),
-        variables=rules.collect_variables(tasks, declared),
+        variables=collect_variables(tasks, declared),
         version=data.get("version", 1),
         source=source,
     )
@@ -144,9 +151,9 @@ def _parse_template(document: YamlDocument, id: str, stem: str, source: Template
 def _find_problems(
     document: YamlDocument, tasks: Sequence[Outline], declared: Sequence[Variable]
 ) -> Iterator[FileProblem]:
-    for index, message in rules.find_variable_problems(declared):
+    for index, message in find_variable_problems(declared):
         yield FileProblem(document.source, document.get_line("variables", index), message)
-    for problem in rules.find_plan_problems(tasks):
+    for problem in find_plan_problems(tasks):
         where = () if problem.place is None else (problem.place,)
         yield FileProblem(document.source, document.get_line("tasks", *where), problem.message)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Self
 
 from deepwork.kernel.answers import Answer
 from deepwork.work.plans.models import Complexity, Outline
-from deepwork.work.templates.models import Template, TemplateSource, Variable
+from deepwork.work.templates.models import Template, TemplateSource
 
 MAX_LISTED_TASKS = 50
 MAX_LISTED_TEXT = 500
@@ -41,10 +40,6 @@ class VariableForm(Answer):
     required: bool
     default: str | None = None
 
-    @classmethod
-    def from_variable(cls, variable: Variable) -> Self:
-        return cls(**asdict(variable))
-
 
 class DefinitionView(Answer):
     tasks: list[TaskForm]
@@ -69,19 +64,10 @@ class TemplateView(Answer):
     def from_template(cls, template: Template, **more: Any) -> Self:
         definition = DefinitionView(
             tasks=[TaskForm.from_task(task) for task in template.tasks],
-            variables=[VariableForm.from_variable(variable) for variable in template.variables],
+            variables=[VariableForm.of(variable) for variable in template.variables],
         )
-        return cls(
-            id=template.id,
-            name=template.name,
-            description=template.description,
-            template=definition,
-            version=template.version,
-            created_at=template.created_at,
-            source=template.source,
-            shipped=True if template.source is TemplateSource.SHIPPED else None,
-            **more,
-        )
+        shipped = True if template.source is TemplateSource.SHIPPED else None
+        return cls.of(template, template=definition, shipped=shipped, **more)
 
     @classmethod
     def excerpt_from_template(cls, template: Template) -> Self:

@@ -34,9 +34,17 @@ from deepwork.work.plans.task_proofs import (
     record_start,
     require_checked_names,
 )
-from deepwork.work.templates import rules
 from deepwork.work.templates.catalog import CatalogContents, TemplateCatalog
-from deepwork.work.templates.models import Template, TemplateEvent, TemplateSource, Variable
+from deepwork.work.templates.models import (
+    Template,
+    TemplateEvent,
+    TemplateSource,
+    Variable,
+    collect_variables,
+    fill_template,
+    render_source,
+    validate_template,
+)
 from deepwork.work.templates.responses import (
     FileError,
     TemplateApplied,
@@ -91,13 +99,13 @@ class TemplateTools:
                 if template
                 else (_load_plan_tasks(tx, from_workflow_id or ""), [])
             )
-            rules.validate_template(tasks, declared)
+            validate_template(tasks, declared)
             made = Template(
                 id=new_id("tmpl"),
                 name=name,
                 description=description,
                 tasks=tuple(tasks),
-                variables=rules.collect_variables(tasks, declared),
+                variables=collect_variables(tasks, declared),
                 created_at=tx.now,
             )
             self._save(tx, made, files)
@@ -138,11 +146,11 @@ class TemplateTools:
         files = self._catalog.scan()
         with self._database.transaction() as tx, join_transaction(tx):
             template = self._get(tx, files, template_id)
-            plan = rules.fill_template(template, variables or {})
+            plan = fill_template(template, variables or {})
             created = self._plans.workflow_create(
                 workflow_name,
                 SourceType.TEMPLATE,
-                source_content=rules.render_source(template, workflow_name, plan.values),
+                source_content=render_source(template, workflow_name, plan.values),
                 source_ref=template.id,
                 repository_path=repository_path,
                 repository_paths=repository_paths,
@@ -166,7 +174,7 @@ class TemplateTools:
         files = self._catalog.scan()
         with self._database.reading() as tx:
             template = self._get(tx, files, template_id)
-        names = list_named_checks(None, rules.fill_template(template, variables or {}).tasks)
+        names = list_named_checks(None, fill_template(template, variables or {}).tasks)
         located = self._repositories.locate(repository_path or next(iter(repository_paths or ()), None))
         head = self._repositories.find_head(located)
         return self._prover.check_names_at(located, head.commit if head else None, names)

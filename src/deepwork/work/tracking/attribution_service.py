@@ -14,10 +14,10 @@ from typing import Any
 from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.git.history import HistoryCommit
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import (
     ChangeStatus,
-    Commit,
     FileChange,
     HeadProgress,
     Rename,
@@ -48,7 +48,7 @@ class TaskChanges:
     ended: SnapshotResult | None = None
     changed: tuple[AttributedChange, ...] = ()
     renamed: tuple[Rename, ...] = ()
-    commits: tuple[Commit, ...] = ()
+    commits: tuple[HistoryCommit, ...] = ()
     preexisting: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     links: UnstoredLinks | None = None
@@ -166,6 +166,7 @@ class AttributionService:
             began=Snapshot.from_dict(watch.began),
             began_at=watch.began_at,
             ended=last,
+            commits=changes.commits,
             starts=tuple(starts),
             changed={change.path: change.attribution in own for change in changes.changed},
             is_alone=not others,
@@ -219,15 +220,30 @@ class AttributionService:
         return [_add_trees(change, trees) for change in mine]
 
     def _attribute(
-        self, snapshots: SnapshotStore, watch: Watch, until: int, last: Snapshot, others: Sequence[Watch]
+        self,
+        snapshots: SnapshotStore,
+        watch: Watch,
+        until: int,
+        last: Snapshot,
+        others: Sequence[Watch],
+        *,
+        counted: bool = False,
     ) -> tuple[list[_SnapshotPair], list[AttributedChange]]:
+        """Return what changed from one snapshot to the next, and which of it the task changed.
+
+        `counted`: with the lines, if there is only one such difference, which is that of the whole.
+        """
         moments = _list_snapshots(watch, until, last, others)
+        steps = [(one, next) for one, next in pairwise(moments) if one[1] != next[1]]
+        counted = counted and len(steps) == 1
         pairs = [
             _SnapshotPair(
-                before, after, snapshots.diff(before, after), _find_running(watch, others, start, end)
+                before,
+                after,
+                snapshots.diff(before, after, counted=counted),
+                _find_running(watch, others, start, end),
             )
-            for (start, before), (end, after) in pairwise(moments)
-            if before != after
+            for (start, before), (end, after) in steps
         ]
         candidates = [_to_candidate(each) for each in (watch, *others)]
         found = attribute_changes([pair.interval for pair in pairs], candidates)
@@ -238,8 +254,11 @@ class AttributionService:
     ) -> TaskChanges:
         snapshots = self.snapshots.open_store(ended.tree)
         first = Snapshot.from_dict(watch.began)
-        pairs, mine = self._attribute(snapshots, watch, ended.at, last, others)
-        whole = snapshots.diff(first, last, counted=True) if mine else SnapshotDiff()
+        pairs, mine = self._attribute(snapshots, watch, ended.at, last, others, counted=True)
+        whole = SnapshotDiff()
+        if mine:
+            only = pairs[0].difference if len(pairs) == 1 else None
+            whole = only or snapshots.diff(first, last, counted=True)
         progress = snapshots.get_progress(first, last)
         changed = {attributed.path for attributed in mine}
         counts = {change.path: change for change in whole.files}

@@ -15,11 +15,12 @@ from deepwork.work.plans.models import TaskStatus as PlannedStatus
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking import rules
-from deepwork.work.tracking.answered_issues import MAX_ANSWERS, AnswerView
 from deepwork.work.tracking.inputs import ContextSection, Filter, parse_iso_ms
-from deepwork.work.tracking.models import STALE_MS, JobSessionState, Phase, TaskCounts, TrackedWorkflow
+from deepwork.work.tracking.models import JobSessionState, Phase, TaskCounts, TrackedWorkflow
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import (
+    MAX_ANSWERS,
+    AnswerView,
     Context,
     DecisionView,
     IssueView,
@@ -29,6 +30,7 @@ from deepwork.work.tracking.responses import (
     TrackedWorkflowView,
     counts_to_dict,
 )
+from deepwork.work.tracking.staleness import STALE_MS
 from deepwork.work.tracking.store import TrackStore
 
 Position = tuple[int, int]

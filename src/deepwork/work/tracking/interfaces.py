@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.git.history import HistoryCommit
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot
+from deepwork.work.tracking.list_responses import RunRef
 from deepwork.work.tracking.models import JobSessionState
+
+
+class RunDirectory(Protocol):
+    """Knows the runs of all kinds; implemented by the overview."""
+
+    def require(self, tx: Transaction, id: str) -> object:
+        """Raise NotFound if there is no such run."""
+
+    def find_refs(self, tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:
+        """Find kind and name of these runs; missing runs are left out."""
 
 
 class JobSessionFinder(Protocol):
@@ -34,6 +46,8 @@ class WatchedWork:
     began_at: int
     """Nanoseconds on the clock of this host."""
     ended: Snapshot
+    commits: tuple[HistoryCommit, ...]
+    """Those that HEAD got meanwhile, the oldest first; they may have been fetched."""
     starts: tuple[str, ...]
     """The commits at which all watches of the task in this tree began."""
     changed: Mapping[str, bool]

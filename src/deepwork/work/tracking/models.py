@@ -11,9 +11,6 @@ from deepwork.kernel.git.snapshot_types import FileChange
 from deepwork.kernel.names import CaseInsensitiveEnum
 from deepwork.work.plans.models import TaskRequirements
 
-STALE_MS = 30 * 60 * 1000
-"""A running task without any call about it for this long is marked stale."""
-
 
 class TrackSize(CaseInsensitiveEnum):
     """How large a workflow is expected to be."""

@@ -14,9 +14,8 @@ from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, PendingEvent, Transaction
 from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.files.repositories import find_repository, find_tree_root, is_tree_of
-from deepwork.kernel.git.bases import find_base
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.refs import find_head
+from deepwork.kernel.git.refs import find_base, find_head
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.kernel.trust.policy import build_git_environment
 from deepwork.work.plans.models import PlanEvent, Task, TaskStatus, Workflow

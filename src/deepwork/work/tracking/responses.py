@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Self
 
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.kernel.timestamps import format_timestamp, measure_duration
-from deepwork.work.tracking.answered_issues import AnswerView
+from deepwork.kernel.text_budget.lines import truncate_to_line
+from deepwork.kernel.timestamps import format_optional_timestamp, measure_duration
 from deepwork.work.tracking.models import (
     CallerType,
     Category,
@@ -28,9 +27,31 @@ from deepwork.work.tracking.models import (
     WorkflowEnding,
 )
 
+MAX_ANSWERS = 20
+"""Answers in one context; an answer stays as long as the workflow, but only the newest are shown."""
+_MAX_QUESTION = 300
 
-def _format_optional_time(moment: int | None) -> str | None:
-    return None if moment is None else format_timestamp(moment)
+
+class AnswerView(Answer):
+    """An issue that waited for a person, and how it was resolved."""
+
+    issue_id: str
+    task_id: str
+    question: str
+    answer: str
+    by: str
+    at: str
+
+    @classmethod
+    def from_issue(cls, issue: Issue) -> Self:
+        return cls(
+            issue_id=issue.id,
+            task_id=issue.subject.task_id,
+            question=truncate_to_line(issue.description, _MAX_QUESTION) or "",
+            answer=issue.resolution_note or "",
+            by=issue.resolved_by or "",
+            at=format_optional_timestamp(issue.resolved_at) or "",
+        )
 
 
 def _to_seconds(ms: int) -> int:
@@ -90,13 +111,7 @@ class PhaseTasks(Answer):
 
     @classmethod
     def from_counts(cls, counts: TaskCounts) -> Self:
-        return cls(
-            total=counts.total,
-            success=counts.success,
-            partial=counts.partial_success,
-            failed=counts.failed,
-            in_progress=counts.in_progress,
-        )
+        return cls.of(counts, partial=counts.partial_success)
 
 
 class PhaseCompleted(Answer):
@@ -209,31 +224,19 @@ class TrackedWorkflowView(Answer):
     limitations: list[str] | None = None
     current_phase: int
     total_phases: int
-    created_at: str
-    updated_at: str
-    completed_at: str | None = None
+    created_at: IsoTime
+    updated_at: IsoTime
+    completed_at: IsoTime | None = None
     checks: list[str] | None = None
     """What each of its tasks must pass to be a success."""
 
     @classmethod
     def from_workflow(cls, workflow: TrackedWorkflow, status: TrackedWorkflowStatus | None = None) -> Self:
-        return cls(
-            id=workflow.id,
-            name=workflow.name,
-            objective=workflow.objective,
-            scope=workflow.scope,
-            constraints=workflow.constraints,
-            profile=workflow.profile,
+        return cls.of(
+            workflow,
             status=status or workflow.status,
-            outcome=workflow.outcome,
-            summary=workflow.summary,
             achievements=list(workflow.achievements) if workflow.is_over else None,
             limitations=list(workflow.limitations) if workflow.is_over else None,
-            current_phase=workflow.current_phase,
-            total_phases=workflow.total_phases,
-            created_at=format_timestamp(workflow.created_at),
-            updated_at=format_timestamp(workflow.updated_at),
-            completed_at=_format_optional_time(workflow.completed_at),
             checks=list(workflow.requirements.checks) if workflow.requirements else None,
         )
 
@@ -256,24 +259,19 @@ class PhaseView(Answer):
     tasks: dict[str, int]
     duration_seconds: int
     task_seconds: int
-    started_at: str | None = None
-    completed_at: str | None = None
+    started_at: IsoTime | None = None
+    completed_at: IsoTime | None = None
 
     @classmethod
     def from_phase(cls, phase: Phase, counts: TaskCounts, now: int) -> Self:
-        return cls(
+        return cls.of(
+            phase,
             phase_number=phase.number,
             phase_name=phase.name,
             phase_id=phase.id,
-            status=phase.status,
-            is_parallel=phase.is_parallel,
-            description=phase.description,
-            summary=phase.summary,
             tasks=counts_to_dict(counts),
             duration_seconds=_to_seconds(measure_duration(phase.started_at, phase.completed_at or now)),
             task_seconds=_to_seconds(counts.task_ms),
-            started_at=format_timestamp(phase.started_at),
-            completed_at=_format_optional_time(phase.completed_at),
         )
 
 
@@ -300,8 +298,8 @@ class TrackedTaskView(Answer):
     caller_type: CallerType | None = None
     agent_name: str | None = None
     areas: list[str]
-    started_at: str | None = None
-    completed_at: str | None = None
+    started_at: IsoTime | None = None
+    completed_at: IsoTime | None = None
     duration_seconds: int | None = None
     manual_review_needed: bool
     summary: str | None = None
@@ -313,25 +311,14 @@ class TrackedTaskView(Answer):
     @classmethod
     def from_task(cls, task: TrackedTask, stale_before: int = 0) -> Self:
         over = task.completed_at
-        return cls(
-            id=task.id,
-            workflow_id=task.workflow_id,
-            phase_id=task.phase_id,
-            parent_task_id=task.parent_task_id,
-            name=task.name,
-            goal=task.goal,
-            status=task.status,
-            caller_type=task.caller_type,
-            agent_name=task.agent_name,
+        return cls.of(
+            task,
             areas=list(task.areas),
-            started_at=format_timestamp(task.started_at),
-            completed_at=_format_optional_time(over),
             duration_seconds=None if over is None else _to_seconds(measure_duration(task.started_at, over)),
-            manual_review_needed=task.manual_review_needed,
             summary=task.outcome.get("summary"),
             outcome=_select_outcome(task.outcome),
             metadata=dict(task.metadata) or None,
-            files_changed=_get_file_counts(task.result),
+            files_changed=task.result.get("counts"),
             is_stale=True if task.is_running and task.last_sign_at < stale_before else None,
         )
 
@@ -342,10 +329,6 @@ def _select_outcome(outcome: Mapping[str, Any]) -> dict[str, Any] | None:
     return given if given.keys() - {"summary"} else None
 
 
-def _get_file_counts(result: Mapping[str, Any]) -> dict[str, int] | None:
-    return result.get("counts")
-
-
 class NoteView(Answer):
     """Fields that decisions, issues and milestones share."""
 
@@ -354,7 +337,7 @@ class NoteView(Answer):
     task_id: str
     task_name: str
     agent_name: str | None = None
-    created_at: str
+    created_at: IsoTime
 
 
 class DecisionView(NoteView):
@@ -367,7 +350,7 @@ class DecisionView(NoteView):
 
     @classmethod
     def from_decision(cls, decision: Decision) -> Self:
-        return cls(**_note_to_dict(decision))
+        return cls.of(decision, **vars(decision.subject))
 
 
 class IssueView(NoteView):
@@ -375,13 +358,13 @@ class IssueView(NoteView):
     description: str
     resolution: str
     requires_human_review: bool
-    resolved_at: str | None = None
+    resolved_at: IsoTime | None = None
     resolved_by: str | None = None
     resolution_note: str | None = None
 
     @classmethod
     def from_issue(cls, issue: Issue) -> Self:
-        return cls(**_note_to_dict(issue) | {"resolved_at": _format_optional_time(issue.resolved_at)})
+        return cls.of(issue, **vars(issue.subject))
 
 
 class MilestoneView(NoteView):
@@ -391,14 +374,7 @@ class MilestoneView(NoteView):
 
     @classmethod
     def from_milestone(cls, milestone: Milestone) -> Self:
-        return cls(**_note_to_dict(milestone))
-
-
-def _note_to_dict(note: Decision | Issue | Milestone) -> dict[str, Any]:
-    fields: dict[str, Any] = asdict(note)
-    subject: dict[str, Any] = fields.pop("subject")
-    subject.pop("phase_id")
-    return fields | subject | {"created_at": format_timestamp(note.created_at)}
+        return cls.of(milestone, **vars(milestone.subject))
 
 
 class Context(Answer):

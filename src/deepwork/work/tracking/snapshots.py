@@ -101,6 +101,8 @@ class SnapshotService:
                 self.host, str(tree), now - _RETENTION_DAYS * _DAY_NS
             )
         try:
-            self.open_store(tree).prune(kept)
+            store = self.open_store(tree)
+            if store.began_at() < now - _RETENTION_DAYS * _DAY_NS:  # otherwise nothing in it is that old
+                store.prune(kept)
         except (DeepworkError, OSError) as error:
             log.warning("Cannot prune the snapshots of %s: %s", tree, error)

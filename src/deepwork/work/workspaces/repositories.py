@@ -104,7 +104,7 @@ class RepositoryLocator:
     def _emit_registered(self, tx: Transaction, path: str) -> Repository:
         known = RepositoryStore(tx).find(self.host, path)
         assert known is not None, "it was added in this transaction"
-        view = RepositoryView.from_repository(known).model_dump(mode="json")
+        view = RepositoryView.of(known).model_dump(mode="json")
         tx.emit(WorkspaceEvent.REPOSITORY_REGISTERED, view)
         return known
 

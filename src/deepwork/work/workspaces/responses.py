@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Self
 
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.call import ActionOutcome
 from deepwork.work.plans.interfaces import TaskWorkspace
-from deepwork.work.workspaces.models import Repository, TreeRemoval, Workspace, WorkspaceStatus
+from deepwork.work.workspaces.models import TreeRemoval, Workspace, WorkspaceStatus
 
 
 class RepositoryRegistered(Answer):
@@ -24,10 +23,6 @@ class RepositoryView(Answer):
     host: str
     created_at: int
     updated_at: int
-
-    @classmethod
-    def from_repository(cls, repository: Repository) -> Self:
-        return cls(**asdict(repository))
 
 
 class Repositories(Answer):
@@ -85,7 +80,7 @@ class WorkspaceView(Answer):
     @classmethod
     def from_workspace(cls, workspace: Workspace, task_ids: Sequence[str] = ()) -> Self:
         lists = {"builds_on": list(workspace.builds_on) or None, "unmerged": list(workspace.unmerged) or None}
-        return cls(**(asdict(workspace) | lists), task_ids=list(task_ids))
+        return cls.of(workspace, **lists, task_ids=list(task_ids))
 
 
 class Workspaces(Answer):

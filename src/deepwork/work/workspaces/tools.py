@@ -242,9 +242,7 @@ class RepositoryTools:
         """Registered repositories, newest first."""
         with self._database.reading() as tx:
             found, total = RepositoryStore(tx).list_newest(limit, offset)
-            return Repositories(
-                repositories=[RepositoryView.from_repository(each) for each in found], total=total
-            )
+            return Repositories(repositories=[RepositoryView.of(each) for each in found], total=total)
 
     @operation("read")
     def repository_get(self, path: Annotated[Text, Field(description="Absolute")]) -> RepositoryView | None:
@@ -252,7 +250,7 @@ class RepositoryTools:
         where = resolve_path("path", path)
         with self._database.reading() as tx:
             found = RepositoryStore(tx).find(self._locator.host, where)
-            return RepositoryView.from_repository(found) if found else None
+            return RepositoryView.of(found) if found else None
 
 
 def _get_task_of_workflow(tx: Transaction, workflow_id: str, task_id: str) -> Task:

@@ -11,11 +11,15 @@ from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.errors import GitError, NotAllowed
 from deepwork.kernel.files.repositories import is_tree_of
 from deepwork.kernel.files.state import make_state_folder
-from deepwork.kernel.git.branch_merges import BranchMerge, UnmergedBranch, merge_branches
+from deepwork.kernel.git.branch_merges import (
+    BranchMerge,
+    UnmergedBranch,
+    count_unmerged_commits,
+    find_merge_conflicts,
+    merge_branches,
+)
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.commit_records import CommitRecord, list_newer_commits, read_commits
-from deepwork.kernel.git.merge_conflicts import find_merge_conflicts
-from deepwork.kernel.git.merged_branches import count_unmerged_commits
 from deepwork.kernel.git.refs import (
     contains_branch,
     create_branch,

@@ -35,7 +35,7 @@ from deepwork.views.overview.states.local_processes import LocalProcesses
 from deepwork.views.overview.states.models import Cause, Standing, State
 from deepwork.views.overview.states.store import IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
 from deepwork.work.plans.models import PlanStatus, TaskStatus
-from deepwork.work.tracking.models import STALE_MS
+from deepwork.work.tracking.staleness import STALE_MS
 
 _MS_PER_DAY = 24 * 3600 * 1000
 Standings = dict[str, Standing]

@@ -289,26 +289,21 @@ class TaskStore:
         """Return other tasks of its parallel group, and how many there are."""
         if task.parallel_group is None:
             return [], 0
-        values = {"workflow_id": task.workflow_id, "group": task.parallel_group, "id": task.id}
         condition = "workflow_id = :workflow_id AND parallel_group = :group AND id <> :id"
-        sql = (
-            f"SELECT {RELATED_COLUMNS} FROM plan_tasks WHERE {condition}"
-            " ORDER BY sequence, position LIMIT :limit"
-        )
-        rows = self._tx.fetch_all(sql, limit=limit, **values)
-        total = len(rows)
-        if total == limit:
-            total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
-        return [read_related_task(row) for row in rows], total
+        values = {"workflow_id": task.workflow_id, "group": task.parallel_group, "id": task.id}
+        return self._list_related(condition, "sequence, position", values, limit)
 
     def list_prior(self, task: Task, limit: int) -> tuple[list[RelatedTask], int]:
         """Return tasks of lower sequences, most recently finished first, and how many there are."""
-        values = {"workflow_id": task.workflow_id, "sequence": task.sequence}
         condition = "workflow_id = :workflow_id AND sequence < :sequence"
-        sql = (
-            f"SELECT {RELATED_COLUMNS} FROM plan_tasks WHERE {condition}"
-            " ORDER BY coalesce(finished_at, 0) DESC, sequence DESC, position DESC LIMIT :limit"
-        )
+        order = "coalesce(finished_at, 0) DESC, sequence DESC, position DESC"
+        values = {"workflow_id": task.workflow_id, "sequence": task.sequence}
+        return self._list_related(condition, order, values, limit)
+
+    def _list_related(
+        self, condition: str, order: str, values: Row, limit: int
+    ) -> tuple[list[RelatedTask], int]:
+        sql = f"SELECT {RELATED_COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY {order} LIMIT :limit"
         rows = self._tx.fetch_all(sql, limit=limit, **values)
         total = len(rows)
         if total == limit:

@@ -1,8 +1,4 @@
-"""What only people can do about a step at its quality gate: let it pass, send it back, grant a review.
-
-Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
-agents: the command line and the dashboard call them in a person's name. Each takes the proof of a person.
-"""
+"""What only people can do at the quality gate of a step: let it pass, send it back, grant a review."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ Decide = Callable[[Session], tuple[Session, SessionEvent]]
 StepId = Annotated[str | None, Field(description="Refused unless this step is current")]
 
 
-class GateActions:
+class JobOperations:
     """Decisions of people about the current step of a session."""
 
     traits: ClassVar = Traits(toolset="jobs", people_only=True)

@@ -1,4 +1,4 @@
-"""What only people can do about budgets: raise them. Lowering is free, but nobody else needs to do it."""
+"""What people read and decide about plans: drawings, and budgets, which only they can raise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.records import copy_with
 from deepwork.kernel.tool_types import Field, Id
-from deepwork.work.plans.models import PlanRequirements, Task, TaskRequirements, Workflow
+from deepwork.work.plans.diagrams import render_mermaid, render_text
+from deepwork.work.plans.models import PlanRequirements, PlanStatus, Task, TaskRequirements, Workflow
 from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.stores.claim_store import ActiveStore
 from deepwork.work.plans.stores.plan_store import PlanStore
@@ -39,13 +40,27 @@ class BudgetSet(Answer):
     raised: bool
 
 
-class BudgetOperations:
-    """Decisions of people about what work may cost."""
+class PlanDrawing(Answer):
+    id: str
+    name: str
+    status: PlanStatus
+    drawing: str
+
+
+class PlanOperations:
+    """Drawings of plans, and decisions about what work may cost."""
 
     traits: ClassVar = Traits(toolset="plans", people_only=True)
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @operation("read")
+    def draw_plan(self, id: Id, as_text: bool = False) -> PlanDrawing:
+        """The tasks of a plan and what they wait for, as a Mermaid diagram or as text."""
+        with self._database.reading() as tx:
+            workflow, nodes = PlanStore(tx).get(id), TaskStore(tx).list_nodes(id)
+        return PlanDrawing.of(workflow, drawing=render_text(nodes) if as_text else render_mermaid(nodes))
 
     @operation("work", for_people=True)
     def set_budget(

@@ -47,7 +47,8 @@ class Record:
             return
         if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # the body of a class
             return
-        self.modules.add(name)
+        if name not in self.modules and not _is_importing(frame):
+            self.modules.add(name)
         caller = _get_module(frame.f_back)
         self.calls += caller is not None and caller != name
 
@@ -66,6 +67,15 @@ class Record:
 def _get_module(frame: FrameType | None) -> str | None:
     name = frame.f_globals.get("__name__", "") if frame else ""
     return name if name == PACKAGE or name.startswith(f"{PACKAGE}.") else None
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module of ours is being imported: what it calls then, such as `dataclass`, only defines things."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and _get_module(frame) is not None:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def main() -> None:

@@ -9,15 +9,15 @@ from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.registry import index_by_name
 from deepwork.gates.access.audit_chain import ChainVerdict, verify_chain
 from deepwork.gates.access.models import ChainedEntry
+from deepwork.gates.access.operations import TokenOperations
 from deepwork.gates.access.rules import parse_token
 from deepwork.gates.access.store import AuditStore
-from deepwork.gates.access.tools import TokenTools
 from deepwork.kernel.call import Call
 
 
 def call_token_tool(app: Application, tool: str, **arguments: Any) -> Any:
     """Call a token tool as the command line does."""
-    spec = index_by_name([TokenTools(app.database)])[tool]
+    spec = index_by_name([TokenOperations(app.database)])[tool]
     return invoke(app.database, spec, arguments, Call("local", tool))
 
 

@@ -17,10 +17,9 @@ from access.make import list_outcomes, make_token, verify_audit
 from access.other_users import create_repository, fill_store, run_git, use_home
 from application import call_tool, list_events, make_app
 from dashboard.make import create_client
-from deepwork.delivery.store_adoption import adopt_store
+from deepwork.delivery.store_adoption import NAME_COLUMNS, adopt_store, mark_json
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.http.serving import serve_http
-from deepwork.gates.access import unverified
 from deepwork.gates.access.rules import matches_secret
 from deepwork.gates.access.store import TokenStore
 from deepwork.kernel.database.adoption import read_identity
@@ -504,7 +503,7 @@ def test_a_new_store_is_marked_from_its_first_transaction(project: Path):
     ],
 )
 def test_names_of_people_in_json_are_marked(text: Any, marked: Any):
-    assert unverified.mark_json(text) == marked
+    assert mark_json(text) == marked
 
 
 def test_every_column_that_names_somebody_is_marked():
@@ -521,4 +520,4 @@ def test_every_column_that_names_somebody_is_marked():
         }
     found = {table: names | names_of_senders.get(table, set()) for table, names in found.items()}
 
-    assert {table: set(names) for table, names in unverified.NAME_COLUMNS.items()} == found
+    assert {table: set(names) for table, names in NAME_COLUMNS.items()} == found

@@ -31,7 +31,7 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.mcp_server import build_server
 from deepwork.gates.access import audit_chain
-from deepwork.gates.access.anchors import create_anchor, find_anchor_problem, parse_anchor
+from deepwork.gates.access.audit_chain import create_anchor, find_anchor_problem, parse_anchor
 from deepwork.gates.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey
 from deepwork.gates.access.store import AuditStore
 from deepwork.kernel.call import Call

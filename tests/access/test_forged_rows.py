@@ -17,6 +17,7 @@ from dashboard.make import create_client
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.gates.access.store import AuditStore
+from deepwork.gates.access.verification import find_forged_row
 from deepwork.gates.approvals.passphrase import hash_passphrase
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import CheckVerdict, Proof, ProofKey
@@ -45,7 +46,7 @@ def ada(app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pe
 
 def find_problem(app: Application) -> str | None:
     with app.database.reading() as tx:
-        return AuditStore(tx).find_forged_row()
+        return find_forged_row(tx)
 
 
 def give(app: Application, id: str) -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from application import make_app
 from deepwork.edge.server.registry import OperationSpec, list_specs
-from deepwork.gates.access import rules, scopes
-from deepwork.gates.access.models import Token
-from deepwork.gates.access.scopes import Scope
-from deepwork.gates.access.tools import TokenTools
+from deepwork.gates.access import rules
+from deepwork.gates.access.models import Scope, Token
+from deepwork.gates.access.operations import TokenOperations
 from deepwork.kernel.operations import Traits
 
 SECRET = "s" * 43
@@ -40,8 +39,8 @@ def test_a_tool_is_read_only_if_and_only_if_it_needs_no_more_than_read(registry:
 
 
 def test_even_listing_tokens_needs_the_scope_admin():
-    for spec in list_specs(TokenTools):
-        assert scopes.get_required_scope(spec.declaration, {}) is Scope.ADMIN
+    for spec in list_specs(TokenOperations):
+        assert rules.get_required_scope(spec.declaration, {}) is Scope.ADMIN
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_even_listing_tokens_needs_the_scope_admin():
 def test_a_call_requires_the_declared_scope(
     registry: dict[str, OperationSpec], tool: str, arguments: dict[str, Any], scope: str
 ):
-    assert scopes.get_required_scope(registry[tool].declaration, arguments) == scope
+    assert rules.get_required_scope(registry[tool].declaration, arguments) == scope
 
 
 @pytest.mark.parametrize("force", ["true", "yes", 1, 1.0, "on", "1", "TRUE", 0, None])
@@ -68,7 +67,7 @@ def test_no_spelling_of_true_bypasses_the_rule(registry: dict[str, OperationSpec
     """A value that a tool would accept as true needs the scope of true."""
     given = {"id": "wf_1", "status": "failed", "force": force}
 
-    assert scopes.get_required_scope(registry["workflow_update_status"].declaration, given) is Scope.ADMIN
+    assert rules.get_required_scope(registry["workflow_update_status"].declaration, given) is Scope.ADMIN
 
 
 @pytest.mark.parametrize("mark_read", [None, "no", 0, "false", [], True])
@@ -76,7 +75,7 @@ def test_no_other_spelling_of_false_lowers_the_scope(registry: dict[str, Operati
     """Only a value that is certainly false lowers the scope."""
     given = {"id": "msg_1", "mark_read": mark_read}
 
-    assert scopes.get_required_scope(registry["message_get"].declaration, given) is Scope.WORK
+    assert rules.get_required_scope(registry["message_get"].declaration, given) is Scope.WORK
 
 
 def test_a_scope_includes_those_before_it():
@@ -86,11 +85,11 @@ def test_a_scope_includes_those_before_it():
 
 
 def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, OperationSpec]):
-    assert scopes.is_offered_to(Scope.READ, registry["agent_list"].declaration)
-    assert scopes.is_offered_to(Scope.READ, registry["message_get"].declaration)
-    assert not scopes.is_offered_to(Scope.READ, registry["message_send"].declaration)
-    assert scopes.is_offered_to(Scope.WORK, registry["workflow_update_status"].declaration)
-    assert not scopes.is_offered_to(Scope.WORK, registry["repository_register"].declaration)
+    assert rules.is_offered_to(Scope.READ, registry["agent_list"].declaration)
+    assert rules.is_offered_to(Scope.READ, registry["message_get"].declaration)
+    assert not rules.is_offered_to(Scope.READ, registry["message_send"].declaration)
+    assert rules.is_offered_to(Scope.WORK, registry["workflow_update_status"].declaration)
+    assert not rules.is_offered_to(Scope.WORK, registry["repository_register"].declaration)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, Oper
 def test_the_acting_agent_is_read_from_the_declared_argument(
     registry: dict[str, OperationSpec], tool: str, arguments: dict[str, Any], named: str | None
 ):
-    assert scopes.find_acting_agent(registry[tool].declaration, arguments) == named
+    assert rules.find_acting_agent(registry[tool].declaration, arguments) == named
 
 
 def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str, OperationSpec]):

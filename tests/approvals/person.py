@@ -9,9 +9,8 @@ from typing import Any
 from approvals.authenticator import ORIGIN, Authenticator
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
-from deepwork.gates.approvals.credential_store import CredentialStore
-from deepwork.gates.approvals.credentials import Credential
-from deepwork.gates.approvals.enrollment import create_registration_challenge
+from deepwork.gates.approvals.credentials import Credential, CredentialStore
+from deepwork.gates.approvals.enrollment import EnrollmentOperations
 from deepwork.gates.approvals.passphrase import HashCost, hash_passphrase
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs
 from deepwork.kernel.call import Call, GivenProof
@@ -67,5 +66,4 @@ class Person:
         return self.act("enroll_passkey", proof or GivenProof(origin=ORIGIN), **given)
 
     def create_challenge(self) -> str:
-        with self.app.database.reading() as tx:
-            return create_registration_challenge(tx)
+        return str(EnrollmentOperations(self.app.database).get_person_proof().challenge)

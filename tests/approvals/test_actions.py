@@ -96,6 +96,14 @@ def test_approving_work_completes_the_task(project: Path, app: Application) -> N
     assert "Good." in notice["text"]
     types = [each for each in list_event_types(app) if each.startswith("approval:")]
     assert types == ["approval:asked", "approval:given", "approval:used"]
+    assert read_completion(app, work.task) == (PERSON, "done")
+
+
+def read_completion(app: Application, task: str) -> tuple[str, str]:
+    """Read from the audit log who completed the task last, and how that ended."""
+    found = [each.entry for each in list_entries(app) if each.entry.tool == "task_update_status"]
+    assert task in found[-1].arguments
+    return found[-1].caller, found[-1].outcome
 
 
 def test_the_audit_chain_has_the_digest_of_what_was_decided(app: Application, project: Path) -> None:
@@ -161,6 +169,7 @@ def test_other_files_than_those_that_were_shown_are_asked_about(project: Path, a
 
     assert answer["carried_out"] is False
     assert work.get()["status"] == "in_progress"
+    assert read_completion(app, work.task) == (PERSON, "NEEDS_APPROVAL")
     [again] = list_pending(app)
     shown = show(app, again)
     assert shown["approved_before"] == id
@@ -185,10 +194,7 @@ def list_pending(app: Application) -> list[str]:
 
 
 def show(app: Application, id: str) -> Any:
-    from deepwork.gates.approvals.queries import show_approval
-
-    with app.database.reading() as tx:
-        return show_approval(tx, id).model_dump()
+    return invoke(app.database, app.operations["get_approval"], {"id": id}, Call())
 
 
 def test_what_was_asked_is_used_after_a_restart(project: Path, location: str) -> None:

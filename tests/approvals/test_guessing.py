@@ -10,7 +10,7 @@ import pytest
 
 from approvals.person import PASSPHRASE, enroll_passphrase
 from deepwork.edge.server.application import Application
-from deepwork.gates.approvals.credential_store import CredentialStore
+from deepwork.gates.approvals.credentials import CredentialStore
 
 GUESSER = """
 import sys

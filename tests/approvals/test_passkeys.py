@@ -12,7 +12,7 @@ from approvals.authenticator import ORIGIN, USER_PRESENT, Authenticator
 from approvals.person import CHALLENGE, CHEAP, PASSPHRASE, Person, enroll_passphrase
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.credentials import build_challenge
-from deepwork.gates.approvals.digests import compute_digest
+from deepwork.gates.approvals.models import compute_digest
 from deepwork.gates.approvals.passphrase import hash_passphrase
 from deepwork.gates.approvals.person_proof import build_decision_challenge
 from deepwork.kernel.call import GivenProof

@@ -9,7 +9,7 @@ import pytest
 from application import Clock
 from approvals.person import CHALLENGE, PASSPHRASE, Person, enroll_passphrase, write_settings
 from deepwork.edge.server.application import Application
-from deepwork.gates.approvals.credential_store import CredentialStore
+from deepwork.gates.approvals.credentials import CredentialStore
 from deepwork.gates.approvals.person_proof import CheckedProof, require_person_proof
 from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.errors import NotAllowed

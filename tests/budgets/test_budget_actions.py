@@ -11,7 +11,8 @@ from application import Clock, call_tool, list_events, make_app
 from budgets.make import claim, create_plan, end, report, set_budget, write_user_settings
 from deepwork.edge.cli.main import deepwork
 from deepwork.edge.server.application import Application
-from deepwork.gates.approvals.queries import list_approvals
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.trust.models import CredentialKind
 from deepwork.views.overview.inbox import list_inbox
@@ -40,16 +41,16 @@ def test_a_person_raises_the_budget_of_a_plan(app: Application, agent: str):
     history = call_tool(app, "workflow_get", id=plan, include_history=True)["history"]
     [line] = [line for line in history if line["what"] == "budget"]
     assert (line["before"], line["after"], line["by_whom"]) == ("$1.00", "$2.00", "human:ann")
-    with app.database.reading() as tx:
-        [approval] = list_approvals(tx, statuses=None, workflow_id=plan, limit=9).approvals
-    assert (approval.kind, approval.status, approval.decided_by, approval.method) == (
+    found = invoke(app.database, app.operations["list_approvals"], {"all": True, "workflow_id": plan}, Call())
+    [approval] = found["approvals"]
+    assert tuple(approval[key] for key in ("kind", "status", "decided_by", "method")) == (
         "budget",
         "used",
         "human:ann",
         "token",
     )
     [entry] = [each.entry for each in list_entries(app) if each.entry.tool == "set_budget"]
-    assert entry.outcome == f"used:{approval.digest}"
+    assert entry.outcome == f"used:{approval['digest']}"
 
 
 def test_doctor_names_plans_that_stopped_at_a_budget(

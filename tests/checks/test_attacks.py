@@ -19,9 +19,9 @@ from application import Clock, call_tool
 from approvals.make import decide
 from checks.make import COUNT, run_git, shell
 from deepwork.edge.server.application import Application
-from deepwork.gates.checks.clean_folders import open_clean_folder
 from deepwork.gates.checks.definitions import parse_checks
 from deepwork.gates.checks.models import CheckVerdict, ProofRequest, ProofSubject
+from deepwork.gates.checks.run_files import open_clean_folder
 from deepwork.gates.checks.store import ProofStore
 from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.environment import get_cache_folder
@@ -155,7 +155,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     get_cache_folder().parent.mkdir(exist_ok=True)
     with TemporaryDirectory(prefix="deepwork-test-", dir=get_cache_folder().parent) as folder:
         place = Path(folder) / "deepwork"
-        monkeypatch.setattr("deepwork.gates.checks.clean_folders.get_cache_folder", lambda: place)
+        monkeypatch.setattr("deepwork.gates.checks.run_files.get_cache_folder", lambda: place)
         yield place / "clean"
 
 
@@ -225,9 +225,7 @@ def test_a_clean_tree_is_not_made_where_others_can_write(tmp_path: Path, monkeyp
     open_place = tmp_path / "open"
     open_place.mkdir()
     open_place.chmod(0o1777)
-    monkeypatch.setattr(
-        "deepwork.gates.checks.clean_folders.get_cache_folder", lambda: open_place / "deepwork"
-    )
+    monkeypatch.setattr("deepwork.gates.checks.run_files.get_cache_folder", lambda: open_place / "deepwork")
 
     with pytest.raises(StorageError, match="another user"), open_clean_folder():
         pass

@@ -334,9 +334,7 @@ def open_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with TemporaryDirectory(prefix="deepwork-test-", dir="/var/lib") as folder:
         place = Path(folder)
         place.chmod(0o755)
-        monkeypatch.setattr(
-            "deepwork.gates.checks.clean_folders.get_cache_folder", lambda: place / "deepwork"
-        )
+        monkeypatch.setattr("deepwork.gates.checks.run_files.get_cache_folder", lambda: place / "deepwork")
         yield
 
 

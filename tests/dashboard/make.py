@@ -12,8 +12,8 @@ from application import Clock, call_tool
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.http.asgi import create_asgi_app
 from deepwork.edge.server.http.policy import AccessPolicy
-from deepwork.gates.access.scopes import Scope
-from deepwork.gates.access.tools import TokenTools
+from deepwork.gates.access.models import Scope
+from deepwork.gates.access.operations import TokenOperations
 from jobs import project as jobs
 from jobs.runs import call_job_tool as ask_job
 from tracking import make as track
@@ -37,7 +37,7 @@ def create_client(app: Application, token: str = TOKEN) -> TestClient:
 
 def create_token(app: Application, name: str, scope: str, *, is_person: bool = False) -> str:
     """Create a named token with this scope."""
-    token: str = TokenTools(app.database).token_create(name, Scope(scope), is_person=is_person).token
+    token: str = TokenOperations(app.database).token_create(name, Scope(scope), is_person=is_person).token
     return token
 
 

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from application import NOW, call_tool
 from dashboard.make import create_client, create_token, read, read_pages
 from deepwork.edge.server.application import Application
-from deepwork.gates.access.tools import TokenTools
+from deepwork.gates.access.operations import TokenOperations
 from deepwork.kernel.timestamps import format_timestamp
 from deepwork.work.jobs import tools as job_tools
 from deepwork.work.tracking.models import AttributedChange, Attribution
@@ -149,7 +149,7 @@ def test_tokens_are_listed_in_the_order_of_creation(app: Application):
     for name in names:
         create_token(app, name, "read")
 
-    assert [token.name for token in TokenTools(app.database).token_list().tokens] == names
+    assert [token.name for token in TokenOperations(app.database).token_list().tokens] == names
 
 
 def test_tracked_workflows_are_listed_newest_first(app: Application):

@@ -12,7 +12,7 @@ from application import Clock, call_tool, make_app
 from dashboard.make import create_client, read
 from database.test_facts_as_columns import insert, make_milestone
 from deepwork.edge.server.application import Application
-from deepwork.gates.approvals.digests import compute_digest
+from deepwork.gates.approvals.models import compute_digest
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.database.sqlite import SQLite
 from package.old_stores import create_empty_location, create_old_store

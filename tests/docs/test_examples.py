@@ -21,7 +21,7 @@ from deepwork.edge.cli.main import COMMANDS
 from deepwork.edge.cli.plan_file import split_file
 from deepwork.edge.cli.serve import serve
 from deepwork.gates.checks.definitions import parse_checks
-from deepwork.gates.reviews.catalog import RuleCatalog
+from deepwork.gates.reviews.discovery import RuleCatalog
 from deepwork.kernel.config import find_unknown_keys, load_settings
 from deepwork.kernel.user_settings import load_user_settings
 from deepwork.work.jobs.definitions.catalog import find_problems

@@ -621,7 +621,7 @@ def own_clean_trees() -> Iterator[Path]:
     get_cache_folder().parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="deepwork-attack-", dir=get_cache_folder().parent) as folder:
         place = Path(folder) / "deepwork"
-        with patch("deepwork.gates.checks.clean_folders.get_cache_folder", lambda: place):
+        with patch("deepwork.gates.checks.run_files.get_cache_folder", lambda: place):
             yield place / "clean"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deepwork.gates.access.store import AuditStore
+from deepwork.gates.access.verification import find_forged_row
 from landing.kills import start_kills
 from landing.make import LandingProject
 from landing.many_tasks import ManyTasks
@@ -40,6 +41,6 @@ def test_a_decision_whose_process_is_killed_takes_effect_once(project: LandingPr
     assert found["kills"] >= 3
     with project.app.database.reading() as tx:
         entries = [each.entry for each in AuditStore(tx).iterate_chain()]
-        forged = AuditStore(tx).find_forged_row()
+        forged = find_forged_row(tx)
     assert [each.tool for each in entries].count("use_approval") == 1
     assert forged is None

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from deepwork.gates.reviews.catalog import RuleCatalog
+from deepwork.gates.reviews.discovery import RuleCatalog
 from deepwork.gates.reviews.models import ReviewRule, RuleSet, Strategy
 from deepwork.kernel.files.globs import Globs
 from git.changes_project import Project, create_project

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.gates.reviews.catalog import RuleCatalog
+from deepwork.gates.reviews.discovery import RuleCatalog
 from deepwork.gates.reviews.models import Strategy
 from deepwork.kernel.files.paths import read_confined
 from reviews.make import load_rules, make_rule_data

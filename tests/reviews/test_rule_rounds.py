@@ -12,7 +12,7 @@ import pytest
 from application import Clock, call_tool, list_event_types, make_app
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
-from deepwork.gates.reviews.round_store import RoundStore
+from deepwork.gates.reviews.store import RoundStore
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import GateClosed, NotAllowed, NotFound
 from deepwork.views.dashboard.endpoints import NoParameters, ReadContext

@@ -23,9 +23,8 @@ from deepwork.edge.server.http.policy import (
     find_token_id,
 )
 from deepwork.edge.server.http.redaction import TokenRedactionFilter
-from deepwork.gates.access.models import Token
+from deepwork.gates.access.models import Scope, Token
 from deepwork.gates.access.rules import format_token, hash_secret
-from deepwork.gates.access.scopes import Scope
 from deepwork.gates.access.token_cache import TokenCache
 from deepwork.kernel.errors import StorageError
 

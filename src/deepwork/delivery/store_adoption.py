@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deepwork.gates.access import audit_chain, unverified
+from deepwork.gates.access import audit_chain
 from deepwork.gates.access.models import AuditEntry
 from deepwork.gates.access.store import AuditStore
 from deepwork.kernel.database.adoption import read_identity
@@ -24,6 +24,7 @@ from deepwork.kernel.database.seals import save_seal, seal_lists
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.store_key import create_store_key
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.reserved_names import looks_like_person
 from deepwork.kernel.store_admin.backup import make_temporary_folder, require_unused, save_pages
 from deepwork.kernel.store_admin.copying import (
     CopyResult,
@@ -42,6 +43,37 @@ from deepwork.work.plans.models import (
 from deepwork.work.plans.status_changes import reopen_task
 
 TOOL, RESTORE_TOOL = "db adopt", "db restore"
+UNVERIFIED_PREFIX = "unverified:"
+
+NAME_COLUMNS = {
+    "agents": ("name", "registered_by"),
+    "plans": ("created_by",),
+    "plan_history": ("by_whom",),
+    "workspaces": ("created_by",),
+    "tokens": ("created_by",),
+    "tracked_workflows": ("created_by",),
+    "tracked_tasks": ("created_by", "agent_name"),
+    "decisions": ("agent_name",),
+    "issues": ("agent_name", "resolved_by"),
+    "milestones": ("agent_name",),
+    "notices": ("by_whom",),
+    "approvals": ("asked_by", "decided_by"),
+    "proofs": ("asked_by", "waived_by"),
+    "runner_runs": ("created_by",),
+    "landings": ("created_by",),
+    "rewinds": ("created_by",),
+}
+"""The columns that name who did something, by table."""
+_JSON_COLUMNS = {
+    "events": ("data",),
+    "idempotency_keys": ("answer",),
+    "job_sessions": ("data",),
+    "milestones": ("metadata",),
+    "tracked_tasks": ("metadata", "outcome", "result"),
+    "plan_tasks": ("context", "outcome_detail"),
+    "checkpoints": ("detail",),
+}
+"""The columns with JSON that may name who did something, by table."""
 
 
 @dataclass(frozen=True)
@@ -186,11 +218,11 @@ def _end_unfinished_work(tx: Transaction) -> None:
 
 
 def _mark_unverified(tx: Transaction, connection: Any) -> int:
-    connection.create_function("mark_name", 1, unverified.mark_name, deterministic=True)
-    connection.create_function("mark_json", 1, unverified.mark_json, deterministic=True)
+    connection.create_function("mark_name", 1, mark_name, deterministic=True)
+    connection.create_function("mark_json", 1, mark_json, deterministic=True)
     changes = [
         f"UPDATE {table} SET {name} = {mark}({name}) WHERE {name} IS NOT {mark}({name})"
-        for mark, tables in (("mark_name", unverified.NAME_COLUMNS), ("mark_json", unverified.JSON_COLUMNS))
+        for mark, tables in (("mark_name", NAME_COLUMNS), ("mark_json", _JSON_COLUMNS))
         for table, names in tables.items()
         for name in names
     ]
@@ -233,3 +265,28 @@ def record_act(store: Engine, caller: str, tool: str, changes: Changes) -> None:
                 outcome=audit_chain.DONE,
             )
         )
+
+
+def mark_name(name: Any) -> Any:
+    """Mark a name if it is that of a person, or looks like one."""
+    return UNVERIFIED_PREFIX + name if isinstance(name, str) and looks_like_person(name) else name
+
+
+def mark_json(text: Any) -> Any:
+    """Mark the names of people in a JSON text; leaves anything else as it is."""
+    if not isinstance(text, str):
+        return text
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return text
+    marked = _mark_values(data)
+    return text if marked == data else json.dumps(marked, separators=(",", ":"))
+
+
+def _mark_values(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _mark_values(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_mark_values(value) for value in data]
+    return mark_name(data)

@@ -49,6 +49,13 @@ def to_paragraph(text: Any) -> str:
     return f"\\{line}" if _BLOCK_PATTERN.match(line) else line
 
 
+def fence(text: str) -> str:
+    """Wrap a text in a Markdown fence that it cannot close."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    marks = "`" * max(3, longest + 1)
+    return f"{marks}\n{text}\n{marks}"
+
+
 _BLOCK_PATTERN = re.compile(r"[#>|<]|[-*+](\s|$)|(-|\*|_|=|~|`){3}")
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from deepwork.kernel.errors import NotAllowed
+
 ScopeName = Literal["read", "work", "admin"]
 Answer = TypeVar("Answer")
 
@@ -85,6 +87,12 @@ def _has_word(arguments: Mapping[str, Any], argument: str, word: str) -> bool:
 
 class NotPrepared(Exception):
     """Raised by a tool in its transaction if the call has to be prepared (`prepared_by`) and was not."""
+
+    def to_error(self) -> NotAllowed:
+        """Return the error of a call that was prepared, and lacks something all the same."""
+        return NotAllowed(
+            "What this call needs changed while it was prepared.", suggestion="Call again.", recoverable=True
+        )
 
 
 class InTransaction(Generic[Answer]):

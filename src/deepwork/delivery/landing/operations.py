@@ -18,9 +18,8 @@ from deepwork.delivery.landing.responses import (
 from deepwork.delivery.landing.rules import describe_move
 from deepwork.delivery.landing.service import LandingService, LandRequest
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.gates.approvals.interfaces import DecisionEffect
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
-from deepwork.gates.approvals.notices import notify_of_decision
+from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus, DecisionEffect
+from deepwork.gates.approvals.service import notify_of_decision
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import LANDING
 from deepwork.gates.checks.responses import CheckLine

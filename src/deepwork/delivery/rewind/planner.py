@@ -26,7 +26,7 @@ from deepwork.delivery.rewind.responses import (
 )
 from deepwork.delivery.rewind.rules import find_target
 from deepwork.delivery.rewind.tree_plans import TreePlan, TreePlanner, to_text
-from deepwork.gates.approvals.digests import compute_digest
+from deepwork.gates.approvals.models import compute_digest
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
 from deepwork.work.workspaces.repositories import RepositoryLocator

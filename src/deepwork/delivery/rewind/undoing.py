@@ -11,7 +11,7 @@ from deepwork.delivery.rewind.models import Rewind, RewindRole, RewindStage, Rew
 from deepwork.delivery.rewind.state_changes import find_state_changes
 from deepwork.delivery.rewind.store import RewindStore
 from deepwork.delivery.rewind.tree_plans import TreePlanner, to_text
-from deepwork.gates.approvals.digests import compute_digest
+from deepwork.gates.approvals.models import compute_digest
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.git.private_index import open_private_index

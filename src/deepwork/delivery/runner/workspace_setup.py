@@ -18,7 +18,7 @@ from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_
 from deepwork.delivery.runner.tree_copies import copy_ignored
 from deepwork.gates.checks.command import CommandRun, run_command
 from deepwork.gates.checks.models import Check
-from deepwork.gates.checks.run_locks import hold_run_lock
+from deepwork.gates.checks.run_files import hold_run_lock
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import build_child_environment

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, key_option, passphrase_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, to_printable
-from deepwork.edge.cli.framework.proofs import build_person_call
-from deepwork.edge.cli.person_proof import enroll, lower, proof
+from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.kernel.errors import InvalidInput, NotAllowed
+from deepwork.kernel.trust.models import CredentialKind
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
+
 
 _MAX_LISTED = 500
 comment_option = click.option(
@@ -33,11 +34,6 @@ def approvals() -> None:
     """What waits for your approval, what you decided, and how you prove to be a person."""
 
 
-approvals.add_command(enroll)
-approvals.add_command(lower)
-approvals.add_command(proof)
-
-
 @approvals.command("list")
 @click.option("--all", "whole", is_flag=True, help="Also those that were decided or are out of date.")
 @click.option("--workflow", metavar="ID", help="Only of this plan, tracked workflow or job session.")
@@ -45,12 +41,9 @@ approvals.add_command(proof)
 @json_option
 def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, **place: Any) -> None:
     """List what waits for your approval, the last asked first."""
-    from deepwork.gates.approvals.models import ApprovalStatus
-    from deepwork.gates.approvals.queries import list_approvals
-
-    statuses = None if whole else [ApprovalStatus.PENDING]
-    with open_application(path, place, reads=True, quiet=as_json) as app, app.database.reading() as tx:
-        found = list_approvals(tx, statuses=statuses, workflow_id=workflow, limit=_MAX_LISTED).model_dump()
+    given = {"all": whole, "workflow_id": workflow, "limit": _MAX_LISTED}
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        found = call_operation(app, "list_approvals", given)
     if as_json:
         print_answer(found, as_json=True)
     elif not found["approvals"]:
@@ -69,7 +62,8 @@ def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, 
 def show_approval(id: str, whole: bool, as_json: bool, path: str, **place: Any) -> None:
     """Show what is to be approved: all of it, or what differs from what was approved before."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        found = _read(app, resolve_id(app.database, "approval", id), whole=whole)
+        given = {"id": resolve_id(app.database, "approval", id), "whole": whole}
+        found = call_operation(app, "get_approval", given)
     if as_json:
         print_answer(found, as_json=True)
     else:
@@ -103,6 +97,73 @@ def refuse(id: str | None, **given: Any) -> None:
     _decide("refuse_approval", id, **given)
 
 
+@approvals.command()
+@click.argument("method", type=click.Choice(["passphrase", "passkey"]))
+@passphrase_option
+@json_option
+@place_options
+def enroll(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> None:
+    """Enroll a passphrase, or change it; passkeys are enrolled in the dashboard.
+
+    Every decision needs the strongest proof that is enrolled. Changing it needs the one before: with
+    --passphrase-stdin the first line is the old passphrase, if there is one, and the next the new one.
+    """
+    if method == "passkey":
+        raise NotAllowed(
+            "A passkey is created by a browser.",
+            suggestion="Open the page Approvals of the dashboard under the name localhost: "
+            "deepwork dashboard --open --host localhost",
+        )
+    from deepwork.gates.approvals.passphrase import hash_passphrase
+
+    with open_application(place.pop("path"), place) as app:
+        call = build_person_call(
+            app.database, "enroll_passphrase", passphrase_stdin=passphrase_stdin, is_enrolling=True
+        )
+        new = read_passphrase("New passphrase", from_stdin=passphrase_stdin, confirms=True)
+        answer = call_operation(app, call.tool, {"verifier": hash_passphrase(new)}, call)
+    if as_json:
+        print_answer(answer, as_json=True)
+    else:
+        print(f"Enrolled. Decisions need a {answer['required']} now, in every project of yours.")
+        print("Choose it in your settings too, for new stores: approvals: {proof: passphrase}")
+
+
+@approvals.command()
+@click.argument("method", type=click.Choice([CredentialKind.TOKEN.value, CredentialKind.PASSPHRASE.value]))
+@passphrase_option
+@json_option
+@place_options
+def lower(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> None:
+    """Remove every enrolled proof that is stronger than METHOD; that needs the strongest one."""
+    with open_application(place.pop("path"), place, reads=True) as app:
+        call = build_person_call(
+            app.database, "lower_proof", passphrase_stdin=passphrase_stdin, is_enrolling=True
+        )
+        answer = call_operation(app, call.tool, {"method": method}, call)
+    if as_json:
+        print_answer(answer, as_json=True)
+    else:
+        print(f"Decisions need a {answer['required']} now.")
+        if answer["required"] != method:
+            print(f"Your settings demand it; change approvals.proof to {method} there, too.")
+
+
+@approvals.command()
+@json_option
+@place_options
+def proof(as_json: bool, **place: Any) -> None:
+    """Show which proof your decisions need, and what is enrolled."""
+    with open_application(place.pop("path"), place, reads=True, quiet=True) as app:
+        state = call_operation(app, "get_person_proof", {})
+    enrolled = [
+        {**{key: each[key] for key in ("id", "method", "name")}, "since": each["created_at"]}
+        for each in state["credentials"]
+    ]
+    answer = {"required": state["required"], "settings": state["settings"], "enrolled": enrolled}
+    print_answer(answer, as_json=as_json)
+
+
 def _decide(
     action: str,
     id: str | None,
@@ -113,7 +174,6 @@ def _decide(
     path: str,
     **place: Any,
 ) -> None:
-    from deepwork.edge.server.invocation import invoke
     from deepwork.kernel.database.idempotency import check_key
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
@@ -121,7 +181,7 @@ def _decide(
         key = None if idempotency_key is None else check_key(idempotency_key)
         arguments = {"approval_id": chosen} | ({"comment": comment} if comment else {})
         call = build_person_call(app.database, action, key, passphrase_stdin=passphrase_stdin)
-        answer = invoke(app.database, app.operations[action], arguments, call)
+        answer = call_operation(app, action, arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:
@@ -133,32 +193,21 @@ def _decide(
 
 def _choose_only(app: Application) -> str:
     """Return the only approval that waits, after the person has seen what it shows."""
-    from deepwork.gates.approvals.models import ApprovalStatus
-    from deepwork.gates.approvals.queries import list_approvals
-
-    with app.database.reading() as tx:
-        found = list_approvals(tx, statuses=[ApprovalStatus.PENDING], workflow_id=None, limit=2)
-    if found.total != 1:
-        waiting = "Nothing waits" if not found.total else f"{found.total} things wait"
+    found = call_operation(app, "list_approvals", {"limit": 2})
+    if found["total"] != 1:
+        waiting = "Nothing waits" if not found["total"] else f"{found['total']} things wait"
         raise InvalidInput(
             f"{waiting} for your approval: say which one.", suggestion="See `deepwork approvals list`."
         )
-    id = found.approvals[0].id
+    id: str = found["approvals"][0]["id"]
     if not sys.stdin or not sys.stdin.isatty():
         raise NotAllowed(
             "Nothing was decided: standard input is not a terminal, so nobody can be asked.",
             suggestion=f"Look at it with `deepwork approvals show {id}`, then name it.",
         )
-    _print_lines(_render(_read(app, id, whole=False)))
+    _print_lines(_render(call_operation(app, "get_approval", {"id": id})))
     click.confirm("Decide about this?", abort=True, err=True)
     return id
-
-
-def _read(app: Application, id: str, *, whole: bool) -> dict[str, Any]:
-    from deepwork.gates.approvals.queries import show_approval
-
-    with app.database.reading() as tx:
-        return show_approval(tx, id, whole=whole).model_dump()
 
 
 def _render(found: Mapping[str, Any]) -> Iterator[str]:

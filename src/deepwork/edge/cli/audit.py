@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
-from deepwork.delivery.runner.store import AttemptStore
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.options import json_option, place_options, refuse_misplaced
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.framework.progress import ProgressBar
 from deepwork.edge.cli.run.rendering import name_agent
-from deepwork.gates.access.anchors import Anchor, create_anchor, find_anchor_problem, parse_anchor
-from deepwork.gates.access.audit_chain import ChainVerdict, verify_chain
-from deepwork.gates.access.models import ChainedEntry
-from deepwork.gates.access.store import AuditStore
-from deepwork.kernel.call import AGENT_PREFIX
-from deepwork.kernel.database.transaction import Transaction
+from deepwork.gates.access.audit_chain import parse_anchor
+from deepwork.kernel.call import Call
 from deepwork.kernel.errors import StorageError
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -81,12 +72,9 @@ def audit(
     if context.invoked_subcommand is not None:
         refuse_misplaced(context)
         return
-    with _open_transaction(place, as_json=as_json) as tx:
-        links = AuditStore(tx).list_newest(account=account, tool=tool, since=since, limit=limit)
-        agents = {link.entry.account for link in links if link.entry.caller.startswith(AGENT_PREFIX)}
-        work = AttemptStore(tx).list_work(agents) if agents else {}
-    names = {id: f"{name_agent(profile)} · {task}" for id, (profile, task) in work.items()}
-    rows = [_to_dict(link, names) for link in links]
+    given = {"account": account, "tool": tool, "since": since, "limit": limit}
+    with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
+        rows = [_name_actor(call) for call in call_operation(app, "list_audit_calls", given)["calls"]]
     if as_json:
         print_answer({"calls": rows}, as_json=True)
     else:
@@ -101,27 +89,24 @@ def audit(
 @place_options
 def anchor(as_json: bool, **place: Any) -> None:
     """Print an anchor: the end of the log now, signed. Keep it elsewhere, for `verify --expect`."""
-    with _open_store(place, as_json=as_json) as store:
-        head, key = store.get_head(), store.get_key()
-    text = create_anchor(head, key)
+    with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
+        answer = call_operation(app, "get_audit_anchor", {})
     if as_json:
-        print_answer(
-            {"anchor": text, "store": key.store_id, "rows": head.seq, "chain": head.chain}, as_json=True
-        )
+        print_answer(answer, as_json=True)
         return
-    click.echo(text)
+    click.echo(answer["anchor"])
     click.echo("Keep it where nobody who can write the store can change it.", err=True)
 
 
-class AnchorParam(click.ParamType[Anchor]):
+class AnchorParam(click.ParamType[str]):
     """A click parameter for anchors."""
 
     name = "anchor"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Anchor:
-        return parse_anchor(str(value)) or self.fail(
-            "This is not an anchor: pass what `deepwork audit anchor` printed.", param, ctx
-        )
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if parse_anchor(str(value)) is None:
+            self.fail("This is not an anchor: pass what `deepwork audit anchor` printed.", param, ctx)
+        return str(value)
 
 
 @audit.command()
@@ -133,7 +118,7 @@ class AnchorParam(click.ParamType[Anchor]):
 )
 @json_option
 @place_options
-def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
+def verify(expect: str | None, as_json: bool, **place: Any) -> None:
     """Verify the hash chain from the first entry to the last; exit code 1 if it is broken.
 
     Entries that were removed at the end are found only with --expect and an anchor. It also compares
@@ -142,69 +127,25 @@ def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
     """
     try:
         with (
-            _open_store(place, as_json=as_json) as store,
+            open_application(place.pop("path"), place, reads=True, quiet=as_json) as app,
             ProgressBar("Verifying", quiet=as_json) as progress,
         ):
-            head = store.get_head()
-            links = _report_progress(store.iterate_chain(), head.seq, progress)
-            verdict = verify_chain(links, head, store.get_key())
-            if expect and verdict.problem is None:
-                chain = store.find_chain(expect.head.seq)
-                problem = find_anchor_problem(expect, verdict.rows, chain, store.get_key())
-                verdict = replace(verdict, problem=problem, anchored_rows=expect.head.seq)
-            if verdict.problem is None:
-                verdict = replace(verdict, problem=_find_proof_problem(store) or store.find_forged_row())
+            call = Call(tool="verify_audit_log", report_progress=progress.follow)
+            answer = call_operation(app, call.tool, {"expect": expect}, call)
     except StorageError as error:
         if error.recoverable:  # the database cannot be reached now, which says nothing about the chain
             raise
         # The chain's head or the whole table is missing.
-        verdict = ChainVerdict(0, "", problem=f"the audit log cannot be read: {error.message}")
-    found = {key: value for key, value in asdict(verdict).items() if value is not None}
-    print_answer({"intact": verdict.problem is None, **found}, as_json=as_json)
-    sys.exit(0 if verdict.problem is None else 1)
+        problem = f"the audit log cannot be read: {error.message}"
+        answer = {"intact": False, "rows": 0, "chain": "", "problem": problem}
+    print_answer(answer, as_json=as_json)
+    sys.exit(0 if answer["intact"] else 1)
 
 
-@contextmanager
-def _open_store(place: dict[str, Any], *, as_json: bool) -> Iterator[AuditStore]:
-    with _open_transaction(place, as_json=as_json) as tx:
-        yield AuditStore(tx)
-
-
-@contextmanager
-def _open_transaction(place: dict[str, Any], *, as_json: bool) -> Iterator[Transaction]:
-    with (
-        open_application(place.pop("path"), place, reads=True, quiet=as_json) as app,
-        app.database.reading() as tx,
-    ):
-        yield tx
-
-
-def _find_proof_problem(store: AuditStore) -> str | None:
-    from deepwork.gates.access.enrolled_proofs import find_proof_problem
-    from deepwork.gates.approvals.credential_file import CredentialFile
-    from deepwork.gates.approvals.credential_store import ENROLLING_TOOLS
-
-    # Entries before the key of the store are older than its adoption, which forgets proofs.
-    entries = store.list_done(ENROLLING_TOOLS, store.get_key().keyed_from)
-    return find_proof_problem(entries, store.list_credentials(), CredentialFile().load())
-
-
-def _report_progress(
-    links: Iterator[ChainedEntry], total: int, progress: ProgressBar
-) -> Iterator[ChainedEntry]:
-    for link in links:
-        if link.seq % 500 == 0:
-            progress.report("Verifying", link.seq, total)
-        yield link
-
-
-def _to_dict(link: ChainedEntry, names: Mapping[str, str]) -> dict[str, Any]:
-    """Build a row; of an agent under a run it also has the name by which people know it."""
-    entry = asdict(link.entry)
-    is_agent = link.entry.caller.startswith(AGENT_PREFIX) and link.entry.account in names
-    actor = {"actor": names[link.entry.account]} if is_agent else {}
-    arguments = json.loads(entry["arguments"])
-    return {"seq": link.seq, **entry, **actor, "arguments": arguments, "chain": link.chain}
+def _name_actor(call: dict[str, Any]) -> dict[str, Any]:
+    """Give the call of an agent under a run the name by which people know it."""
+    profile, task = call.pop("profile", None), call.pop("task", None)
+    return {**call, "actor": f"{name_agent(profile)} · {task}"} if profile else call
 
 
 def _shorten_row(row: dict[str, Any]) -> dict[str, Any]:

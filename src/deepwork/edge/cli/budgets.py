@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, key_option, passphrase_option, place_options
@@ -47,7 +47,6 @@ def set_budget(
 
     It is recorded as yours. Raising one needs the proof that your decisions need.
     """
-    from deepwork.edge.server.invocation import invoke
     from deepwork.kernel.database.idempotency import check_key
 
     amounts = {"usd": usd, "tokens": tokens, "minutes": minutes}
@@ -57,7 +56,7 @@ def set_budget(
         key = None if idempotency_key is None else check_key(idempotency_key)
         call = build_act_call("set_budget", key, passphrase_stdin=passphrase_stdin)
         arguments = {"id": known, "remove_others": remove_others, **given}
-        answer = invoke(app.database, app.operations["set_budget"], arguments, call)
+        answer = call_operation(app, "set_budget", arguments, call)
     if as_json:
         print_answer(answer, as_json=True)
         return
@@ -71,18 +70,8 @@ def set_budget(
 @place_options
 def show_budget(id: str, as_json: bool, **place: Any) -> None:
     """Show what a plan or a task may cost, and what it cost so far."""
-    from deepwork.views.overview.spending import build_plan_spending, build_task_spending
-    from deepwork.work.plans.stores.plan_store import PlanStore
-    from deepwork.work.plans.stores.task_store import TaskStore
-
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
-        known = _resolve(app.database, id)
-        with app.database.reading() as tx:
-            answer = (
-                build_task_spending(tx, TaskStore(tx).get(known))
-                if known.startswith("tk_")
-                else build_plan_spending(tx, PlanStore(tx).get(known))
-            )
+        answer = call_operation(app, "get_budget", {"id": _resolve(app.database, id)})
     print_answer(answer if as_json else _flatten(answer), as_json=as_json)
 
 
@@ -100,12 +89,9 @@ def show_budget(id: str, as_json: bool, **place: Any) -> None:
 @place_options
 def spend(grouping: Any, workflow_id: str | None, as_json: bool, **place: Any) -> None:
     """Show what work cost, as agents and their streams reported it."""
-    from deepwork.views.overview.spending import build_spending
-
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         known = resolve_id(app.database, "plan", workflow_id) if workflow_id else None
-        with app.database.reading() as tx:
-            answer = build_spending(tx, grouping, known)
+        answer = call_operation(app, "get_spending", {"by": grouping, "workflow_id": known})
     if as_json:
         print_answer(answer, as_json=True)
         return

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import Function, json_option, passphrase_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.edge.cli.framework.proofs import build_act_call
-from deepwork.gates.checks.attestations import build_statement
-from deepwork.gates.checks.models import CheckVerdict, Proof, ProofRequest, ProofSubject
+from deepwork.gates.checks.models import CheckVerdict, ProofRequest, ProofSubject
 from deepwork.gates.checks.responses import ProofSummary
-from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.call import Call, use_call
-from deepwork.kernel.errors import Code, GateClosed, InvalidInput
+from deepwork.kernel.errors import Code, GateClosed
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
     from deepwork.gates.checks.service import CheckService
 
-_KINDS = ("task", "tracked_task", "step")
+_PAGE = 500
 _RED, _NEEDS_PERSON = 1, 3
 _PERSONS_TURN = (Code.CHECKS_GUARDED, Code.CHECKS_NOT_TRUSTED)
 
@@ -57,7 +56,7 @@ def check(task: str | None, only: tuple[str, ...], clean: bool, as_json: bool, *
         except GateClosed as closed:
             _print_closed(closed, as_json=as_json)
             sys.exit(_NEEDS_PERSON if closed.code in _PERSONS_TURN else _RED)
-    rows = [_to_row(proof) for proof in proofs]
+    rows = [_to_row(ProofSummary.of_proof(proof).model_dump()) for proof in proofs]
     if rows or as_json:
         print_answer({"checks": rows}, as_json=as_json)
     else:
@@ -83,12 +82,9 @@ def list_proofs(
     """List the newest proofs."""
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         id = resolve_id(app.database, "any_task", task) if task else None
-        with app.database.reading() as tx:
-            shown = CheckVerdict(verdict) if verdict else None
-            found, _ = ProofStore(tx).list_newest(limit, check_name, shown, used_by=id)
+        found = _list_pages(app, limit, {"check": check_name, "verdict": verdict, "task_id": id})
     if as_json:
-        rows = [ProofSummary.from_proof(proof).model_dump() for proof in found]
-        print_answer({"proofs": rows}, as_json=True)
+        print_answer({"proofs": found}, as_json=True)
     elif found:
         print_answer({"proofs": [_to_row(proof) for proof in found]}, as_json=False)
     else:
@@ -101,16 +97,12 @@ def list_proofs(
 def show_proof(proof_id: str, as_json: bool, **place: Any) -> None:
     """Show a proof with the output of its check, and what counted as done with it."""
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
-        proof = _get_proof(app, proof_id)
-        output = app.checks.outputs.read(proof.output_file)
-        with app.database.reading() as tx:
-            uses = [f"{each.kind}:{each.id}" for each in ProofStore(tx).list_uses(proof.id)]
-    answer = {**ProofSummary.from_proof(proof).model_dump(), "used_by": uses}
-    text = None if output is None else output.decode(errors="replace")
+        answer = call_operation(app, "get_proof", {"id": proof_id})
     if as_json:
-        print_answer({**answer, "output": text}, as_json=True)
+        print_answer(answer, as_json=True)
         return
-    print_answer({key: value for key, value in answer.items() if value not in (None, [])}, as_json=False)
+    text = answer.pop("output")
+    print_answer({key: value for key, value in answer.items() if value != []}, as_json=False)
     print("\nOutput:" if text is not None else "\nIts output was removed.")
     _print_text(text or "")
 
@@ -121,12 +113,7 @@ def show_proof(proof_id: str, as_json: bool, **place: Any) -> None:
 def verify_proofs(proof_ids: tuple[str, ...], as_json: bool, **place: Any) -> None:
     """Compare these proofs, or the newest 100, with the files they are about; exit code 1 if one differs."""
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
-        with app.database.reading() as tx:
-            newest = [] if proof_ids else ProofStore(tx).list_newest(100)[0]
-        found = [_get_proof(app, id) for id in proof_ids] or newest
-        rows: list[dict[str, Any]] = [
-            {"id": proof.id, "check": proof.check_name, **asdict(app.checks.verify(proof))} for proof in found
-        ]
+        rows = call_operation(app, "verify_proofs", {"ids": list(proof_ids) or None})["proofs"]
     bad = [row for row in rows if row["problems"]]
     if as_json:
         print_answer({"proofs": rows}, as_json=True)
@@ -139,29 +126,20 @@ def verify_proofs(proof_ids: tuple[str, ...], as_json: bool, **place: Any) -> No
 
 @proofs.command("export")
 @click.argument("proof_ids", nargs=-1, metavar="[ID]...")
-@click.option("--format", "format_name", type=click.Choice(["in-toto"]), default="in-toto", show_default=True)
+@click.option("--format", "_format", type=click.Choice(["in-toto"]), default="in-toto", show_default=True)
 @click.option("--task", metavar="ID", help="The proofs with which this task counted as done.")
 @options
 def export_proofs(
-    proof_ids: tuple[str, ...], format_name: str, task: str | None, as_json: bool, **place: Any
+    proof_ids: tuple[str, ...], _format: str, task: str | None, as_json: bool, **place: Any
 ) -> None:
     """Print proofs as in-toto statements, one per line; nobody has signed them."""
     with open_application(place.pop("path"), place, reads=True, quiet=True) as app:
-        found = [_get_proof(app, id) for id in proof_ids]
-        if task:
-            id = resolve_id(app.database, "any_task", task)
-            with app.database.reading() as tx:
-                store = ProofStore(tx)
-                found += [each for kind in _KINDS for each in store.list_used_by(ProofSubject(kind, id))]
-    if not found:
-        raise InvalidInput(
-            "No proof is named.", suggestion="Name ids that `deepwork proofs list` shows, or --task."
-        )
-    statements = [build_statement(proof) for proof in found]
+        id = resolve_id(app.database, "any_task", task) if task else None
+        answer = call_operation(app, "export_proofs", {"ids": list(proof_ids), "task_id": id})
     if as_json:
-        print_answer({"format": format_name, "statements": statements}, as_json=True)
+        print_answer(answer, as_json=True)
         return
-    for statement in statements:
+    for statement in answer["statements"]:
         print_answer(statement, as_json=True)
 
 
@@ -172,17 +150,27 @@ def export_proofs(
 @options
 def waive_proof(proof_id: str, reason: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> None:
     """Let exactly these files count as passed although the check did not pass."""
-    from deepwork.edge.server.invocation import invoke
-
     with open_application(place.pop("path"), place) as app:
-        proof = _get_proof(app, proof_id)
-        spec = app.operations["waive_proof"]
-        call = build_act_call(spec.name, passphrase_stdin=passphrase_stdin)
-        answer = invoke(app.database, spec, {"proof_id": proof.id, "reason": reason}, call)
+        call = build_act_call("waive_proof", passphrase_stdin=passphrase_stdin)
+        answer = call_operation(app, call.tool, {"proof_id": proof_id, "reason": reason}, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:
-        print(f"Proof {proof.id} of check {proof.check_name} counts as passed now.")
+        print(f"Proof {answer['id']} of check {answer['check']} counts as passed now.")
+
+
+def _list_pages(app: Application, limit: int, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List up to this many proofs, page by page."""
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while len(found) < limit:
+        page = {"limit": min(limit - len(found), _PAGE), "cursor": cursor}
+        answer = call_operation(app, "list_proofs", {**given, **page})
+        found += answer["proofs"]
+        cursor = answer["cursor"]
+        if cursor is None:
+            break
+    return found
 
 
 def _build_task_request(
@@ -224,22 +212,13 @@ def _print_text(text: str) -> None:
         print(to_printable(line))
 
 
-def _to_row(proof: Proof) -> dict[str, Any]:
+def _to_row(proof: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "id": proof.id,
-        "check": proof.check_name,
-        "verdict": proof.shown_verdict.value,
-        "tests": proof.tests_run,
-        "seconds": round(proof.duration_ms / 1000, 1),
-        "created_at": ProofSummary.from_proof(proof).created_at,
+        **{key: proof[key] for key in ("id", "check", "verdict")},
+        "tests": proof.get("tests_run"),
+        "seconds": round(proof["duration_ms"] / 1000, 1),
+        "created_at": proof["created_at"],
     }
-
-
-def _get_proof(app: Application, id: str) -> Proof:
-    from deepwork.gates.checks.actions import get_proof
-
-    with app.database.reading() as tx:
-        return get_proof(tx, id)
 
 
 def _resolve_head(tree: Path) -> str | None:

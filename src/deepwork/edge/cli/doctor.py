@@ -225,7 +225,7 @@ def _find_trust_problems(settings: Settings) -> Iterator[str]:
 
 def _find_user_problems() -> Iterator[str]:
     """Find what is wrong with this user's own settings and proofs."""
-    from deepwork.gates.approvals.credential_file import CredentialFile
+    from deepwork.gates.approvals.credentials import CredentialFile
     from deepwork.kernel.user_settings import load_user_settings
 
     for load in (load_user_settings, CredentialFile().load):

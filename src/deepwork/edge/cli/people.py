@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.edge.cli.framework.options import json_option, key_option, place_options
@@ -125,9 +125,8 @@ def _find_or_register_sender(app: Application, recipient: str) -> str:
 
 
 def _call(app: Application, tool: str, arguments: dict[str, Any], key: str | None = None) -> Any:
-    from deepwork.edge.server.invocation import invoke
     from deepwork.kernel.call import Call
     from deepwork.kernel.database.idempotency import check_key
 
     call = Call(name_person(), tool, None if key is None else check_key(key))
-    return invoke(app.database, app.registry[tool], arguments, call)
+    return call_operation(app, tool, arguments, call)

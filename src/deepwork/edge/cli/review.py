@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.options import (
     json_option,
     load_command_settings,
@@ -26,15 +26,10 @@ from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.edge.cli.framework.tool_commands import ToolGroup
 from deepwork.edge.cli.main import print_error
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.invocation import invoke
 from deepwork.gates.reviews import rendering, rules
-from deepwork.gates.reviews.catalog import RuleCatalog
-from deepwork.gates.reviews.discovery import RuleFinder
+from deepwork.gates.reviews.discovery import RuleCatalog, RuleFinder
 from deepwork.gates.reviews.models import RuleSet
 from deepwork.gates.reviews.planner import ReviewPlan, resolve_path
-from deepwork.gates.reviews.round_store import RoundStore, RuleEntry
-from deepwork.gates.reviews.round_text import format_finding
-from deepwork.kernel.call import Call
 from deepwork.kernel.config_options import PLATFORMS
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import DeepworkError, InvalidInput
@@ -107,10 +102,7 @@ def list_rules(matching: tuple[str, ...], path: str, as_json: bool) -> None:
 def mark_passed(review_ids: tuple[str, ...], as_json: bool, path: str, **place: Any) -> None:
     """Record that reviews found nothing to change; they are left out until their rule or files change."""
     with open_application(path, place) as app:
-        spec = app.build_toolset("reviews")["mark_review_passed"]
-        marked = [
-            invoke(app.database, spec, {"review_id": each}, Call("local", spec.name)) for each in review_ids
-        ]
+        marked = [call_operation(app, "mark_review_passed", {"review_id": each}) for each in review_ids]
     print_answer({"passed": marked}, as_json=as_json)
 
 
@@ -149,10 +141,8 @@ def grant_review_round(review_id: str, **options: Any) -> None:
 @json_option
 def list_rounds(path: str, as_json: bool, **place: Any) -> None:
     """List the rounds of reviews with their findings, and what people decided."""
-    with open_application(path, place, reads=True) as app, app.database.reading() as tx:
-        entries = RoundStore(tx, app.reviews.planner.project).list_entries()
-    rows = [row for entry in entries for row in _list_round_rows(entry)]
-    print_answer({"rounds": rows}, as_json=as_json)
+    with open_application(path, place, reads=True) as app:
+        print_answer(call_operation(app, "list_review_rounds", {}), as_json=as_json)
 
 
 def _decide(
@@ -161,21 +151,8 @@ def _decide(
     """Decide about a review in the name of the person at this shell."""
     call = build_act_call(action, passphrase_stdin=passphrase_stdin)
     with open_application(path, place) as app:
-        spec = app.operations[action]
-        answer = invoke(app.database, spec, {"review_id": review_id}, call)
+        answer = call_operation(app, action, {"review_id": review_id}, call)
     print_answer(answer, as_json=as_json)
-
-
-def _list_round_rows(entry: RuleEntry) -> list[dict[str, Any]]:
-    """List a row for each finding of a round, or one for a round without any, or for a decision."""
-    round = entry.round
-    verdict = entry.decision.value if entry.decision else "passed" if round and round.passed else "failed"
-    row = {"rule": entry.rule, "number": entry.number, "verdict": verdict, "by": entry.by}
-    findings = round.findings if round else ()
-    shown: list[dict[str, Any]] = [
-        {"finding": format_finding(each), "effect": each.effect.value} for each in findings
-    ]
-    return [row | each for each in shown or [{"finding": None, "effect": None}]]
 
 
 def _plan_reviews(

@@ -6,13 +6,11 @@ from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer
-from deepwork.edge.server.invocation import invoke
-from deepwork.gates.access.scopes import Scope
-from deepwork.kernel.call import Call
+from deepwork.gates.access.models import Scope
 
 
 @click.group(cls=CommandGroup)
@@ -74,4 +72,4 @@ def revoke(name: str, as_json: bool, **place: Any) -> None:
 
 def _call_tool(tool: str, given: dict[str, Any], place: dict[str, Any], **how: bool) -> Any:
     with open_application(place.pop("path"), place, **how) as app:
-        return invoke(app.database, app.operations[tool], given, Call("local", tool))
+        return call_operation(app, tool, given)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -22,16 +23,24 @@ from deepwork.edge.cli.framework.options import (
     resolve_project,
 )
 from deepwork.edge.cli.framework.output import print_answer, to_printable
-from deepwork.edge.cli.trusted_checks import CommittedChecks, load_committed_checks, print_checks, quote_word
-from deepwork.gates.checks.trusting import pin_checks
+from deepwork.gates.checks.definitions import CheckDefinitions
+from deepwork.gates.checks.models import CHECKS_FILE, CheckFile
+from deepwork.gates.checks.rules import build_trusted_definitions
+from deepwork.gates.checks.trusting import find_untrusted_versions, pin_checks, resolve_all_pins
 from deepwork.kernel.config import Settings, list_acting_settings
-from deepwork.kernel.errors import NotAllowed, StorageError
+from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.errors import InvalidInput, NotAllowed, StorageError
+from deepwork.kernel.files.repositories import find_tree_root
+from deepwork.kernel.foreign_text import escape_line
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.trust.models import CredentialKind, Kind
+from deepwork.kernel.trust.models import CredentialKind, Kind, Pins
 from deepwork.kernel.trust.policy import list_untrusted, open_trust_store
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
+
 
 _SECRET_PARAMETERS = {
     "password",
@@ -154,7 +163,7 @@ def _confirm() -> None:
 def _may_need_more_than_token(settings: Settings) -> bool:
     """Whether this user demands or has enrolled more than a token; without a store their folder says it."""
     from deepwork.edge.cli.framework.applications import is_store_missing
-    from deepwork.gates.approvals.credential_file import CredentialFile
+    from deepwork.gates.approvals.credentials import CredentialFile
     from deepwork.gates.approvals.person_proof import PersonProofs
     from deepwork.kernel.user_settings import load_user_settings
 
@@ -231,3 +240,78 @@ def _hide_secrets(value: Any) -> Any:
 def _hide_parameter(found: re.Match[str]) -> str:
     is_secret = unquote(found[2]).strip().lower() in _SECRET_PARAMETERS
     return f"{found[1]}{found[2]}=***" if is_secret else found[0]
+
+
+_SHOWN_KEYS = {"timeout_seconds": "timeout in seconds"} | {
+    key: key for key in ("needs", "junit", "not_fewer", "retries", "clean")
+}
+
+
+@dataclass(frozen=True)
+class CommittedChecks:
+    """The checks of a commit, and those of them that nobody trusted."""
+
+    commit: str | None
+    file: CheckFile
+    definitions: dict[str, dict[str, Any]]
+    untrusted: tuple[str, ...]
+    pins: dict[str, Pins] = field(default_factory=dict)
+
+    def describe(self, version: str) -> dict[str, Any]:
+        """Return everything that a person trusts with a check."""
+        pins = self.pins[version]
+        return {**self.definitions[version], "program": pins.program, "path": pins.environment["PATH"]}
+
+    def list_rows(self) -> list[dict[str, Any]]:
+        """Return what `--json` says about each check."""
+        rows = [
+            {
+                "check": each["name"],
+                "trusted": version not in self.untrusted,
+                "program": self.pins[version].program,
+                **each,
+            }
+            for version, each in self.definitions.items()
+        ]
+        return [{key: value for key, value in row.items() if key != "name"} for row in rows]
+
+
+def load_committed_checks(project: Path, revision: str | None) -> CommittedChecks:
+    """Load the checks of a commit, by default the last one; without a repository there are none."""
+    top = find_tree_root(project)
+    git = Git(project, environment=build_child_environment()) if top else None
+    commit = resolve_commit(git, revision or "HEAD") if git else None
+    if revision and commit is None:
+        raise InvalidInput(f"There is no commit {revision[:200]!r} here.", suggestion="See `git log`.")
+    if git is None or top is None or commit is None:
+        return CommittedChecks(None, CheckFile(), {}, ())
+    file = CheckDefinitions(project.relative_to(top)).load(git, commit)
+    untrusted = find_untrusted_versions(project, file)
+    return CommittedChecks(commit, file, build_trusted_definitions(file), untrusted, resolve_all_pins(file))
+
+
+def print_checks(checks: CommittedChecks) -> None:
+    """Print every command, word by word, with everything else that a check says."""
+    print(f"{CHECKS_FILE} at {(checks.commit or '')[:12]} wants to run:")
+    for row in checks.list_rows():
+        known = "  (trusted)" if row["trusted"] else ""
+        words = " ".join(quote_word(word) for word in row["run"])
+        print(f"  {to_printable(row['check'])}: {words}{known}")
+        program = "no such program" if row["program"] is None else quote_word(row["program"])
+        more = [f"{name} {_format(row[key])}" for key, name in _SHOWN_KEYS.items() if row[key]]
+        print(f"    {'; '.join([f'program {program}', *more])}")
+    print(f"  guarded: {_format(list(checks.file.guarded))}")
+    for path in {pins.environment["PATH"] for pins in checks.pins.values()}:
+        print(f"  with PATH={to_printable(path)}")
+
+
+def quote_word(word: str) -> str:
+    """Quote a word so that people see where it begins and ends; no character can hide another one."""
+    plain = word.replace("-", "").replace("_", "").replace("/", "").replace(".", "").replace("=", "")
+    return word if plain.isascii() and plain.isalnum() else escape_line(ascii(word))
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(quote_word(each) for each in value)
+    return to_printable(str(value))

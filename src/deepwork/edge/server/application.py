@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from deepwork.edge.server.jobs_assembly import JobsAssembly
     from deepwork.edge.server.start_workflow import StartWorkflow
     from deepwork.edge.server.trees_assembly import TreesAssembly
-    from deepwork.gates.approvals.actions import ApprovalActions
-    from deepwork.gates.approvals.interfaces import DecisionHandler
+    from deepwork.gates.access.operations import AuditOperations
     from deepwork.gates.approvals.models import ApprovalKind
+    from deepwork.gates.approvals.operations import ApprovalOperations
+    from deepwork.gates.approvals.service import DecisionHandler
+    from deepwork.gates.checks.operations import ProofOperations
     from deepwork.gates.checks.service import CheckService
-    from deepwork.gates.reviews.actions import ReviewActions
+    from deepwork.gates.reviews.operations import ReviewOperations
     from deepwork.gates.reviews.tools import ReviewTools
     from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.kernel.events.feed import EventFeed
@@ -50,8 +52,8 @@ if TYPE_CHECKING:
     from deepwork.work.plans.plan_tools import PlanTools
     from deepwork.work.plans.task_directory import PlanTaskDirectory
     from deepwork.work.plans.task_proofs import TaskProver
+    from deepwork.work.plans.task_reports import TaskReports
     from deepwork.work.plans.task_tools import TaskTools
-    from deepwork.work.plans.work_gate import WorkGate
     from deepwork.work.templates.tools import TemplateTools
     from deepwork.work.tracking.attribution_service import AttributionService, ChangeDescriptions
     from deepwork.work.tracking.context_tools import ContextTools
@@ -176,15 +178,26 @@ class Application:
         parts = self.database, self.presence, self.repositories, self._attribution
         return build_rewind_operations(*parts, lambda: self.landings.prepared, folder)
 
-    def _build_approval_actions(self) -> ApprovalActions:
-        from deepwork.gates.approvals.actions import ApprovalActions
+    def _build_approval_operations(self) -> ApprovalOperations:
+        from deepwork.gates.approvals.operations import ApprovalOperations
 
-        return ApprovalActions(self.database, self._find_decision_handler)
+        return ApprovalOperations(self.database, self._find_decision_handler)
 
-    def _build_review_actions(self) -> ReviewActions:
-        from deepwork.gates.reviews.actions import ReviewActions
+    def _build_proof_operations(self) -> ProofOperations:
+        from deepwork.gates.checks.operations import ProofOperations
 
-        return ReviewActions(self.reviews.planner, self.database)
+        return ProofOperations(self.database, lambda: self.checks)
+
+    def _build_audit_operations(self) -> AuditOperations:
+        from deepwork.delivery.runner.store import AttemptStore
+        from deepwork.gates.access.operations import AuditOperations
+
+        return AuditOperations(self.database, lambda tx, agents: AttemptStore(tx).list_work(agents))
+
+    def _build_review_operations(self) -> ReviewOperations:
+        from deepwork.gates.reviews.operations import ReviewOperations
+
+        return ReviewOperations(self.reviews.planner, self.database)
 
     def _build_landing_operations(self) -> LandingOperations:
         from deepwork.delivery.landing.operations import LandingOperations
@@ -216,16 +229,13 @@ class Application:
         return None
 
     def _complete_approved_task(self, task: Task) -> None:
-        """Report a task as completed as its agent did, in the name of the person who approved that."""
-        from deepwork.edge.server.invocation import invoke
-        from deepwork.kernel.call import current_call
-        from deepwork.kernel.records import copy_with
+        """Complete a task as its agent reported it; the audit log has that in the name of who approved it."""
+        from deepwork.gates.access.audit import record_part
 
-        tool = "task_update_status"
         report: dict[str, Any] = {"id": task.id, "status": "completed", "outcome": task.outcome}
         report |= {"outcome_detail": dict(task.outcome_detail)} if task.outcome_detail else {}
-        call = copy_with(current_call(), tool=tool, key=None, record=None, outcomes=None)
-        invoke(self.database, self.registry[tool], report, call)
+        with record_part(self.database, "task_update_status", report):
+            self._task_reports.complete_approved(task)
 
     @property
     def toolsets(self) -> list[str]:
@@ -305,8 +315,15 @@ class Application:
         from deepwork.work.plans.task_tools import TaskTools
 
         only = str(self.settings.repository_root) if self._has_many_projects else None
-        prover, gate = self.task_prover, self._work_gate
-        return TaskTools(self.database, self.presence, prover, gate, self._workspace_service, only)
+        return TaskTools(self.database, self.presence, self._task_reports, self._workspace_service, only)
+
+    @cached_property
+    def _task_reports(self) -> TaskReports:
+        from deepwork.work.plans.task_reports import TaskReports
+        from deepwork.work.plans.work_gate import WorkGate
+
+        gate = WorkGate(self.database, self.presence, self._build_task_work)
+        return TaskReports(self.database, self.presence, self.task_prover, gate, self._workspace_service)
 
     @cached_property
     def task_prover(self) -> TaskProver:
@@ -314,12 +331,6 @@ class Application:
         from deepwork.work.plans.task_proofs import TaskProver
 
         return TaskProver(self.database, self.presence, self.get_checks, lambda: self._plan_task_tracker)
-
-    @cached_property
-    def _work_gate(self) -> WorkGate:
-        from deepwork.work.plans.work_gate import WorkGate
-
-        return WorkGate(self.database, self.presence, self._build_task_work)
 
     def _build_task_work(self) -> ChangeDescriptions:
         from deepwork.work.tracking.attribution_service import ChangeDescriptions
@@ -548,8 +559,10 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.gates.reviews.tools:ReviewTools": lambda app: app.reviews,
     _COMBINED: Application._build_start_workflow,
     # What only people can do:
-    "deepwork.gates.approvals.actions:ApprovalActions": Application._build_approval_actions,
-    "deepwork.gates.reviews.actions:ReviewActions": Application._build_review_actions,
+    "deepwork.gates.approvals.operations:ApprovalOperations": Application._build_approval_operations,
+    "deepwork.gates.checks.operations:ProofOperations": Application._build_proof_operations,
+    "deepwork.gates.access.operations:AuditOperations": Application._build_audit_operations,
+    "deepwork.gates.reviews.operations:ReviewOperations": Application._build_review_operations,
     "deepwork.work.jobs.operations:JobOperations": lambda app: app.jobs.operations,
     "deepwork.work.tracking.operations:TrackOperations": Application._build_track_operations,
     "deepwork.views.overview.work_operations:WorkOperations": Application._build_work_operations,
@@ -561,9 +574,9 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     **{
         path: _build_with_database(path)
         for path in (
-            "deepwork.gates.access.tools:TokenTools",
-            "deepwork.gates.approvals.enrollment:EnrollmentActions",
-            "deepwork.gates.checks.actions:ProofActions",
+            "deepwork.gates.access.operations:TokenOperations",
+            "deepwork.gates.approvals.enrollment:EnrollmentOperations",
+            "deepwork.views.overview.spending:SpendingOperations",
             "deepwork.work.messages.operations:MessageOperations",
             "deepwork.work.plans.operations:PlanOperations",
         )

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deepwork.edge.server.registry import OperationSpec
-from deepwork.gates.access import scopes
+from deepwork.gates.access import rules
 from deepwork.gates.access.audit import AuditRecord
 from deepwork.gates.access.audit_chain import REPEATED, classify_outcome
-from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.models import Scope
 from deepwork.kernel.answers import Answer, read_answer, to_json_value
 from deepwork.kernel.call import (
     ActionOutcome,
@@ -106,7 +106,7 @@ def record_refusal(
 
 def require_scope(spec: OperationSpec, given: Mapping[str, Any], call: Call) -> None:
     """Raise if the caller's token does not cover the tool; the error names only the missing scope."""
-    needed = scopes.get_required_scope(spec.declaration, given)
+    needed = rules.get_required_scope(spec.declaration, given)
     if not Scope(call.scope).covers(needed):
         raise NotAllowed(
             f"This call needs the scope {needed}.",
@@ -134,7 +134,7 @@ def require_own_agent(
     is_release_by_person = spec.name == "task_release" and is_person(call.caller)
     if is_release_by_person or Scope(call.scope) is Scope.ADMIN:
         return
-    agent_id = scopes.find_acting_agent(spec.declaration, arguments)
+    agent_id = rules.find_acting_agent(spec.declaration, arguments)
     if agent_id is None:
         return
     with database.reading() as tx:
@@ -217,9 +217,7 @@ def _change_prepared(change: Callable[[], Any]) -> Any:
     try:
         return change()
     except NotPrepared as again:
-        raise NotAllowed(
-            "What this call needs changed while it was prepared.", suggestion="Call again.", recoverable=True
-        ) from again
+        raise again.to_error() from again
 
 
 def _prepare(spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:

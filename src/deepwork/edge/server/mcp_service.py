@@ -14,7 +14,8 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.instructions import build_instructions
 from deepwork.edge.server.registry import OperationSpec
 from deepwork.edge.server.toolsets import select_tools
-from deepwork.gates.access.scopes import Scope, is_offered_to
+from deepwork.gates.access.models import Scope
+from deepwork.gates.access.rules import is_offered_to
 from deepwork.kernel.call import ANONYMOUS, LOCAL, Call
 from deepwork.kernel.errors import DeepworkError, InvalidInput
 from deepwork.kernel.operations import OperationDeclaration

@@ -35,7 +35,7 @@ from deepwork.edge.server.mcp_service import McpService, get_scope
 from deepwork.edge.server.prompts import PromptSpec
 from deepwork.edge.server.registry import OperationSpec
 from deepwork.edge.server.resources import ResourceSpec
-from deepwork.gates.access.scopes import is_offered_to
+from deepwork.gates.access.rules import is_offered_to
 from deepwork.kernel.protocol.messages import Request, RequestError
 from deepwork.kernel.protocol.service import HttpCaller, ToolAnswer
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,8 @@ from deepwork.gates.approvals.decision_log import USE_TOOL
 from deepwork.gates.approvals.models import ApprovalEvent
 from deepwork.kernel.call import CANCELLED, Call, current_call, use_call
 from deepwork.kernel.database.transaction import Database, PendingEvent, Transaction
-from deepwork.kernel.errors import Code, DeepworkError
+from deepwork.kernel.errors import Code, DeepworkError, StorageError
+from deepwork.kernel.records import copy_with
 
 log = logging.getLogger("deepwork")
 
@@ -56,38 +58,38 @@ class AuditRecord:
         self.is_saved = True
 
     def _write(self, tx: Transaction) -> None:
-        AuditStore(tx).append(
-            AuditEntry(
-                at=tx.now,
-                account=self._call.account,
-                caller=self._call.caller,
-                host=_get_host(),
-                tool=self._call.tool,
-                arguments=self._arguments,
-                digest=self._digest,
-                outcome=self.outcome,
-            )
-        )
+        _append(tx, self._call, self._call.tool, self._arguments, self._digest, self.outcome)
+
+
+@contextmanager
+def record_part(database: Database, tool: str, given: Mapping[str, Any]) -> Iterator[None]:
+    """Record what the block does, which is part of the current call, as a call of this tool."""
+    call = copy_with(current_call(), tool=tool, key=None, record=None, outcomes=None)
+    record = AuditRecord(call, given, given)
+    with use_call(copy_with(call, record=record)):
+        try:
+            yield
+        except StorageError:  # the store is unavailable for the entry too
+            raise
+        except Exception as error:
+            record.save_failure(database, error)
+            raise
 
 
 def record_uses(tx: Transaction, events: Iterable[PendingEvent]) -> None:
     """Write an entry for each approval that this transaction uses up, whatever call does it."""
     for event in events:
-        if event.type != ApprovalEvent.USED:
-            continue
-        given, call = {"approval_id": event.data["id"]}, current_call()
-        AuditStore(tx).append(
-            AuditEntry(
-                at=tx.now,
-                account=call.account,
-                caller=call.caller,
-                host=_get_host(),
-                tool=USE_TOOL,
-                arguments=audit_chain.summarize_arguments(given, given),
-                digest=audit_chain.compute_digest(given),
-                outcome=f"used:{event.data['digest']}",
-            )
-        )
+        if event.type == ApprovalEvent.USED:
+            given = {"approval_id": event.data["id"]}
+            arguments = audit_chain.summarize_arguments(given, given)
+            outcome = f"used:{event.data['digest']}"
+            _append(tx, current_call(), USE_TOOL, arguments, audit_chain.compute_digest(given), outcome)
+
+
+def _append(tx: Transaction, call: Call, tool: str, arguments: str, digest: str, outcome: str) -> None:
+    who = {"account": call.account, "caller": call.caller, "host": _get_host()}
+    what = {"tool": tool, "arguments": arguments, "digest": digest, "outcome": outcome}
+    AuditStore(tx).append(AuditEntry(at=tx.now, **who, **what))
 
 
 @cache

@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from deepwork.gates.access.scopes import Scope
+from deepwork.kernel.names import CaseInsensitiveEnum
 
 OWNER = "owner"
 """The account name of the person who runs the server."""
+
+
+class Scope(CaseInsensitiveEnum):
+    """What a token may do; each scope includes those before it."""
+
+    READ = "read"
+    WORK = "work"
+    ADMIN = "admin"
+
+    def covers(self, needed: Scope) -> bool:
+        """Return whether this scope includes the needed one."""
+        return _RANKS[self] >= _RANKS[needed]
+
+
+_RANKS = {scope: rank for rank, scope in enumerate(Scope)}
 
 
 @dataclass(frozen=True)

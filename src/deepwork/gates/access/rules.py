@@ -1,13 +1,15 @@
-"""The format of tokens."""
+"""The format of tokens, and what their scopes allow."""
 
 from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+from typing import Any
 
-from deepwork.gates.access.models import OWNER, Token
+from deepwork.gates.access.models import OWNER, Scope, Token
+from deepwork.kernel.operations import OperationDeclaration
 
 _RESERVED_NAMES = frozenset({OWNER, "local", "anonymous"})  # callers that have no named token
 _TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -57,3 +59,23 @@ def matches_secret(secret: str, token: Token | None) -> bool:
     if token is None:
         return hmac.compare_digest(digest, _PLACEHOLDER_DIGEST)
     return hmac.compare_digest(token.key_digest(digest), token.digest)
+
+
+def get_required_scope(tool: OperationDeclaration, arguments: Mapping[str, Any]) -> Scope:
+    """Return the scope that a call of the tool with these arguments needs."""
+    rule = tool.when_false
+    if rule and arguments.get(rule.argument, rule.default) is False:
+        return Scope(rule.scope)
+    return Scope(tool.scope)
+
+
+def is_offered_to(scope: Scope, tool: OperationDeclaration) -> bool:
+    """Whether the scope covers any call of the tool."""
+    lowest = tool.when_false.scope if tool.when_false else tool.scope
+    return scope.covers(Scope(lowest))
+
+
+def find_acting_agent(tool: OperationDeclaration, arguments: Mapping[str, Any]) -> str | None:
+    """Return the id of the agent on whose behalf the call is made, if it names one."""
+    agent_id = arguments.get(tool.acts_as) if tool.acts_as else None
+    return agent_id if isinstance(agent_id, str) else None

@@ -6,13 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from deepwork.gates.access.audit_chain import DONE, serialize_entry
-from deepwork.gates.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey, Token
+from deepwork.gates.access.audit_chain import serialize_entry
+from deepwork.gates.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey, Scope, Token
 from deepwork.gates.access.rules import key_digest
-from deepwork.gates.access.scopes import Scope
-from deepwork.gates.access.sealed_rows import LOGGED_TOOLS, find_forged_row
-from deepwork.gates.approvals.credential_store import CredentialStore
-from deepwork.gates.approvals.credentials import Credential
 from deepwork.kernel.database.engine import Row, UnreadableRow, row_parser
 from deepwork.kernel.database.seals import is_sealed, save_seal
 from deepwork.kernel.database.statements import build_where
@@ -158,23 +154,10 @@ class AuditStore:
         rows = self._tx.fetch_all(sql, account=account, tool=tool, since=since, limit=limit)
         return [_parse_link(row) for row in rows]
 
-    def list_done(self, tools: Sequence[str], since: int) -> list[ChainedEntry]:
-        """Return the entries of calls of these tools that did something, from this number on."""
-        return [link for link in self.list_of_tools(tools, since) if link.entry.outcome == DONE]
-
     def list_of_tools(self, tools: Sequence[str], since: int) -> list[ChainedEntry]:
         """Return the entries of calls of these tools, from this number on."""
         sql = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE tool IN :tools AND seq >= :since ORDER BY seq"
         return [_parse_link(row) for row in self._tx.fetch_all(sql, tools=list(tools), since=since)]
-
-    def find_forged_row(self) -> str | None:
-        """Return what is wrong with the first row that lets work pass and that deepwork did not write."""
-        entries = self.list_of_tools(LOGGED_TOOLS, self.get_key().keyed_from)
-        return find_forged_row(self._tx, entries)
-
-    def list_credentials(self) -> list[Credential]:
-        """Return what people enrolled as proofs, including what was removed."""
-        return CredentialStore(self._tx).list_unverified()
 
     def iterate_chain(self) -> Iterator[ChainedEntry]:
         """Iterate over all entries from the first, one page at a time."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepwork.gates.approvals.acts import ProvenAct
-from deepwork.gates.approvals.digests import compute_digest
-from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest, ApprovalStatus
+from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest, ApprovalStatus, compute_digest
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs, require_caller
 from deepwork.gates.approvals.rules import build_closed_error, summarize
 from deepwork.gates.approvals.service import ask, use

@@ -1,7 +1,6 @@
-"""What only people can do about their proofs: enroll one, and go back to a weaker one.
+"""What people read and change about their proofs: enroll one, and go back to a weaker one.
 
-Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
-agents. A passphrase is not an argument: the record of a call has a digest of its arguments.
+A passphrase is not an argument: the record of a call has a digest of its arguments.
 """
 
 from __future__ import annotations
@@ -10,21 +9,32 @@ import hmac
 import logging
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar
+from importlib.util import find_spec
+from typing import Annotated, Any, ClassVar, Self
 
 from deepwork.gates.approvals import passkeys
-from deepwork.gates.approvals.credential_file import CredentialFile
-from deepwork.gates.approvals.credential_store import CredentialStore
-from deepwork.gates.approvals.credentials import Credential, build_challenge, choose_required
-from deepwork.gates.approvals.digests import compute_digest
+from deepwork.gates.approvals.credentials import (
+    Credential,
+    CredentialFile,
+    CredentialStore,
+    build_challenge,
+    choose_required,
+)
+from deepwork.gates.approvals.models import compute_digest
 from deepwork.gates.approvals.passphrase import require_verifier
-from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs, require_person_proof
-from deepwork.kernel.answers import Answer
+from deepwork.gates.approvals.person_proof import (
+    CheckedProof,
+    PersonProofs,
+    read_proof_state,
+    require_person_proof,
+)
+from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed, StorageError
 from deepwork.kernel.names import CaseInsensitiveEnum, new_id
 from deepwork.kernel.operations import InTransaction, Traits, operation
+from deepwork.kernel.timestamps import format_optional_timestamp
 from deepwork.kernel.tool_types import Field, Name
 from deepwork.kernel.trust.models import CredentialKind
 from deepwork.kernel.user_settings import UserSettings, load_user_settings
@@ -50,8 +60,46 @@ class ProofChange(Answer):
     removed: list[str] | None = None
 
 
-class EnrollmentActions:
-    """Changes of what a person proves to be one with; each needs the strongest proof that is enrolled."""
+class EnrolledProof(Answer):
+    """A passphrase or a passkey, without its secrets."""
+
+    id: str
+    method: CredentialKind
+    name: str
+    created_at: IsoTime
+    locked_until: IsoTime | None = None
+    """Until when nobody can try the passphrase again."""
+    credential_id: str | None = None
+    """The id of a passkey for browsers."""
+    relying_party: str | None = None
+    """The host name that a passkey works with."""
+
+    @classmethod
+    def of_credential(cls, credential: Credential, now: int) -> Self:
+        return cls.of(
+            credential,
+            locked_until=format_optional_timestamp(
+                credential.locked_until if credential.is_locked(now) else None
+            ),
+            credential_id=credential.data.get("credential_id"),
+            relying_party=credential.data.get("relying_party"),
+        )
+
+
+class PersonProof(Answer):
+    """Which proof decisions need, what the user's settings say, and what is enrolled."""
+
+    required: CredentialKind
+    settings: CredentialKind
+    credentials: list[EnrolledProof]
+    can_verify_passkeys: bool
+    """Whether the package that passkeys need is installed."""
+    challenge: str
+    """What a new passkey has to answer, for ten minutes."""
+
+
+class EnrollmentOperations:
+    """What a person proves to be one with; each change needs the strongest proof that is enrolled."""
 
     traits: ClassVar = Traits(toolset="approvals", people_only=True)
 
@@ -102,6 +150,19 @@ class EnrollmentActions:
         checked = self._proofs.check(current_call(), challenge)
         return InTransaction(lambda: self._lower(method, challenge, checked))
 
+    @operation("read")
+    def get_person_proof(self) -> PersonProof:
+        """How you prove that a decision is a person's."""
+        with self._database.reading() as tx:
+            state = read_proof_state(tx)
+            return PersonProof(
+                required=state.required,
+                settings=state.wanted,
+                credentials=[EnrolledProof.of_credential(each, tx.now) for each in state.credentials],
+                can_verify_passkeys=find_spec("webauthn") is not None,
+                challenge=_create_challenge(tx),
+            )
+
     def _enroll(
         self, method: CredentialKind, name: str, data: dict[str, Any], challenge: str, checked: CheckedProof
     ) -> ProofChange:
@@ -128,7 +189,7 @@ class EnrollmentActions:
             return _finish(tx, ProofEvent.LOWERED, removed=stronger)
 
 
-def create_registration_challenge(tx: Transaction) -> str:
+def _create_challenge(tx: Transaction) -> str:
     """Create the challenge of a new passkey: it ends soon, and only this store can have made it."""
     text = f"{tx.now + CHALLENGE_MS}.{secrets.token_urlsafe(16)}"
     return f"{text}.{_sign(tx, text)}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from hashlib import sha256
+from typing import Any, Self
 
-from deepwork.gates.approvals.digests import compute_digest
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.call import ActionOutcome
+from deepwork.kernel.names import CaseInsensitiveEnum, new_id
 
 
 class ApprovalKind(CaseInsensitiveEnum):
@@ -103,6 +105,22 @@ class Approval:
     waiting: tuple[str, ...] = ()
     """Agents beside the one that asked that wait for the decision: they get a notice of it too."""
 
+    @classmethod
+    def of_request(cls, request: ApprovalRequest, status: ApprovalStatus, by: str, at: int) -> Self:
+        """Create the approval that somebody asks for now."""
+        return cls(
+            id=new_id("ap"),
+            subject_kind=request.kind,
+            subject_id=request.subject_id,
+            workflow_id=request.workflow_id,
+            digest=request.digest,
+            shown=request.shown,
+            status=status,
+            asked_by=by,
+            asked_at=at,
+            lasts_ms=request.lasts_ms,
+        )
+
     @property
     def expires_at(self) -> int | None:
         """Until when it is good, if that is limited."""
@@ -114,3 +132,22 @@ class Approval:
     def was_given(self) -> bool:
         """Whether a person approved it, whatever became of it since."""
         return self.decided_at is not None and self.status is not ApprovalStatus.REFUSED
+
+
+@dataclass(frozen=True)
+class DecisionEffect(ActionOutcome):
+    """What a decision led to after its commit, in one sentence."""
+
+    text: str
+    is_carried_out: bool = True
+    """False if what was approved could not be done, such as when the work is not what the person saw."""
+
+
+def serialize_shown(shown: Mapping[str, Any]) -> str:
+    """Serialise JSON values in their one canonical form; raises for what JSON cannot express."""
+    return json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def compute_digest(shown: Mapping[str, Any]) -> str:
+    """Compute the digest of what is shown."""
+    return sha256(serialize_shown(shown).encode()).hexdigest()

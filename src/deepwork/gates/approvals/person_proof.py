@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepwork.gates.approvals import passkeys
-from deepwork.gates.approvals.credential_file import CredentialFile
-from deepwork.gates.approvals.credential_store import CredentialStore
-from deepwork.gates.approvals.credentials import Credential, build_challenge, choose_required
+from deepwork.gates.approvals.credentials import (
+    Credential,
+    CredentialFile,
+    CredentialStore,
+    build_challenge,
+    choose_required,
+)
 from deepwork.gates.approvals.passphrase import matches_passphrase
 from deepwork.kernel.call import Call, GivenProof, is_person, use_call
 from deepwork.kernel.database.transaction import Database, Transaction

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from deepwork.gates.approvals.interfaces import DecisionEffect
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
+from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus, DecisionEffect
 from deepwork.gates.approvals.rules import find_name
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.call import ActionOutcome
@@ -37,7 +36,7 @@ class ApprovalSummary(Answer):
             **{
                 **vars(approval),
                 "kind": approval.subject_kind,
-                "title": find_title(approval),
+                "title": find_name(approval.shown),
                 "asked_at": format_timestamp(approval.asked_at),
                 "decided_at": format_optional_timestamp(approval.decided_at),
                 "expires_at": format_optional_timestamp(approval.expires_at),
@@ -76,8 +75,3 @@ class ApprovalDecision(ApprovalSummary):
         return self.model_copy(
             {"effect": outcome.text, "carried_out": None if outcome.is_carried_out else False}
         )
-
-
-def find_title(approval: Approval) -> str | None:
-    """Find the name of what is to be approved."""
-    return find_name(approval.shown)

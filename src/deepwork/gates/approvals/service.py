@@ -7,10 +7,10 @@ passes is computed there, from rows that are locked until the commit.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from deepwork.gates.approvals.decision_log import is_confirmed
-from deepwork.gates.approvals.digests import compute_digest
 from deepwork.gates.approvals.models import (
     Approval,
     ApprovalEvent,
@@ -18,12 +18,16 @@ from deepwork.gates.approvals.models import (
     ApprovalRequest,
     ApprovalStatus,
     ApprovalVerdict,
+    DecisionEffect,
+    compute_digest,
 )
 from deepwork.gates.approvals.responses import ApprovalSummary
 from deepwork.gates.approvals.rules import (
     build_closed_error,
     check_decision,
+    describe_subject,
     find_current,
+    find_name,
     find_outdated,
     is_expired,
     list_waiting,
@@ -34,11 +38,14 @@ from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed
-from deepwork.kernel.names import new_id
+from deepwork.kernel.notices.models import NoticeType
+from deepwork.kernel.notices.rules import build_approval_text
+from deepwork.kernel.notices.service import NoticeService
 from deepwork.kernel.records import copy_with
 
 if TYPE_CHECKING:  # imported by the first decision: most processes only ask and use
     from deepwork.gates.approvals.person_proof import CheckedProof
+
 
 log = logging.getLogger("deepwork")
 
@@ -155,21 +162,8 @@ def _build_challenge(approval: Approval, verdict: ApprovalVerdict) -> str:
 
 def record_unasked(tx: Transaction, request: ApprovalRequest, method: str) -> Approval:
     """Record what a person decided by carrying it out, without being asked: it is used at once."""
-    approval = Approval(
-        id=new_id("ap"),
-        subject_kind=request.kind,
-        subject_id=request.subject_id,
-        workflow_id=request.workflow_id,
-        digest=request.digest,
-        shown=request.shown,
-        status=ApprovalStatus.USED,
-        asked_by=tx.caller,
-        asked_at=tx.now,
-        decided_by=tx.caller,
-        decided_at=tx.now,
-        method=method,
-        used_at=tx.now,
-    )
+    asked = Approval.of_request(request, ApprovalStatus.USED, tx.caller, tx.now)
+    approval = copy_with(asked, decided_by=tx.caller, decided_at=tx.now, method=method, used_at=tx.now)
     ApprovalStore(tx).add(approval)
     _emit(tx, approval)
     return approval
@@ -248,3 +242,41 @@ def _build_changed_error(request: ApprovalRequest) -> GateClosed:
         suggestion="Call again: it is asked about then.",
         evidence={"approval": {"subject": subject, "status": ApprovalStatus.STALE.value}},
     )
+
+
+class DecisionHandler(Protocol):
+    """Carries out what decisions about one kind of subject lead to."""
+
+    def lock(self, tx: Transaction, approval: Approval) -> None:
+        """Lock what gates lock before they look at approvals, so that no two calls wait for each other."""
+
+    def apply(self, tx: Transaction, approval: Approval) -> str | None:
+        """Carry out the decision in its transaction, notify agents, and say what it led to."""
+
+    def follow(self, approval: Approval) -> DecisionEffect | None:
+        """Carry out, after the commit, what takes long, such as completing a task; say what it led to."""
+
+
+def notify_of_decision(
+    tx: Transaction,
+    approval: Approval,
+    next_step: str,
+    agents: Sequence[str] = (),
+    task_id: str | None = None,
+) -> None:
+    """Notify these agents, else those that asked or wait; work without agents is notified by its sessions."""
+    is_given = approval.status is ApprovalStatus.GIVEN
+    text = build_approval_text(
+        describe_subject(approval),
+        find_name(approval.shown),
+        is_given=is_given,
+        comment=approval.comment,
+        next=next_step,
+    )
+    kind = NoticeType.APPROVED if is_given else NoticeType.REFUSED
+    asked = [id for id in (approval.asked_by, *approval.waiting) if id.startswith("ag_")]
+    notices, workflow = NoticeService(tx), approval.workflow_id
+    if concerned := list(agents) or asked:
+        notices.notify_agents(concerned, kind, text, workflow_id=workflow, task_id=task_id, about=approval.id)
+    elif workflow is not None and not workflow.startswith("wf_"):
+        notices.notify_work(workflow, kind, text, task_id=task_id, about=approval.id)

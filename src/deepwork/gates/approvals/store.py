@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from deepwork.gates.approvals.digests import serialize_shown
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
+from deepwork.gates.approvals.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalStatus,
+    serialize_shown,
+)
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.seals import is_sealed, save_seal
 from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.names import new_id
+from deepwork.kernel.records import copy_with
 
 _KEPT_OPEN = 50
 """How many approvals of a subject are read, the newest first: enough for every one that can still count."""
@@ -34,19 +39,8 @@ class ApprovalStore:
                 ON CONFLICT (subject_kind, subject_id) WHERE status = 'pending' DO NOTHING
             RETURNING {columns}
         """
-        approval = Approval(
-            id=new_id("ap"),
-            subject_kind=request.kind,
-            subject_id=request.subject_id,
-            workflow_id=request.workflow_id,
-            digest=request.digest,
-            shown=request.shown,
-            status=ApprovalStatus.PENDING,
-            asked_by=asked_by,
-            asked_at=self._tx.now,
-            lasts_ms=request.lasts_ms,
-            waiting=tuple(waiting),
-        )
+        asked = Approval.of_request(request, ApprovalStatus.PENDING, asked_by, self._tx.now)
+        approval = copy_with(asked, waiting=tuple(waiting))
         row = self._tx.fetch_one(sql, **_to_row(approval))
         if row is None:
             return None

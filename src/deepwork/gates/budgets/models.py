@@ -19,6 +19,7 @@ class Budget:
     usd: float | None = None
     tokens: int | None = None
     minutes: float | None = None
+    """Minutes under claims; of a step, minutes in which its agent works on it."""
 
     @property
     def limits(self) -> Cost:
@@ -28,6 +29,10 @@ class Budget:
             self.tokens or 0,
             round((self.minutes or 0) * MS_PER_MINUTE),
         )
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the limits that it has, as files, tools and answers write them."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
     def units(self) -> tuple[Unit, ...]:

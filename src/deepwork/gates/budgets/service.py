@@ -1,15 +1,17 @@
-"""Records what work costs, and keeps the totals that budgets are compared with."""
+"""Records what work costs, and keeps the totals that budgets are compared with; knows the budget of a day."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from deepwork.gates.budgets.models import (
     MICROS_PER_USD,
     MS_PER_DAY,
+    Budget,
     BudgetEvent,
     Cost,
     Entry,
@@ -19,6 +21,8 @@ from deepwork.gates.budgets.models import (
 from deepwork.gates.budgets.rules import format_usd
 from deepwork.gates.budgets.store import SpendingStore
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.files.stamps import FileStamp, find_stamp
+from deepwork.kernel.user_settings import list_settings_files, load_user_settings
 
 _LOCK_ORDER = (SubjectKind.PLAN, SubjectKind.TASK, SubjectKind.DAY)
 
@@ -128,3 +132,18 @@ def _build_payload(entry: Entry) -> dict[str, Any]:
         "vendor": usage.vendor,
     }
     return {name: value for name, value in payload.items() if value is not None}
+
+
+def load_day_budget() -> Budget | None:
+    """Return what all work of a day may cost; None if the user set no limit.
+
+    Every claim asks, so the files are read again only after one changed.
+    """
+    versions = tuple((str(path), find_stamp(str(path))) for path in list_settings_files())
+    return _load(versions) if any(stamp for _, stamp in versions) else None
+
+
+@lru_cache(maxsize=8)
+def _load(_versions: tuple[tuple[str, FileStamp | None], ...]) -> Budget | None:
+    day = load_user_settings().day_budget
+    return Budget(day.usd, day.tokens, day.minutes) if day else None

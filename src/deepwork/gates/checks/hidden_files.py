@@ -1,4 +1,4 @@
-"""Files that git ignores, although checks depend on them or a person guards them.
+"""The files of base commits, and files that git ignores although checks depend on them or people guard them.
 
 An agent can let git ignore a file: in `.git/info/exclude`, in the user's own ignore file, or in a
 `.gitignore` beside the file. The first two hide nothing here. A guarded file is hidden only by the rules that
@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from deepwork.kernel.files.globs import Globs
+from deepwork.kernel.git.exact_files import to_versions
 from deepwork.kernel.git.ignore_rules import convert_rules
 from deepwork.kernel.git.snapshot import SnapshotStore
 
@@ -81,3 +82,37 @@ def list_open_folders(store: SnapshotStore, rules: HiddenRules) -> set[str]:
 def _list_starts(rules: HiddenRules, guards: Globs) -> list[str]:
     """List the folders that have all files which patterns with wildcards guard."""
     return [f"{rules.prefix}{start.rpartition('/')[0]}" or "." for start in guards.starts]
+
+
+class BaseFiles:
+    """Remembers the last commit only: a project has one base at a time."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Read everything again, as a new process does."""
+        self._versions: tuple[str, Mapping[str, str]] = ("", {})
+        self._hidden: dict[tuple[str, str, tuple[str, ...]], HiddenRules] = {}
+
+    def map_versions(self, store: SnapshotStore, base: str) -> Mapping[str, str]:
+        """Map the files of a commit to their versions; raises GitError if they are not what its hash says."""
+        known, versions = self._versions
+        if known != base:
+            self.forget()
+            versions = to_versions(store.list_exactly(base))
+            self._versions = base, versions
+        return versions
+
+    def read_hidden_rules(
+        self, store: SnapshotStore, base: str, prefix: str, guarded: tuple[str, ...]
+    ) -> HiddenRules:
+        """Return what may hide guarded files."""
+        versions, key = self.map_versions(store, base), (base, prefix, guarded)
+        if key not in self._hidden:
+            self._hidden[key] = read_hidden_rules(store, versions, prefix, guarded)
+        return self._hidden[key]
+
+    def read_all_rules(self, store: SnapshotStore, base: str) -> tuple[str, ...]:
+        """Return the rules of all `.gitignore` files."""
+        return read_all_rules(store, self.map_versions(store, base))

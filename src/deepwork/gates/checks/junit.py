@@ -1,10 +1,14 @@
-"""Counts the tests in a JUnit report, which the code under test has written: it may contain anything."""
+"""Reads the JUnit report of a run, which the code under test has written: it may contain anything."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from xml.parsers import expat
+
+from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.files.paths import confine, read_confined
 
 MAX_REPORT_BYTES = 32 * 2**20
 _MAX_DEPTH = 100
@@ -22,6 +26,29 @@ class TestCounts:
 
     run: int
     skipped: int
+
+
+def remove_report(folder: Path, report: str | None) -> str | None:
+    """Remove the report of an earlier run, or a prepared one; return why that is not possible."""
+    if report is None:
+        return None
+    parent, _, name = report.rpartition("/")
+    try:
+        place = confine(folder, parent or ".", must_exist=False)
+        (place / name).unlink(missing_ok=True)
+    except (DeepworkError, OSError) as error:
+        return f"The report {report} cannot be removed before the run: {error}"
+    return None
+
+
+def read_report(folder: Path, report: str) -> tuple[TestCounts | None, str | None]:
+    """Count the tests in the report of a run; or return why that is not possible."""
+    try:
+        return count_tests(read_confined(folder, report, max_bytes=MAX_REPORT_BYTES)), None
+    except DeepworkError as error:
+        return None, f"It wrote no report that can be read: {error}"
+    except UnreadableReport as error:
+        return None, f"Its report {report} cannot be used: {error}."
 
 
 def count_tests(report: bytes) -> TestCounts:

@@ -63,17 +63,7 @@ class Check:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that changes what a proof of it means."""
-        return {
-            "name": self.name,
-            "run": list(self.run),
-            "timeout_seconds": self.timeout_seconds,
-            "needs": list(self.needs),
-            "junit": self.junit,
-            "not_fewer": self.not_fewer,
-            "retries": self.retries,
-            "clean": self.clean,
-            "guarded": list(self.guarded),
-        }
+        return {key: list(each) if isinstance(each, tuple) else each for key, each in vars(self).items()}
 
 
 @dataclass(frozen=True)

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
-from deepwork.gates.checks.bases import BaseFiles
-from deepwork.gates.checks.clean_folders import open_clean_folder
 from deepwork.gates.checks.command import CommandRun, run_command
-from deepwork.gates.checks.hidden_files import CACHES, list_open_folders
+from deepwork.gates.checks.hidden_files import CACHES, BaseFiles, list_open_folders
 from deepwork.gates.checks.input_files import (
     Inputs,
     TreeReader,
     TreeState,
     hash_content,
-    is_own_store,
     read_stamps,
     select_committed_inputs,
 )
-from deepwork.gates.checks.junit import MAX_REPORT_BYTES, TestCounts, UnreadableReport, count_tests
+from deepwork.gates.checks.junit import TestCounts, read_report, remove_report
 from deepwork.gates.checks.models import (
     LANDING,
     PROVING_VERDICTS,
@@ -34,25 +29,25 @@ from deepwork.gates.checks.models import (
     Proof,
     ProofKey,
 )
-from deepwork.gates.checks.output_files import OutputFiles
 from deepwork.gates.checks.rules import (
     compute_definition_digest,
     decide_verdict,
     find_changed_paths,
     find_count_problem,
-    find_unexpected,
-    name_paths,
-    select_guarded,
 )
-from deepwork.gates.checks.run_locks import hold_run_lock
+from deepwork.gates.checks.run_files import OutputFiles, hold_run_lock, open_clean_folder
 from deepwork.gates.checks.store import ProofStore
+from deepwork.gates.checks.watching import (
+    find_change_problem,
+    find_pipes,
+    find_unexpected_paths,
+    list_all,
+    list_parents,
+    watch_folders,
+)
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.errors import DeepworkError
-from deepwork.kernel.files.folder_watch import CannotWatch, FolderEvents, FolderWatch
 from deepwork.kernel.files.locked_files import is_locked
 from deepwork.kernel.files.open_writers import find_open_for_writing
-from deepwork.kernel.files.paths import confine, read_confined
-from deepwork.kernel.files.pipes import list_pipes
 from deepwork.kernel.files.private import make_private_folder
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
@@ -215,7 +210,7 @@ class CheckRunner:
     def _run_in_tree(self, task: CheckTask, held: tuple[int, ...]) -> _Outcome:
         place, check = task.place, task.check
         folders = self._list_folders(task)
-        with _watch(place.top, folders) as watched:
+        with watch_folders(place.top, folders) as watched:
             # In this order: who opens a file later than that changes its time.
             stamps = read_stamps(place.top, task.inputs.paths)
             open_files = find_open_for_writing(place.top, task.inputs.paths)
@@ -224,22 +219,23 @@ class CheckRunner:
             reader = TreeReader()
             if not task.has_inputs_of(self.read_state(place, task.base, check.guarded, reader)):
                 raise InputsChanged
-            pipes = _find_pipes(task, folders)
+            pipes = find_pipes(check, place.prefix, place.store, place.top, folders)
             outcome = self._run_attempts(task, place.folder, held)
             after = self.read_state(place, task.base, check.guarded, reader).read_inputs(check, place.prefix)
         changed = find_changed_paths(
             {file.path: file.version for file in task.inputs.files},
             {file.path: file.version for file in after.files},
         ) or find_changed_paths(stamps, read_stamps(place.top, task.inputs.paths))
-        found = _find_unexpected(task, watched.events, place.top)
+        found = find_unexpected_paths(check, place.prefix, task.inputs.paths, watched.events, place.top)
         ignored = place.store.filter_ignored(found.unknown, CACHES, by_tree=True)
-        return _refuse(outcome, [*changed, *found.list_without(ignored)], watched, open_files, pipes)
+        changed += found.list_without(ignored)
+        return _refuse(outcome, find_change_problem(changed, watched, open_files, pipes))
 
     def _list_folders(self, task: CheckTask) -> set[str]:
         """List the folders of a tree in which a check could find a new file."""
         place, state, check = task.place, task.state, task.check
         rules = self._bases.read_hidden_rules(place.store, task.base, place.prefix, check.guarded)
-        with_files = _list_parents((*state.files, *state.hidden))
+        with_files = list_parents((*state.files, *state.hidden))
         return {"", *with_files, *list_open_folders(place.store, rules)}
 
     def _run_in_clean_tree(self, task: CheckTask, tree: str, held: tuple[int, ...]) -> _Outcome:
@@ -247,8 +243,8 @@ class CheckRunner:
         with open_clean_folder() as (folder, lock):
             store.check_out(tree, folder)
             _copy_unstored(task.state, folder, task.inputs.paths)
-            folders, expected = _list_all(folder)
-            with _watch(folder, folders) as watched:
+            folders, expected = list_all(folder)
+            with watch_folders(folder, folders) as watched:
                 # In this order: who opens a file later than that changes its time.
                 stamps = read_stamps(folder, task.inputs.paths)
                 open_files = find_open_for_writing(folder, expected)
@@ -256,13 +252,15 @@ class CheckRunner:
                 wrong = self._find_wrong_files(task, tree, folder, expected)
                 outcome = self._run_attempts(task, folder / task.place.prefix, (*held, lock))
                 after = read_stamps(folder, task.inputs.paths)
-                watched.events.added_files |= _list_all(folder)[1] - expected
-            found = _find_unexpected(task, watched.events, folder)
+                watched.events.added_files |= list_all(folder)[1] - expected
+            found = find_unexpected_paths(
+                task.check, task.place.prefix, task.inputs.paths, watched.events, folder
+            )
         # The rules of the base, not of the work: it could let git ignore what somebody else adds here.
         rules = self._bases.read_all_rules(store, task.base) if found.unknown else ()
         ignored = store.filter_ignored(found.unknown, rules)
         changed = [*wrong, *find_changed_paths(stamps, after), *found.list_without(ignored)]
-        return _refuse(outcome, changed, watched, open_files)
+        return _refuse(outcome, find_change_problem(changed, watched, open_files))
 
     def _find_wrong_files(self, task: CheckTask, tree: str, folder: Path, found: set[str]) -> list[str]:
         """List the files of a clean tree that are not as they were written."""
@@ -278,12 +276,12 @@ class CheckRunner:
         codes: list[int | None] = []
         duration_ms = 0
         while True:
-            counts, problem = None, _remove_report(check, folder)
+            counts, problem = None, remove_report(folder, check.junit)
             attempt = _run_pinned(task, folder, held)
             duration_ms += attempt.duration_ms
             problem = problem or attempt.problem
             if check.junit is not None and attempt.is_green:
-                counts, unreadable = _read_report(check, folder)
+                counts, unreadable = read_report(folder, check.junit)
                 problem = problem or unreadable
             codes.append(1 if problem else attempt.exit_code)
             if codes[-1] == 0 or attempt.is_timeout or len(codes) > check.retries:
@@ -384,135 +382,12 @@ def _hold_back(verdict: CheckVerdict) -> CheckVerdict:
     return CheckVerdict.GUARDED if verdict in PROVING_VERDICTS else verdict
 
 
-def _refuse(
-    outcome: _Outcome,
-    changed: Iterable[str],
-    watched: _Watched,
-    open_files: Sequence[str],
-    pipes: Collection[str] = (),
-) -> _Outcome:
-    """Let a run prove nothing if its inputs changed meanwhile: nobody knows what it has read."""
-    if paths := sorted(set(changed)):
-        problem = (
-            f"Files that it depends on changed while it ran, so it proves nothing: {name_paths(paths)}. "
-            "If it makes one of them itself, the committed .gitignore of the project has to ignore that one."
-        )
-    elif open_files:
-        problem = (
-            "Another program had files open for writing that it depends on, so it proves nothing: "
-            f"{name_paths(sorted(open_files))}. Close them there."
-        )
-    elif pipes:
-        named = name_paths(sorted(pipes))
-        problem = f"No commit has what it reads from a named pipe, so it proves nothing: {named}."
-    elif watched.problem:
-        problem = f"Nobody knows whether files appeared while it ran, so it proves nothing: {watched.problem}"
-    else:
+def _refuse(outcome: _Outcome, problem: str | None) -> _Outcome:
+    """Let a run prove nothing if its inputs may have changed meanwhile: nobody knows what it has read."""
+    if problem is None:
         return outcome
     verdict = outcome.verdict if outcome.verdict is CheckVerdict.TIMED_OUT else CheckVerdict.FAILED
     return replace(outcome, verdict=verdict, counts=None, problem=problem)
-
-
-@dataclass
-class _Watched:
-    """What happened in the folders of a tree while a check ran, or why that is not known."""
-
-    events: FolderEvents = field(default_factory=FolderEvents)
-    problem: str | None = None
-
-
-@contextmanager
-def _watch(top: Path, folders: Iterable[str]) -> Iterator[_Watched]:
-    watched = _Watched()
-    try:
-        with FolderWatch(top, folders) as watch:
-            watched.events = watch.events
-            yield watched
-    except CannotWatch as error:
-        watched.problem = f"the folders cannot be watched ({error}; see fs.inotify.max_user_watches)."
-        yield watched
-    if not watched.events.is_complete:
-        watched.problem = "too many of them did."
-
-
-@dataclass(frozen=True)
-class _Unexpected:
-    """Paths that appeared or disappeared: inputs and their folders, and those that would be inputs."""
-
-    known: set[str]
-    unknown: dict[str, str]
-    """What git is asked about, and the path that it stands for."""
-
-    def list_without(self, ignored: set[str]) -> list[str]:
-        return [*self.known, *(path for asked, path in self.unknown.items() if asked not in ignored)]
-
-
-def _find_unexpected(task: CheckTask, events: FolderEvents, top: Path) -> _Unexpected:
-    check, prefix = task.check, task.place.prefix
-    ours = {*task.inputs.paths, *_list_parents(task.inputs.paths)}
-    happened = events.added_files | events.added_folders | events.removed
-    files = find_unexpected(check, prefix, events.added_files - ours - {".git"})
-    files = {path for path in files if not is_own_store(top / path)}
-    gone = {path for path in events.added_folders - ours if not os.path.lexists(top / path)}
-    folders = find_unexpected(check, prefix, gone, are_folders=True)
-    # Git does not know any more that these were folders, so it is asked about a file in them.
-    asked = {path: path for path in files} | {f"{path}/any": path for path in folders}
-    return _Unexpected(happened & ours, asked)
-
-
-def _find_pipes(task: CheckTask, folders: Iterable[str]) -> set[str]:
-    """Find the named pipes that a check could read; an ignore rule hides none that is guarded."""
-    check, place = task.check, task.place
-    found = find_unexpected(check, place.prefix, list_pipes(place.top, folders))
-    guarded = set(select_guarded(check.guarded, place.prefix, found))
-    return found - place.store.filter_ignored(found - guarded, CACHES, by_tree=True)
-
-
-def _list_parents(paths: Iterable[str]) -> set[str]:
-    """List all folders above these files, but not the root."""
-    found: set[str] = set()
-    for path in paths:
-        parent = path.rpartition("/")[0]
-        while parent and parent not in found:
-            found.add(parent)
-            parent = parent.rpartition("/")[0]
-    return found
-
-
-def _list_all(top: Path) -> tuple[set[str], set[str]]:
-    """List all folders and all files below a folder, relative to it."""
-    folders: set[str] = set()
-    files: set[str] = set()
-    start = len(str(top)) + 1
-    for place, inner, names in os.walk(top):
-        folder = place[start:]
-        folders.add(folder)
-        links = [name for name in inner if os.path.islink(f"{place}/{name}")]  # noqa: PTH114
-        files.update(f"{folder}/{name}" if folder else name for name in (*names, *links))
-    return folders, files
-
-
-def _remove_report(check: Check, folder: Path) -> str | None:
-    """Remove the report of an earlier run, or a prepared one; return why that is not possible."""
-    if check.junit is None:
-        return None
-    parent, _, name = check.junit.rpartition("/")
-    try:
-        place = confine(folder, parent or ".", must_exist=False)
-        (place / name).unlink(missing_ok=True)
-    except (DeepworkError, OSError) as error:
-        return f"The report {check.junit} cannot be removed before the run: {error}"
-    return None
-
-
-def _read_report(check: Check, folder: Path) -> tuple[TestCounts | None, str | None]:
-    assert check.junit is not None
-    try:
-        return count_tests(read_confined(folder, check.junit, max_bytes=MAX_REPORT_BYTES)), None
-    except DeepworkError as error:
-        return None, f"It wrote no report that can be read: {error}"
-    except UnreadableReport as error:
-        return None, f"Its report {check.junit} cannot be used: {error}."
 
 
 def _copy_unstored(state: TreeState, folder: Path, paths: Iterable[str]) -> None:

@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deepwork.gates.checks.bases import BaseFiles
 from deepwork.gates.checks.definitions import CheckDefinitions
-from deepwork.gates.checks.evidence import build_entry, describe_failure, render_output
 from deepwork.gates.checks.guarded_changes import (
     Difference,
     FindAuthors,
@@ -24,6 +22,7 @@ from deepwork.gates.checks.guarded_changes import (
     remove_approved,
     use_approval,
 )
+from deepwork.gates.checks.hidden_files import BaseFiles
 from deepwork.gates.checks.input_files import TreeReader, TreeState
 from deepwork.gates.checks.models import (
     Check,
@@ -36,8 +35,9 @@ from deepwork.gates.checks.models import (
     ProofRequest,
     ProofSubject,
 )
-from deepwork.gates.checks.output_files import OutputFiles
+from deepwork.gates.checks.responses import build_entry, describe_failure, render_output
 from deepwork.gates.checks.rules import find_changed_paths, select_guarded
+from deepwork.gates.checks.run_files import OutputFiles
 from deepwork.gates.checks.run_table import CheckRun, RunTable
 from deepwork.gates.checks.runner import CheckedTree, CheckRunner, CheckTask, InputsChanged
 from deepwork.gates.checks.store import ProofStore

@@ -110,12 +110,7 @@ class ProofStore:
 
     def list_used_by(self, subject: ProofSubject) -> list[Proof]:
         """List the proofs with which this subject counted as done."""
-        columns = ", ".join(f"proofs.{name}" for name in _NAMES)
-        sql = f"""
-            SELECT {columns} FROM proof_uses JOIN proofs ON proofs.id = proof_uses.proof_id
-             WHERE subject_kind = :kind AND subject_id = :id ORDER BY check_name, proofs.created_at
-        """
-        return [_from_row(row) for row in self._tx.fetch_all(sql, kind=subject.kind, id=subject.id)]
+        return self.find_used_by(subject.kind, [subject.id]).get(subject.id, [])
 
     def find_used_by(self, kind: str, ids: Sequence[str]) -> dict[str, list[Proof]]:
         """Map each of these subjects that counted as done with proofs to them."""

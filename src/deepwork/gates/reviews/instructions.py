@@ -1,4 +1,7 @@
-"""Writes the instructions of reviews: one self-contained file each, named by a hash of its content."""
+"""Writes the instructions of reviews, one self-contained file each, and remembers who asked for which.
+
+A file is named by a hash of its content.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,9 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deepwork.gates.reviews.discovery import walk_files
@@ -22,7 +24,8 @@ from deepwork.kernel.files.locked_files import open_unlocked
 from deepwork.kernel.files.os_errors import to_storage_error
 from deepwork.kernel.files.paths import read_confined
 from deepwork.kernel.files.stamps import find_stamp, to_printable_name
-from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.files.state import make_state_folder, read_state_file, remove_old_files
+from deepwork.kernel.foreign_text import fence
 from deepwork.kernel.names import encode_letters
 
 FOLDER = f"{TMP_FOLDER}/review_instructions"
@@ -72,13 +75,14 @@ class InstructionFiles:
         make_state_folder(self._root / STATE_FOLDER)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            recent = self._remove_old()
+            kept = remove_old_files(self._folder, _INSTRUCTIONS_FILE_PATTERN, _MAX_AGE_SECONDS)
         except OSError as error:
             raise to_storage_error("write", self._folder, error) from error
         for each in reviews:
             path = self._root / each.path
             content = _render_instructions(each, changed, self._root, rounds).encode()
-            if path.name not in recent or not _has_content(path, content):
+            is_recent = kept.get(path.name, _MAX_AGE_SECONDS) < _MAX_AGE_SECONDS / 2
+            if not is_recent or not _has_content(path, content):
                 write_atomically(path, content, is_durable=False)
 
     def is_current(self, review_id: str, review: Review) -> bool:
@@ -95,21 +99,6 @@ class InstructionFiles:
                 return file.readline().decode(errors="replace").removeprefix("# Review: ").strip()
         except OSError:
             raise missing from None
-
-    def _remove_old(self) -> set[str]:
-        """Remove old files; return the names of those recent enough to be reused."""
-        now, recent = time.time(), set()
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
-                if not _INSTRUCTIONS_FILE_PATTERN.fullmatch(entry.name):  # not written by deepwork
-                    continue
-                with suppress(FileNotFoundError):  # another server was faster
-                    age = now - entry.stat(follow_symlinks=False).st_mtime
-                    if age > _MAX_AGE_SECONDS:
-                        Path(entry.path).unlink()
-                    elif age < _MAX_AGE_SECONDS / 2:
-                        recent.add(entry.name)
-        return recent
 
 
 _UNKNOWN_REVIEW_SUGGESTION = (
@@ -197,7 +186,7 @@ def _render_instructions(
         + "\n".join(f"- @{format_path(file)}" for file in review.files),
     ]
     if rounds and (changes := rounds.render_changes(review)) is not None:
-        parts.append(f"## Changed Since the Last Round\n\n{_fence(changes)}")
+        parts.append(f"## Changed Since the Last Round\n\n{fence(changes)}")
     if review.unchanged:
         parts.append(_render_unchanged(review.unchanged, root))
     if rule.names_all_changed:
@@ -228,7 +217,7 @@ def _render_unchanged(files: Sequence[str], root: Path) -> str:
             parts.append(f"- @{format_path(file)} (not shown here: read it if you need it)")
         else:
             room -= len(text.encode())
-            parts.append(f"- @{format_path(file)}\n\n{_fence(text)}")
+            parts.append(f"- @{format_path(file)}\n\n{fence(text.removesuffix(chr(10)))}")
     return "\n\n".join(parts)
 
 
@@ -241,8 +230,48 @@ def _read_text(root: Path, file: str, room: int) -> str | None:
     return None if "\0" in text else text
 
 
-def _fence(text: str) -> str:
-    """Wrap the text in a code fence that is longer than any run of backticks in it."""
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
+_MAX_REQUEST_AGE_SECONDS = 30 * 24 * 3600
+_REQUEST_FILE_PATTERN = re.compile(rf"{_REVIEW_ID_PATTERN.pattern}\.json")
+
+
+@dataclass(frozen=True)
+class ReviewRequest:
+    """What a review is of, and who asked for it first: that agent counts as the author of the files."""
+
+    rule_file: str
+    rule_name: str
+    files: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    asked_by: str
+
+
+class RequestFiles:
+    """The requested reviews of a project, by review id."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / TMP_FOLDER / "review_requests"
+
+    def write(self, reviews: Iterable[tuple[str, Review]], asked_by: str) -> None:
+        """Remember requested reviews; one that is known keeps who asked for it."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            known = remove_old_files(self._folder, _REQUEST_FILE_PATTERN, _MAX_REQUEST_AGE_SECONDS)
+        except OSError as error:
+            raise to_storage_error("write", self._folder, error) from error
+        for id, review in reviews:
+            path = self._folder / f"{id}.json"
+            if path.name not in known:
+                rule = review.rule
+                request = ReviewRequest(rule.file, rule.name, review.files, review.unchanged, asked_by)
+                write_atomically(path, json.dumps(asdict(request)).encode(), is_durable=False)
+
+    def load(self, review_id: str) -> ReviewRequest | None:
+        """Load what a review is of; None if that is unknown, or the file is damaged."""
+        if not _REVIEW_ID_PATTERN.fullmatch(review_id):
+            return None
+        try:
+            data = json.loads(read_state_file(self._folder / f"{review_id}.json"))
+            lists = {key: tuple(data[key]) for key in ("files", "unchanged")}
+            return ReviewRequest(**data | lists)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.gates.reviews import rendering, rules
-from deepwork.gates.reviews.catalog import RuleCatalog
-from deepwork.gates.reviews.discovery import RuleFinder, filter_rule_files, list_project_files
-from deepwork.gates.reviews.instructions import InstructionFiles, PreparedReview, format_path
+from deepwork.gates.reviews.discovery import RuleCatalog, RuleFinder, filter_rule_files, list_project_files
+from deepwork.gates.reviews.instructions import (
+    InstructionFiles,
+    PreparedReview,
+    RequestFiles,
+    ReviewRequest,
+    format_path,
+)
 from deepwork.gates.reviews.models import Review, RuleSet
-from deepwork.gates.reviews.requests import RequestFiles, ReviewRequest
-from deepwork.gates.reviews.round_store import RoundStore, Series
 from deepwork.gates.reviews.round_trees import RoundTrees
 from deepwork.gates.reviews.rounds import DEFAULT_ROUNDS, PersonReason
 from deepwork.gates.reviews.rule_rounds import RuleRounds
-from deepwork.gates.reviews.store import PassedReviews
+from deepwork.gates.reviews.store import PassedReviews, RoundStore, Series
 from deepwork.kernel.call import LOCAL
 from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.kernel.database.transaction import Database

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
 
 from deepwork.gates.reviews.models import ReviewRule
+from deepwork.gates.reviews.round_text import format_finding
+from deepwork.gates.reviews.rounds import Finding, FindingEffect
+from deepwork.gates.reviews.store import RuleEntry
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.files.problems import FileProblem
 from deepwork.kernel.files.stamps import to_printable_name
@@ -41,6 +45,11 @@ class FindingView(Answer):
     effect: str
 
 
+def to_shown(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Convert findings for people, agents and events: their keys, and what each does."""
+    return [FindingView.of(each).model_dump(mode="json") for each in findings]
+
+
 class ReviewPassed(Answer):
     review_id: str
     passed_at: str | None = None
@@ -58,3 +67,30 @@ class ReviewDecided(Answer):
     review: str
     decision: str
     by: str
+
+
+class ReviewRoundRow(Answer):
+    """A finding of a round; or a round without any, or a decision of a person, which have none."""
+
+    kept_nulls: ClassVar[frozenset[str]] = frozenset({"by", "finding", "effect"})
+
+    rule: str
+    number: int
+    verdict: str
+    by: str | None
+    finding: str | None = None
+    effect: FindingEffect | None = None
+
+    @classmethod
+    def list_of(cls, entry: RuleEntry) -> list[Self]:
+        """List the rows of a round, or of a decision."""
+        passed = "passed" if entry.round and entry.round.passed else "failed"
+        row = cls.of(entry, verdict=entry.decision.value if entry.decision else passed)
+        findings = entry.round.findings if entry.round else ()
+        return [
+            row.model_copy({"finding": format_finding(each), "effect": each.effect}) for each in findings
+        ] or [row]
+
+
+class ReviewRounds(Answer):
+    rounds: list[ReviewRoundRow]

@@ -15,7 +15,7 @@ from deepwork.gates.reviews.deltas import FileVersion, Tree
 from deepwork.kernel.errors import Code, InvalidInput, StorageError
 from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.paths import read_confined
-from deepwork.kernel.files.state import read_state_file
+from deepwork.kernel.files.state import read_state_file, remove_old_files
 
 MAX_STORED = 1024 * 1024
 """Larger files are not compared line by line: they always count as changed."""
@@ -42,7 +42,7 @@ class RoundTrees:
         listing = {path: [each.digest, each.text is not None] for path, each in tree.items()}
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._remove_old()
+            remove_old_files(self._folder, _NAME_PATTERN, _MAX_AGE_SECONDS)
             for each in tree.values():
                 if each.text is not None:
                     self._write(each.digest, each.text.encode())
@@ -92,13 +92,3 @@ class RoundTrees:
             content = read_state_file(self._folder / name)
             return content if hashlib.sha256(content).hexdigest() == name else None
         return None
-
-    def _remove_old(self) -> None:
-        oldest = time.time() - _MAX_AGE_SECONDS
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
-                if not _NAME_PATTERN.fullmatch(entry.name):  # not written by deepwork
-                    continue
-                with suppress(FileNotFoundError):
-                    if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                        Path(entry.path).unlink()

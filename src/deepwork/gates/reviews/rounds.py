@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deepwork.kernel.names import CaseInsensitiveEnum
 
@@ -239,3 +240,49 @@ def _name_finding(finding: Finding, material: Material) -> Finding:
 def _cut(finding: Finding) -> Finding:
     file, failure = (each and each[:MAX_FINDING_TEXT] for each in (finding.file, finding.failure))
     return replace(finding, claim=finding.claim[:MAX_FINDING_TEXT], file=file, failure=failure)
+
+
+MAX_READ = 1000
+"""How many findings of a verdict are read."""
+
+
+def parse_round(record: Mapping[str, Any]) -> Round:
+    """Parse a stored round."""
+    findings = tuple(map(parse_stored_finding, record["findings"]))
+    return Round(**{**record, "findings": findings, "disputed": tuple(record["disputed"])})
+
+
+def parse_stored_finding(record: Mapping[str, Any]) -> Finding:
+    return Finding(
+        **{**record, "severity": Severity(record["severity"]), "effect": FindingEffect(record["effect"])}
+    )
+
+
+def read_findings(written: object) -> tuple[Finding, ...]:
+    """Read the findings of a verdict; raise TypeError if they are not a list of findings."""
+    if written is None:
+        return ()
+    if not isinstance(written, list):
+        raise TypeError("findings is not a list")
+    return tuple(_read_finding(each) for each in written[:MAX_READ])
+
+
+def _read_finding(written: object) -> Finding:
+    """Read one finding; a severity that is none counts as major, and a place that is none is left out."""
+    if not isinstance(written, dict) or not isinstance(written.get("claim"), str):
+        raise TypeError("a finding needs a claim")
+    file, line, failure = (written.get(key) for key in ("file", "line", "failure"))
+    return Finding(
+        _read_severity(written.get("severity")),
+        written["claim"],
+        file.removeprefix("./") or None if isinstance(file, str) else None,
+        line if isinstance(line, int) and not isinstance(line, bool) and line > 0 else None,
+        failure if isinstance(failure, str) else None,
+    )
+
+
+def _read_severity(written: object) -> Severity:
+    try:
+        return Severity(str(written))
+    except ValueError:
+        return Severity.MAJOR

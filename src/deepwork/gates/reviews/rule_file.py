@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, RootModel
 
 from deepwork.gates.reviews.models import ReviewRule, Strategy
-from deepwork.gates.reviews.round_keys import RoundsDefinition
+from deepwork.gates.reviews.rounds import DEFAULT_ROUNDS, ReviewPolicy, ReviewScope, Severity
 from deepwork.kernel.files import globs
 from deepwork.kernel.files.definition_models import DefinitionModel, OneOf, Text, build_problem
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.files.problems import format_value
+
+_MAX_ROUNDS = 20
 
 
 def _require_matchable(pattern: str) -> str:
@@ -69,6 +71,35 @@ class ReviewContext(DefinitionModel):
     unchanged_matching_files: bool = Field(
         default=False, description="True to show files that match and did not change; for matches_together."
     )
+
+
+class RoundsDefinition(DefinitionModel):
+    """What a definition of a review can say about its rounds."""
+
+    rounds: int = Field(
+        0, ge=1, le=_MAX_ROUNDS, description="How many rounds it may have before a person decides, 1 to 20."
+    )
+    blocks: list[Literal["blocker", "major", "minor"]] = Field(
+        ["blocker", "major"],
+        min_length=1,
+        description="A list of the severities that send work back: blocker, major, minor.",
+    )
+    scope: Literal["delta", "whole"] = Field(
+        "delta",
+        description="delta to show what changed since the round before, whole to show everything again.",
+    )
+    by: Literal["anyone", "other"] = Field(
+        "anyone", description="other if the author's own agent may not review; else anyone."
+    )
+
+    def build_policy(self) -> ReviewPolicy:
+        """Return when the review ends."""
+        return ReviewPolicy(
+            self.rounds or DEFAULT_ROUNDS,
+            tuple(dict.fromkeys(map(Severity, self.blocks))),
+            ReviewScope(self.scope),
+            by_other=self.by == "other",
+        )
 
 
 class ReviewDefinition(RoundsDefinition):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from deepwork.gates.reviews.deltas import build_material, compute_delta
 from deepwork.gates.reviews.models import Review, Strategy
-from deepwork.gates.reviews.round_store import Series
 from deepwork.gates.reviews.round_text import render_changes, render_round, render_rules
 from deepwork.gates.reviews.round_trees import RoundTrees
 from deepwork.gates.reviews.rounds import (
@@ -19,6 +18,7 @@ from deepwork.gates.reviews.rounds import (
     get_tree_to_compare,
     judge_round,
 )
+from deepwork.gates.reviews.store import Series
 
 
 def name_rule(review: Review) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -69,6 +71,25 @@ def read_state_file(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         return file.readall() or b""
+
+
+def remove_old_files(folder: Path, pattern: re.Pattern[str], max_age_seconds: float) -> dict[str, float]:
+    """Remove files of ours that nobody needs any more; return the others by name, with their age in seconds.
+
+    Those whose names do not match were not written by deepwork, and stay.
+    """
+    now, kept = time.time(), {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not pattern.fullmatch(entry.name):
+                continue
+            with suppress(FileNotFoundError):  # another process was faster
+                age = now - entry.stat(follow_symlinks=False).st_mtime
+                if age > max_age_seconds:
+                    Path(entry.path).unlink()
+                else:
+                    kept[entry.name] = age
+    return kept
 
 
 def find_hidden_checks(folder: Path) -> str | None:

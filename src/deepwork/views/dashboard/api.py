@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.models import Scope
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.call import Call
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.views.dashboard import (
-    approvals,
-    evidence,
-    home,
-    person_proof,
-    proofs,
-    run_details,
-    search,
-    task_details,
-    tasks,
-)
+from deepwork.views.dashboard import home, run_details, search, task_details, tasks
 from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, RestAnswer
 from deepwork.views.dashboard.health import Status
 
@@ -29,6 +19,11 @@ class Me(RestAnswer):
 
 
 ROUTES: tuple[OperationRoute, ...] = (
+    OperationRoute("/api/v1/approvals", "list_approvals"),
+    OperationRoute("/api/v1/approvals/{id}", "get_approval"),
+    OperationRoute("/api/v1/person-proof", "get_person_proof"),
+    OperationRoute("/api/v1/proofs", "list_proofs"),
+    OperationRoute("/api/v1/runs/{id}/spending", "get_spending", {"id": "workflow_id"}),
     OperationRoute("/api/v1/runs", "list_work"),
     OperationRoute("/api/v1/runs/{id}/events", "list_work_events", follows_events=True),
     OperationRoute("/api/v1/agents", "list_agents"),
@@ -56,14 +51,10 @@ ROUTES: tuple[OperationRoute, ...] = (
 )
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
-    *approvals.ENDPOINTS,
     *run_details.ENDPOINTS,
     *tasks.ENDPOINTS,
-    *evidence.ENDPOINTS,
-    *proofs.ENDPOINTS,
     *task_details.ENDPOINTS,
     *search.ENDPOINTS,
-    *person_proof.ENDPOINTS,
 )
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
     "/api/v1/status": ("State of the server.", Status),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
 from starlette.convertors import Convertor, register_url_convertor
 
-from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.models import Scope
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.operations import OperationDeclaration

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from deepwork.gates.approvals.models import ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
@@ -14,18 +11,12 @@ from deepwork.gates.checks.responses import CheckLine
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.timestamps import format_optional_timestamp
-from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.overview.spending import build_plan_spending, build_spending, build_task_spending
+from deepwork.views.dashboard.endpoints import RestAnswer
+from deepwork.views.overview.spending import Amounts, build_plan_spending, build_task_spending
 from deepwork.work.plans.models import Task, Workflow, list_required_checks
 from deepwork.work.plans.stores.plan_store import PlanStore
 
 _MAX_APPROVALS = 20
-
-
-class Amounts(RestAnswer):
-    usd: float | None = None
-    tokens: int | None = None
-    minutes: float | None = None
 
 
 class OpenApproval(RestAnswer):
@@ -48,18 +39,6 @@ class Evidence(RestAnswer):
     approvals: list[OpenApproval] | None = None
 
 
-class SpendingQuery(NoParameters):
-    by: Literal["task", "agent", "vendor", "model", "day", "source"] = Field(default="task")
-
-
-class Spending(RestAnswer):
-    by: str
-    spending: list[dict[str, Any]]
-    total: Amounts
-    plan: dict[str, Any] | None = None
-    """What a plan cost and may cost; None for another run."""
-
-
 def read_plan_evidence(tx: Transaction, workflow: Workflow) -> Evidence | None:
     """Read the evidence of a plan; None if it requires nothing, and nothing was reported."""
     names = workflow.requirements.checks if workflow.requirements else ()
@@ -77,11 +56,6 @@ def read_task_evidence(tx: Transaction, task: Task) -> Evidence | None:
     return _build(build_task_spending(tx, task), checks, _list_approvals(tx, task.workflow_id, task.id))
 
 
-def read_spending(context: ReadContext, query: SpendingQuery) -> Spending:
-    """Read what a run cost."""
-    return Spending(**build_spending(context.tx, query.by, context.id))
-
-
 def _build(
     spending: dict[str, Any], checks: list[CheckLine], approvals: list[OpenApproval]
 ) -> Evidence | None:
@@ -92,6 +66,7 @@ def _build(
         known["spent"] = spending["spent"]
     if not (known or checks or approvals):
         return None
+    known |= {name: Amounts(**known[name]) for name in ("budget", "spent") if name in known}
     return Evidence(**known, checks=checks or None, approvals=approvals or None)
 
 
@@ -109,14 +84,3 @@ def _list_approvals(tx: Transaction, workflow_id: str, task_id: str | None) -> l
         for each in pending
         if task_id is None or each.subject_id == task_id
     ]
-
-
-ENDPOINTS: Sequence[Endpoint] = (
-    Endpoint(
-        "/api/v1/runs/{id}/spending",
-        "What a run cost; of a plan also its budget.",
-        SpendingQuery,
-        Spending,
-        read_spending,
-    ),
-)

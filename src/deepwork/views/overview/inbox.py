@@ -17,10 +17,9 @@ from deepwork.delivery.runner.models import Attempt, ParkedFor, Run
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.store import RunStore as AgentRunStore
 from deepwork.gates.approvals.inbox import list_pending_approvals
-from deepwork.gates.budgets.day_budget import load_day_budget
 from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.rules import describe_budget
-from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.gates.reviews.inbox import WAITING_WORDS, list_waiting_reviews
 from deepwork.kernel.attention import Attention, Listed, format_detail, read_first
 from deepwork.kernel.database.engine import Row

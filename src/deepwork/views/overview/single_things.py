@@ -11,7 +11,7 @@ from deepwork.delivery.rewind.responses import describe_rewind
 from deepwork.delivery.rewind.store import RewindStore
 from deepwork.delivery.runner.responses import describe_attempt, describe_run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.gates.approvals.queries import show_approval
+from deepwork.gates.approvals.operations import show_approval
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.notices.responses import NoticeView

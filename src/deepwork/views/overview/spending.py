@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from deepwork.gates.budgets.day_budget import load_day_budget
-from deepwork.gates.budgets.models import MICROS_PER_USD, MS_PER_MINUTE, Budget, Cost, SubjectKind
-from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.models import MICROS_PER_USD, MS_PER_MINUTE, Cost, SubjectKind
+from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.gates.budgets.store import Grouping, SpendingStore
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.engine import Row
-from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.timestamps import format_optional_timestamp
+from deepwork.kernel.tool_types import Id
 from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind
 from deepwork.work.plans.admission import Admission
 from deepwork.work.plans.models import Task, Workflow
@@ -21,6 +23,46 @@ from deepwork.work.plans.stores.task_store import TaskStore
 
 MAX_ROWS = 200
 SOURCES = ("reported", "priced", "estimated", "unverified")
+
+
+class Amounts(Answer):
+    usd: float | None = None
+    tokens: int | None = None
+    minutes: float | None = None
+
+
+class Spending(Answer):
+    """What was spent, added up in one way, and the budget of the plan or of the day, if there is one."""
+
+    by: str
+    spending: list[dict[str, Any]]
+    total: Amounts
+    plan: dict[str, Any] | None = None
+    day: dict[str, Any] | None = None
+
+
+class SpendingOperations:
+    """What people read about what work cost and may cost."""
+
+    traits: ClassVar = Traits(toolset="plans", people_only=True)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @operation("read")
+    def get_spending(self, by: Grouping = "task", workflow_id: str | None = None) -> Spending:
+        """What a run cost; of a plan also its budget."""
+        with self._database.reading() as tx:
+            found = build_spending(tx, by, workflow_id)
+        return Spending(**found | {"total": Amounts(**found["total"])})
+
+    @operation("read")
+    def get_budget(self, id: Id) -> dict[str, Any]:
+        """What a plan or a task may cost, and what it cost so far."""
+        with self._database.reading() as tx:
+            if id.startswith("tk_"):
+                return build_task_spending(tx, TaskStore(tx).get(id))
+            return build_plan_spending(tx, PlanStore(tx).get(id))
 
 
 def build_spending(tx: Transaction, grouping: Grouping, workflow_id: str | None = None) -> dict[str, Any]:
@@ -36,7 +78,7 @@ def build_spending(tx: Transaction, grouping: Grouping, workflow_id: str | None 
     day = load_day_budget()
     if day:
         spent = BudgetService(tx).find_total(SubjectKind.DAY, name_day(tx.now)).cost
-        answer["day"] = {"day": name_day(tx.now), "budget": to_dict(day), "spent": cost_to_dict(spent)}
+        answer["day"] = {"day": name_day(tx.now), "budget": day.to_dict(), "spent": cost_to_dict(spent)}
     return answer
 
 
@@ -46,7 +88,7 @@ def build_plan_spending(tx: Transaction, workflow: Workflow) -> dict[str, Any]:
     refusal = admission.find_plan_refusal() if workflow.status.hands_out_tasks else None
     answer = {
         "id": workflow.id,
-        "budget": to_dict(workflow.requirements.budget) if workflow.requirements else None,
+        "budget": _find_budget(workflow),
         "spent": cost_to_dict(admission.measure_plan()),
         "sources": build_sources(tx, workflow.id),
         "max_unreviewed": workflow.requirements.max_unreviewed if workflow.requirements else None,
@@ -62,7 +104,7 @@ def build_task_spending(tx: Transaction, task: Task) -> dict[str, Any]:
     spent = total.cost + Cost(active_ms=measure_active_time(task, tx.now))
     answer = {
         "id": task.id,
-        "budget": to_dict(task.requirements.budget) if task.requirements else None,
+        "budget": _find_budget(task),
         "spent": cost_to_dict(spent),
         "sources": build_sources(tx, task.workflow_id, task.id),
         "reached_at": format_optional_timestamp(total.reached_at),
@@ -76,13 +118,6 @@ def build_sources(tx: Transaction, workflow_id: str, task_id: str | None = None)
     return {row["source"]: _to_usd(row["usd_micros"]) for row in rows}
 
 
-def to_dict(budget: Budget | None) -> dict[str, Any] | None:
-    """Return the limits that a budget has."""
-    if budget is None:
-        return None
-    return {name: value for name, value in vars(budget).items() if value is not None}
-
-
 def cost_to_dict(cost: Cost) -> dict[str, Any]:
     """Return a cost in the units of budgets."""
     return {
@@ -90,6 +125,11 @@ def cost_to_dict(cost: Cost) -> dict[str, Any]:
         "tokens": cost.tokens,
         "minutes": round(cost.active_ms / MS_PER_MINUTE, 2),
     }
+
+
+def _find_budget(subject: Workflow | Task) -> dict[str, float] | None:
+    budget = subject.requirements.budget if subject.requirements else None
+    return budget.to_dict() if budget else None
 
 
 def _build_line(grouping: Grouping, row: Row, names: Mapping[str, str]) -> dict[str, Any]:

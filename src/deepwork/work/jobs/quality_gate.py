@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from deepwork.gates.reviews.round_records import read_findings
-from deepwork.gates.reviews.rounds import Finding, RoundVerdict
+from deepwork.gates.reviews.rounds import Finding, RoundVerdict, read_findings
 from deepwork.kernel.call import ReportProgress, ignore_progress
 from deepwork.kernel.errors import InvalidInput, ReviewerError
 from deepwork.kernel.files.atomic import write_atomically

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deepwork.gates.approvals.digests import compute_digest
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest
+from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, compute_digest
 from deepwork.gates.approvals.rules import build_closed_error, may_pass
 from deepwork.gates.approvals.service import ask, use
 from deepwork.kernel.database.transaction import Database

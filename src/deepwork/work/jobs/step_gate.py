@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from deepwork.gates.reviews.round_records import read_findings
-from deepwork.gates.reviews.rounds import DEFAULT_ROUNDS, PersonReason, find_person_reason
+from deepwork.gates.reviews.rounds import DEFAULT_ROUNDS, PersonReason, find_person_reason, read_findings
 from deepwork.kernel.call import current_call
 from deepwork.kernel.errors import DeepworkError, ReviewerError
 from deepwork.work.jobs.failed_reviews import cut_feedback

@@ -10,10 +10,9 @@ from typing import Any
 from deepwork.gates.approvals.models import Approval, ApprovalKind
 from deepwork.gates.approvals.service import add_waiting
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.gates.budgets.day_budget import load_day_budget
 from deepwork.gates.budgets.models import MS_PER_DAY, ActiveWork, Budget, Cost, Refusal, SubjectKind, Total
 from deepwork.gates.budgets.rules import Limit, find_own_refusal, find_shared_refusal
-from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.timestamps import measure_duration
 from deepwork.work.plans.approval_gate import (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deepwork.gates.approvals.interfaces import DecisionEffect
-from deepwork.gates.approvals.models import Approval, ApprovalKind
-from deepwork.gates.approvals.notices import notify_of_decision
+from deepwork.gates.approvals.models import Approval, ApprovalKind, DecisionEffect
+from deepwork.gates.approvals.service import notify_of_decision
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError
 from deepwork.work.plans.approval_gate import APPROVAL

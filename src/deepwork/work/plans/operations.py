@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from deepwork.gates.approvals.acts import require_proven
@@ -79,18 +80,23 @@ class PlanOperations:
             before = _get_budget(subject)
             after = _merge(before, given, remove_others=remove_others)
             raised = is_raised(before, after)
+            change: dict[str, Any] = {
+                "name": subject.name,
+                "before": before.to_dict() if before else None,
+                "after": after.to_dict() if after else None,
+            }
             if raised:
-                about = {"before": _to_dict(before), "after": _to_dict(after)}
-                method = require_proven(tx, name=subject.name, **about)
-                _record_raise(tx, subject, before, after, method)
+                _record_raise(tx, subject, change, require_proven(tx, **change))
             if after != before:
-                _save(tx, subject, before, after)
+                _save(tx, subject, before, after, change)
             return BudgetSet(
-                id=id, name=subject.name, budget=_to_dict(after), before=_to_dict(before), raised=raised
+                id=id, name=subject.name, budget=change["after"], before=change["before"], raised=raised
             )
 
 
-def _save(tx: Transaction, subject: Subject, before: Budget | None, after: Budget | None) -> None:
+def _save(
+    tx: Transaction, subject: Subject, before: Budget | None, after: Budget | None, change: Mapping[str, Any]
+) -> None:
     recorder = PlanRecorder(tx)
     if isinstance(subject, Workflow):
         kind, plan, task_id = SubjectKind.PLAN, subject.id, None
@@ -105,23 +111,13 @@ def _save(tx: Transaction, subject: Subject, before: Budget | None, after: Budge
     texts = [describe_budget(each) if each else "none" for each in (before, after)]
     recorder.record_history(plan, task_id, "budget", before=texts[0], after=texts[1])
     BudgetService(tx).clear_reached(kind, subject.id)
-    payload = {
-        "kind": kind.value,
-        "id": subject.id,
-        "name": subject.name,
-        "before": _to_dict(before),
-        "after": _to_dict(after),
-    }
-    tx.emit(BudgetEvent.CHANGED, payload, plan)
+    tx.emit(BudgetEvent.CHANGED, {"kind": kind.value, "id": subject.id, **change}, plan)
 
 
-def _record_raise(
-    tx: Transaction, subject: Subject, before: Budget | None, after: Budget | None, method: str
-) -> None:
+def _record_raise(tx: Transaction, subject: Subject, change: Mapping[str, Any], method: str) -> None:
     """Record a raise with the other approvals, and its digest in the audit log."""
     plan = subject.id if isinstance(subject, Workflow) else subject.workflow_id
-    shown = {"name": subject.name, "before": _to_dict(before), "after": _to_dict(after)}
-    approval = record_unasked(tx, ApprovalRequest(ApprovalKind.BUDGET, subject.id, plan, shown), method)
+    approval = record_unasked(tx, ApprovalRequest(ApprovalKind.BUDGET, subject.id, plan, change), method)
     current_call().note_outcome(f"{approval.status.value}:{approval.digest}")
 
 
@@ -145,9 +141,3 @@ def _merge(before: Budget | None, given: Budget, *, remove_others: bool) -> Budg
         old.minutes if given.minutes is None else given.minutes,
     )
     return merged if merged.units else None
-
-
-def _to_dict(budget: Budget | None) -> dict[str, Any] | None:
-    if budget is None:
-        return None
-    return {name: value for name, value in vars(budget).items() if value is not None}

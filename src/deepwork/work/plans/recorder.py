@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from deepwork.gates.budgets.day_budget import load_day_budget
-from deepwork.gates.budgets.service import BudgetService
+from deepwork.gates.budgets.service import BudgetService, load_day_budget
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.records import copy_with

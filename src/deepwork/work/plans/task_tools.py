@@ -25,8 +25,8 @@ from deepwork.work.plans.context_loading import (
     update_unmerged,
 )
 from deepwork.work.plans.interfaces import WorkspaceProvider
-from deepwork.work.plans.models import CheckpointType, Task, TaskStatus, Workflow
-from deepwork.work.plans.notices import find_notices_for_reader, notify_of_replan, notify_of_task_status
+from deepwork.work.plans.models import CheckpointType, Task, TaskStatus
+from deepwork.work.plans.notices import find_notices_for_reader, notify_of_replan
 from deepwork.work.plans.queue_responses import AvailableTasks, TaskUpdated
 from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.responses import (
@@ -40,7 +40,7 @@ from deepwork.work.plans.responses import (
     PlanTaskView,
     Replan,
 )
-from deepwork.work.plans.rules.transitions import count_attempts, require_attempts_left, require_open
+from deepwork.work.plans.rules.transitions import count_attempts, require_attempts_left
 from deepwork.work.plans.scheduling import Scheduler, choose_limit
 from deepwork.work.plans.status_changes import (
     apply_status,
@@ -50,7 +50,6 @@ from deepwork.work.plans.status_changes import (
 )
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore
-from deepwork.work.plans.stores.search_store import SearchEntry, SearchStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.plans.task_context import (
     DEFAULT_TOKENS,
@@ -60,14 +59,9 @@ from deepwork.work.plans.task_context import (
     choose_notices,
 )
 from deepwork.work.plans.task_presets import TASK_PRESETS
-from deepwork.work.plans.task_proofs import CompletedWork, TaskProofs, TaskProver, list_used_proofs
-from deepwork.work.plans.work_gate import (
-    DescribedWork,
-    Report,
-    WorkGate,
-    record_checkpoint_usage,
-    record_result_usage,
-)
+from deepwork.work.plans.task_proofs import list_used_proofs
+from deepwork.work.plans.task_reports import TaskReports, add_checkpoint, create_recorder
+from deepwork.work.plans.work_gate import record_checkpoint_usage, record_result_usage
 
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
     from deepwork.work.plans.inputs import ContextParts, TaskPlan
@@ -93,8 +87,7 @@ class TaskTools:
         self,
         database: Database,
         presence: Presence,
-        prover: TaskProver,
-        work_gate: WorkGate,
+        reports: TaskReports,
         workspaces: WorkspaceProvider | None = None,
         only_repository: str | None = None,
     ) -> None:
@@ -102,8 +95,7 @@ class TaskTools:
         self._only_repository = only_repository
         self._database = database
         self._presence = presence
-        self._prover = prover
-        self._work_gate = work_gate
+        self._reports = reports
         self._workspaces = workspaces
 
     @operation("read")
@@ -138,7 +130,7 @@ class TaskTools:
     ) -> Done:
         """Set a task's plan; a pending task moves to planning."""
         with self._database.transaction() as tx, ClaimService(tx, self._presence, self._workspaces) as claims:
-            work = self._lock_for_change(claims, id, agent_id, claim_epoch)
+            work = self._reports.lock(claims, id, agent_id, claim_epoch)
             if not (work.task.status.can_start or work.task.status is TaskStatus.PLANNING):
                 raise NotAllowed(
                     f"Task {work.task.name!r} is {work.task.status}; a plan is set before work starts.",
@@ -150,10 +142,10 @@ class TaskTools:
                 plan=check_object("plan", fields),
                 context=check_object("context", {**work.task.context, **(context or {})}),
             )
-            self._add_checkpoint(
+            add_checkpoint(
                 tx, work, CheckpointType.PLAN, plan.approach or "The task was planned.", detail=fields
             )
-            self._save(tx, claims, work, planned)
+            self._reports.save(tx, claims, work, planned)
             return Done()
 
     @operation(
@@ -180,33 +172,13 @@ class TaskTools:
             check_object("outcome_detail", outcome_detail or {})
             if status is TaskStatus.PENDING and reopen_by_person(tx, id, outcome):
                 return TaskUpdated()
-            work = self._lock_for_change(claims, id, agent_id, claim_epoch, repeats=status)
+            work = self._reports.lock(claims, id, agent_id, claim_epoch, repeats=status)
             moved = apply_status(tx, work, status, outcome=outcome, error=error)
             if moved.status is work.task.status:
                 return TaskUpdated(notices=_carry_notices(tx, work))
-            proofs = self._prover.take(work.workflow, moved)
-            seen = self._prover.take_work(moved)
-            report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
-            self._work_gate.pass_work(tx, work, moved.status, report)
-            if moved.status is TaskStatus.PENDING and outcome:
-                self._add_checkpoint(tx, work, CheckpointType.DECISION, outcome, detail={"by": tx.caller})
-            if moved.status is TaskStatus.FAILED:
-                moved = copy_with(moved, error=error, outcome_detail=outcome_detail)
-            elif moved.status.is_done:
-                moved = copy_with(
-                    moved,
-                    outcome=outcome,
-                    outcome_detail=outcome_detail,
-                    error=None,
-                    completed_tree=seen.tree,
-                    completed_head=seen.head,
-                )
-            workflow = self._save(tx, claims, work, moved, reason=error or outcome)
-            notify_of_task_status(tx, work.task, work.holder, moved.status, error or outcome)
-            if proofs:
-                self._prover.record(tx, workflow, moved, proofs)
-            if moved.status is TaskStatus.COMPLETED and self._workspaces:
-                self._workspaces.finish_task(tx, work.workflow, moved)
+            workflow, moved, proofs = self._reports.save_status(
+                tx, claims, work, moved, outcome, outcome_detail, error
+            )
             warning = record_result_usage(tx, workflow, moved, work.actor.id if work.actor else None)
             verdicts = proofs.verdicts if proofs else None
             answer = build_status_answer(tx, workflow, moved.status, _carry_notices(tx, work), verdicts)
@@ -218,22 +190,7 @@ class TaskTools:
 
     def _prepare_status(self, id: str, status: TaskStatus, **given: Any) -> object:
         is_over = status is TaskStatus.COMPLETED
-        return self._prepare_completion(id, **given) if is_over else self._prepare_claim(id)
-
-    def _prepare_completion(
-        self,
-        id: str,
-        outcome: str | None = None,
-        outcome_detail: dict[str, Any] | None = None,
-        agent_id: AgentId = None,
-        claim_epoch: ClaimEpoch = None,
-        **_: Any,
-    ) -> tuple[TaskProofs | None, CompletedWork, DescribedWork | None]:
-        """Prove the checks first: people look only at work that passes them."""
-        proofs = self._prover.prove(id, agent_id, claim_epoch)
-        seen = self._prover.look(id, proofs)
-        report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
-        return proofs, seen, self._work_gate.ask(id, report, agent_id, claim_epoch)
+        return self._reports.prepare_completion(id, **given) if is_over else self._prepare_claim(id)
 
     @operation("work", acts_as="agent_id")
     def task_replan(
@@ -246,7 +203,7 @@ class TaskTools:
     ) -> Replan:
         """Replace the plan of a failed or running task; a checkpoint records the old one."""
         with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
-            work = self._lock_for_change(claims, id, agent_id, claim_epoch)
+            work = self._reports.lock(claims, id, agent_id, claim_epoch)
             task = work.task
             if not (task.status.is_running or task.status is TaskStatus.FAILED):
                 raise NotAllowed(
@@ -257,7 +214,7 @@ class TaskTools:
                 require_attempts_left(task, TaskStatus.PENDING)
             fields = check_object("new_plan", new_plan.model_dump(exclude_none=True))
             detail = _describe_replan(task, reason, fields)
-            checkpoint_id = self._add_checkpoint(tx, work, CheckpointType.REPLAN, reason, detail=detail)
+            checkpoint_id = add_checkpoint(tx, work, CheckpointType.REPLAN, reason, detail=detail)
             self._save_replanned(tx, claims, work, reason, fields)
             return Replan(checkpoint_id=checkpoint_id)
 
@@ -355,8 +312,8 @@ class TaskTools:
         with self._database.transaction() as tx, ClaimService(tx, self._presence, self._workspaces) as claims:
             claimed = claims.claim(task_id, agent_id)
             if claimed.success and start:
-                work = self._lock_for_change(claims, task_id, agent_id, claimed.claim_epoch)
-                self._save(tx, claims, work, apply_status(tx, work, TaskStatus.IN_PROGRESS))
+                work = self._reports.lock(claims, task_id, agent_id, claimed.claim_epoch)
+                self._reports.save(tx, claims, work, apply_status(tx, work, TaskStatus.IN_PROGRESS))
                 claimed = claimed.model_copy({"status": TaskStatus.IN_PROGRESS, "next_step": None})
             if claimed.success and include_context:
                 claimed = claimed.model_copy({"context": load_claimed_context(tx, task_id, agent_id)})
@@ -390,52 +347,6 @@ class TaskTools:
 
     # Helpers
 
-    def _lock_for_change(
-        self,
-        claims: ClaimService,
-        id: str,
-        agent_id: str | None,
-        claim_epoch: int | None,
-        repeats: TaskStatus | None = None,
-    ) -> LockedTask:
-        """Lock the task for a change; its workflow must be open.
-
-        Reporting the status that the task already has is allowed even when the workflow is over, so that
-        repeated calls do not fail.
-        """
-        work = claims.lock_for_change(id, agent_id, claim_epoch)
-        if repeats is None or work.task.status is not repeats:
-            require_open(work.workflow)
-        return work
-
-    def _save(
-        self,
-        tx: Transaction,
-        claims: ClaimService,
-        work: LockedTask,
-        changed: Task,
-        reason: str | None = None,
-    ) -> Workflow:
-        """Save the change and its consequences for the claim, the dependents and the workflow it returns."""
-        before, status = work.task, changed.status
-        if status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS):
-            before = claims.claim_on_start(work, status)
-            changed = copy_with(changed, claimed_by=before.claimed_by)
-        is_over = status.is_done or status is TaskStatus.FAILED
-        if is_over or status is TaskStatus.PENDING:
-            claims.end_claim(before)
-            changed = copy_with(changed, claimed_by=None)
-        recorder = self._create_recorder(tx, work)
-        recorder.save_task(before, changed, reason, workflow=work.workflow)
-        if text := "\n".join(filter(None, [changed.outcome, changed.error] if is_over else [])):
-            SearchStore(tx).add([SearchEntry(changed.id, changed.workflow_id, f"{changed.name}\n{text}")])
-        workflow = work.workflow
-        if status.is_done:
-            TaskStore(tx).unblock_dependents(changed.id)
-            workflow = recorder.record_completion(workflow, changed)
-        starts = status not in (TaskStatus.PENDING, TaskStatus.SKIPPED)
-        return recorder.update_workflow_status(workflow, any_started=starts, may_be_done=status.is_done)
-
     def _save_replanned(
         self, tx: Transaction, claims: ClaimService, work: LockedTask, reason: str, plan: dict[str, Any]
     ) -> None:
@@ -452,18 +363,7 @@ class TaskTools:
             claims.end_claim(task)
             planned = copy_with(planned, claimed_by=None, finished_at=None)
             notify_of_replan(tx, task, work.holder, reason)
-        self._create_recorder(tx, work).save_task(task, planned, reason, workflow=work.workflow)
-
-    def _add_checkpoint(
-        self, tx: Transaction, work: LockedTask, type: CheckpointType, summary: str, *, detail: dict[str, Any]
-    ) -> str:
-        agent_id = work.actor.id if work.actor else None
-        checkpoint = CheckpointStore(tx).add(work.task, type, summary, detail=detail, agent_id=agent_id)
-        PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
-        return checkpoint.id
-
-    def _create_recorder(self, tx: Transaction, work: LockedTask) -> PlanRecorder:
-        return PlanRecorder(tx, work.actor.id if work.actor else None)
+        create_recorder(tx, work).save_task(task, planned, reason, workflow=work.workflow)
 
 
 def _describe_replan(task: Task, reason: str, new_plan: dict[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,10 @@ class ProgressBar:
             if self._bar:
                 self._bar[0].stop()
 
+    def follow(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Show how far a call is that reports its progress."""
+        self.report(message or "", int(progress), int(total or 0))
+
     def report(self, what: str, done: int = 0, total: int = 0) -> None:
         """Update the bar; without a total it shows only the description."""
         with self._lock:

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 from deepwork.edge.server.http.login_codes import LoginCodes
 from deepwork.gates.access import rules
-from deepwork.gates.access.models import OWNER, Token
-from deepwork.gates.access.scopes import Scope
+from deepwork.gates.access.models import OWNER, Scope, Token
 
 OPEN_PATHS = frozenset({"/health"})
 MCP_PATHS = ("/mcp", "/sse", "/messages")

@@ -12,9 +12,8 @@ from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.gates.budgets.day_budget import load_day_budget
 from deepwork.gates.budgets.models import SubjectKind
-from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Standing, State

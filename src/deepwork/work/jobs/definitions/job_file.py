@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from deepwork.gates.budgets.budget_file import BudgetDefinition
-from deepwork.gates.reviews.round_keys import RoundsDefinition
+from deepwork.gates.reviews.rule_file import RoundsDefinition
 from deepwork.kernel.files.definition_models import DefinitionModel, OneOf, Text, validate_data
 from deepwork.kernel.files.problems import DefinitionProblem, Where
 from deepwork.work.jobs.definitions import models

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deepwork.gates.reviews.round_records import parse_round
+from deepwork.gates.reviews.rounds import parse_round
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.adoption import check_tracking
 from deepwork.kernel.errors import Code, DeepworkError, NotFound, StateError, StorageError

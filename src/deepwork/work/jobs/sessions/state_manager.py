@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from deepwork.gates.reviews.round_records import to_shown
+from deepwork.gates.reviews.responses import to_shown
 from deepwork.kernel.call import AlreadyAnswered, current_call, is_own_session, may_change_of_others
 from deepwork.kernel.database.idempotency import build_key_reused_error
 from deepwork.kernel.database.transaction import Database

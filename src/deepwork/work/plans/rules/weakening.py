@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from deepwork.gates.budgets.models import Budget
+from deepwork.gates.budgets.rules import is_raised
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.work.plans.models import (
     DEFAULT_MAX_ATTEMPTS,
@@ -142,18 +142,9 @@ def _list_losses(task: Task, after: Outline, default_attempts: int) -> Iterator[
     new = after.requirements or _NOTHING
     yield from (f"drops its check {name}" for name in old.checks if name not in new.checks)
     yield from (f"drops its approval {time}" for time in old.approval if time not in new.approval)
-    if _is_larger(old.budget, new.budget):
+    if is_raised(old.budget, new.budget):
         yield "raises its budget"
     if new.changes == "none" and old.changes != "none":
         yield "lets it change nothing"
     if (after.max_attempts or default_attempts or DEFAULT_MAX_ATTEMPTS) > task.max_attempts:
         yield "raises its max_attempts"
-
-
-def _is_larger(old: Budget | None, new: Budget | None) -> bool:
-    """Whether the new budget allows more of anything than the old one."""
-    if old is None:
-        return False
-    now = new or Budget()
-    pairs = ((old.usd, now.usd), (old.tokens, now.tokens), (old.minutes, now.minutes))
-    return any(before is not None and (after is None or after > before) for before, after in pairs)

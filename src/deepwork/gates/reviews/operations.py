@@ -1,7 +1,6 @@
-"""What only people can do about a review whose rounds ended without a pass.
+"""What people read and decide about reviews: their rounds, and what becomes of one that ended without a pass.
 
-Described like tools, so that calls are checked and recorded in the same way, but no server offers them to
-agents. Each takes the proof of a person.
+Each decision takes the proof of a person.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ from typing import ClassVar
 from deepwork.gates.approvals.acts import require_proven
 from deepwork.gates.reviews.models import ReviewEvent
 from deepwork.gates.reviews.planner import ReviewPlanner
-from deepwork.gates.reviews.responses import ReviewDecided
-from deepwork.gates.reviews.round_store import RoundStore, RuleDecision, Series
+from deepwork.gates.reviews.responses import ReviewDecided, ReviewRoundRow, ReviewRounds
 from deepwork.gates.reviews.rule_rounds import name_rule
-from deepwork.gates.reviews.store import PassedReviews
+from deepwork.gates.reviews.store import PassedReviews, RoundStore, RuleDecision, Series
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Id
 
 
-class ReviewActions:
-    """Decisions of people about reviews of `.deepreview` rules."""
+class ReviewOperations:
+    """The rounds of reviews of `.deepreview` rules, and decisions of people about them."""
 
     traits: ClassVar = Traits(toolset="reviews", people_only=True)
 
@@ -43,6 +41,13 @@ class ReviewActions:
     def grant_review_round(self, review_id: Id) -> ReviewDecided:
         """Allow a review one more round."""
         return self._decide(review_id, RuleDecision.ROUND_GRANTED)
+
+    @operation("read")
+    def list_review_rounds(self) -> ReviewRounds:
+        """List the rounds of reviews with their findings, and what people decided."""
+        with self._database.reading() as tx:
+            entries = RoundStore(tx, self._planner.project).list_entries()
+        return ReviewRounds(rounds=[row for entry in entries for row in ReviewRoundRow.list_of(entry)])
 
     def _decide(self, review_id: str, decision: RuleDecision) -> ReviewDecided:
         title = self._planner.instructions.get_title(review_id)

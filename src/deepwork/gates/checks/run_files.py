@@ -1,0 +1,151 @@
+"""What runs of checks have on disk: a lock, the output, and a fresh folder for a clean run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkdtemp
+
+from deepwork.kernel.environment import get_cache_folder
+from deepwork.kernel.errors import StorageError
+from deepwork.kernel.files.atomic import write_atomically
+from deepwork.kernel.files.private import make_private_folder, read_private_file, require_safe_parents
+from deepwork.kernel.files.state import remove_old_files
+
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_POLL_SECONDS = 0.05
+
+
+@contextmanager
+def hold_run_lock(path: Path) -> Iterator[int]:
+    """Hold the lock while the block runs, however long others hold it before; yields its descriptor.
+
+    A program that inherits the descriptor holds it too. If this process is killed, the lock becomes free when
+    that program has ended.
+    """
+    descriptor = _acquire(path)
+    try:
+        yield descriptor
+    finally:
+        path.unlink(missing_ok=True)  # those who wait notice that it was replaced
+        os.close(descriptor)
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, _OPEN_FLAGS, 0o600)
+        try:
+            while not _try_lock(descriptor):
+                time.sleep(_POLL_SECONDS)
+            if _is_in_place(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_in_place(descriptor: int, path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(descriptor)
+    return (mine.st_dev, mine.st_ino) == (found.st_dev, found.st_ino)
+
+
+_RETENTION_SECONDS = 30 * 24 * 3600
+_OUTPUT_PATTERN = re.compile(r"pf_[0-9a-z]{12}\.log")
+
+
+class OutputFiles:
+    """Writes, reads and removes outputs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, proof_id: str, output: bytes) -> tuple[Path, str]:
+        """Write the output of a run; return its file and digest. Removes files that are a month old."""
+        make_private_folder(self._folder)
+        remove_old_files(self._folder, re.compile(".*"), _RETENTION_SECONDS)
+        path = self._folder / f"{proof_id}.log"
+        write_atomically(path, output, is_durable=False)
+        return path, sha256(output).hexdigest()
+
+    def read(self, name: str | None) -> bytes | None:
+        """Return the output with this file name; None if it was removed."""
+        if name is None or not _OUTPUT_PATTERN.fullmatch(name):
+            return None
+        return read_private_file(self._folder / name)
+
+
+_CLEAN = "clean"
+_PREFIX = "tree-"
+_CLEAN_PATTERN = re.compile(_PREFIX + r"[a-z0-9_]{8}")
+_MIN_AGE_SECONDS = 60
+"""A folder that is younger may not be locked yet."""
+
+
+@contextmanager
+def open_clean_folder() -> Iterator[tuple[Path, int]]:
+    """Yield an empty folder with an unpredictable name, and the descriptor that keeps it from being removed.
+
+    Tools that look for settings in parent folders find none of the project, and none of another user.
+    """
+    parent = get_cache_folder() / _CLEAN
+    make_private_folder(parent.parent)
+    make_private_folder(parent)
+    require_safe_parents(parent)
+    _remove_left(parent)
+    require_nothing_else(parent)
+    folder = Path(mkdtemp(prefix=_PREFIX, dir=parent))
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield folder, descriptor
+        require_nothing_else(parent)
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_nothing_else(parent: Path) -> None:
+    """Raise StorageError if something is beside the clean folders, or beside the folder that has them all."""
+    found = [entry for entry in parent.iterdir() if not _CLEAN_PATTERN.fullmatch(entry.name)]
+    found += [entry for entry in parent.parent.iterdir() if entry != parent]
+    if found:
+        raise StorageError(
+            f"{found[0]} is not a file of deepwork: a tool that runs below could take it for its settings.",
+            suggestion="Remove it, then call again.",
+        )
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove the folders of processes that were killed: nobody holds a lock on them."""
+    for entry in os.scandir(parent):
+        if not _CLEAN_PATTERN.fullmatch(entry.name):
+            continue
+        with suppress(OSError):
+            if time.time() - entry.stat(follow_symlinks=False).st_ctime < _MIN_AGE_SECONDS:
+                continue
+            descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(entry.path, ignore_errors=True)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,173 @@
+"""Changes the status of tasks as agents and people report it, with everything that follows from that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepwork.kernel.call import current_call, use_call
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.operations import NotPrepared
+from deepwork.kernel.records import copy_with
+from deepwork.work.agents.presence import Presence
+from deepwork.work.plans.claims import ClaimService, LockedTask
+from deepwork.work.plans.interfaces import WorkspaceProvider
+from deepwork.work.plans.models import CheckpointType, Task, TaskStatus, Workflow
+from deepwork.work.plans.notices import notify_of_task_status
+from deepwork.work.plans.recorder import PlanRecorder
+from deepwork.work.plans.rules.transitions import require_open
+from deepwork.work.plans.status_changes import apply_status
+from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.plans.stores.search_store import SearchEntry, SearchStore
+from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.plans.task_proofs import CompletedWork, TaskProofs, TaskProver
+from deepwork.work.plans.work_gate import DescribedWork, Report, WorkGate
+
+
+class TaskReports:
+    """Reports about tasks: each passes the gates, and is saved with its consequences."""
+
+    def __init__(
+        self,
+        database: Database,
+        presence: Presence,
+        prover: TaskProver,
+        work_gate: WorkGate,
+        workspaces: WorkspaceProvider | None = None,
+    ) -> None:
+        self._database, self._presence = database, presence
+        self._prover, self._work_gate, self._workspaces = prover, work_gate, workspaces
+
+    def complete_approved(self, task: Task) -> None:
+        """Complete a task whose work a person approved, with what its agent reported when it began to wait.
+
+        What that cost was counted then, and nobody reads an answer.
+        """
+        detail = dict(task.outcome_detail) if task.outcome_detail else None
+        call = current_call()
+        with use_call(copy_with(call, record=None)):
+            prepared = self.prepare_completion(task.id, task.outcome, detail)
+        with use_call(copy_with(call, prepared=prepared)):
+            try:
+                self._complete(task, detail)
+            except NotPrepared as again:
+                raise again.to_error() from again
+
+    def _complete(self, task: Task, detail: dict[str, Any] | None) -> None:
+        with self._database.transaction() as tx, ClaimService(tx, self._presence, self._workspaces) as claims:
+            work = self.lock(claims, task.id, None, None, repeats=TaskStatus.COMPLETED)
+            moved = apply_status(tx, work, TaskStatus.COMPLETED, outcome=task.outcome)
+            if moved.status is not work.task.status:
+                self.save_status(tx, claims, work, moved, task.outcome, detail)
+
+    def prepare_completion(
+        self,
+        id: str,
+        outcome: str | None = None,
+        outcome_detail: dict[str, Any] | None = None,
+        agent_id: str | None = None,
+        claim_epoch: int | None = None,
+        **_: Any,
+    ) -> tuple[TaskProofs | None, CompletedWork, DescribedWork | None]:
+        """Prove the checks first: people look only at work that passes them."""
+        proofs = self._prover.prove(id, agent_id, claim_epoch)
+        seen = self._prover.look(id, proofs)
+        report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
+        return proofs, seen, self._work_gate.ask(id, report, agent_id, claim_epoch)
+
+    def lock(
+        self,
+        claims: ClaimService,
+        id: str,
+        agent_id: str | None,
+        claim_epoch: int | None,
+        repeats: TaskStatus | None = None,
+    ) -> LockedTask:
+        """Lock the task for a change; its workflow must be open.
+
+        Reporting the status that the task already has is allowed even when the workflow is over, so that
+        repeated calls do not fail.
+        """
+        work = claims.lock_for_change(id, agent_id, claim_epoch)
+        if repeats is None or work.task.status is not repeats:
+            require_open(work.workflow)
+        return work
+
+    def save_status(
+        self,
+        tx: Transaction,
+        claims: ClaimService,
+        work: LockedTask,
+        moved: Task,
+        outcome: str | None,
+        detail: dict[str, Any] | None,
+        error: str | None = None,
+    ) -> tuple[Workflow, Task, TaskProofs | None]:
+        """Save a task with its new status and what was reported about it, and what follows from that."""
+        proofs = self._prover.take(work.workflow, moved)
+        report = Report(outcome, detail, proofs.describe() if proofs else ())
+        seen = self._prover.take_work(moved)
+        self._work_gate.pass_work(tx, work, moved.status, report)
+        if moved.status is TaskStatus.PENDING and outcome:
+            add_checkpoint(tx, work, CheckpointType.DECISION, outcome, detail={"by": tx.caller})
+        if moved.status is TaskStatus.FAILED:
+            moved = copy_with(moved, error=error, outcome_detail=detail)
+        elif moved.status.is_done:
+            moved = copy_with(
+                moved,
+                outcome=outcome,
+                outcome_detail=detail,
+                error=None,
+                completed_tree=seen.tree,
+                completed_head=seen.head,
+            )
+        reason = error or outcome
+        workflow = self.save(tx, claims, work, moved, reason=reason)
+        notify_of_task_status(tx, work.task, work.holder, moved.status, reason)
+        if proofs:
+            self._prover.record(tx, workflow, moved, proofs)
+        if moved.status is TaskStatus.COMPLETED and self._workspaces:
+            self._workspaces.finish_task(tx, work.workflow, moved)
+        return workflow, moved, proofs
+
+    def save(
+        self,
+        tx: Transaction,
+        claims: ClaimService,
+        work: LockedTask,
+        changed: Task,
+        reason: str | None = None,
+    ) -> Workflow:
+        """Save the change and its consequences for the claim, the dependents and the workflow it returns."""
+        before, status = work.task, changed.status
+        if status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS):
+            before = claims.claim_on_start(work, status)
+            changed = copy_with(changed, claimed_by=before.claimed_by)
+        is_over = status.is_done or status is TaskStatus.FAILED
+        if is_over or status is TaskStatus.PENDING:
+            claims.end_claim(before)
+            changed = copy_with(changed, claimed_by=None)
+        recorder = create_recorder(tx, work)
+        recorder.save_task(before, changed, reason, workflow=work.workflow)
+        if text := "\n".join(filter(None, [changed.outcome, changed.error] if is_over else [])):
+            SearchStore(tx).add([SearchEntry(changed.id, changed.workflow_id, f"{changed.name}\n{text}")])
+        workflow = work.workflow
+        if status.is_done:
+            TaskStore(tx).unblock_dependents(changed.id)
+            workflow = recorder.record_completion(workflow, changed)
+        starts = status not in (TaskStatus.PENDING, TaskStatus.SKIPPED)
+        return recorder.update_workflow_status(workflow, any_started=starts, may_be_done=status.is_done)
+
+
+def add_checkpoint(
+    tx: Transaction, work: LockedTask, type: CheckpointType, summary: str, *, detail: dict[str, Any]
+) -> str:
+    """Add a checkpoint in the name of who acts; return its id."""
+    agent_id = work.actor.id if work.actor else None
+    checkpoint = CheckpointStore(tx).add(work.task, type, summary, detail=detail, agent_id=agent_id)
+    PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
+    return checkpoint.id
+
+
+def create_recorder(tx: Transaction, work: LockedTask) -> PlanRecorder:
+    """Create what records changes in the name of who acts."""
+    return PlanRecorder(tx, work.actor.id if work.actor else None)

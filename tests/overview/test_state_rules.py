@@ -19,7 +19,7 @@ from deepwork.views.overview.states.run_rules import (
     judge_run,
 )
 from deepwork.views.overview.states.work_rules import (
-    PlanWork,
+    PlanTotals,
     TrackFacts,
     judge_plan,
     judge_session,
@@ -113,16 +113,16 @@ PLAN_STATES = [
 
 @pytest.mark.parametrize(("facts", "tasks", "state", "cause", "next"), PLAN_STATES)
 def test_plans(facts, tasks, state, cause, next):
-    assert outline(judge_plan(facts, PlanWork(Counter(tasks)))) == (state, cause, next)
+    assert outline(judge_plan(facts, PlanTotals(Counter(tasks)))) == (state, cause, next)
 
 
 def test_a_plan_that_waits_for_a_person_says_for_what():
     failed = judge_task(make_task(T.FAILED, is_used_up=True))
-    work = PlanWork(Counter({S.FAILED: 9}), needs=(failed,) * 9)
+    work = PlanTotals(Counter({S.FAILED: 9}), needs=(failed,) * 9)
 
     assert judge_plan(make_plan(), work) == Standing(S.NEEDS_YOU, C.ATTEMPTS_USED_UP, "9 tasks", RETRY)
     assert judge_plan(make_plan(PlanStatus.FAILED), work).next == RETRY
-    assert outline(judge_plan(make_plan(), PlanWork(Counter({S.FAILED: 1}), retries=1))) == (
+    assert outline(judge_plan(make_plan(), PlanTotals(Counter({S.FAILED: 1}), retries=1))) == (
         S.READY,
         None,
         RUN,
@@ -130,7 +130,7 @@ def test_a_plan_that_waits_for_a_person_says_for_what():
 
 
 def test_a_running_plan_says_that_a_task_of_it_needs_a_person():
-    work = PlanWork(
+    work = PlanTotals(
         Counter({S.RUNNING: 1, S.NEEDS_YOU: 1}), needs=(judge_task(make_task(approval_id="ap_1")),)
     )
 
@@ -141,9 +141,10 @@ def test_a_completed_plan_offers_to_land_only_what_did_not_land():
     plan = make_plan(PlanStatus.COMPLETED)
 
     assert (
-        judge_plan(plan, PlanWork(Counter({S.DONE: 1, S.LANDED: 1}), landable=1)).next == "deepwork land wf_1"
+        judge_plan(plan, PlanTotals(Counter({S.DONE: 1, S.LANDED: 1}), landable=1)).next
+        == "deepwork land wf_1"
     )
-    assert judge_plan(plan, PlanWork(Counter({S.LANDED: 2}))) == Standing(S.LANDED)
+    assert judge_plan(plan, PlanTotals(Counter({S.LANDED: 2}))) == Standing(S.LANDED)
 
 
 RUN_STATES = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from deepwork.delivery.runner.attempt_files import AttemptFiles, read_tail
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunStatus
@@ -33,18 +33,13 @@ from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.foreign_text import escape_controls
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
+from deepwork.kernel.states import Standing
 from deepwork.kernel.tool_types import Field, Id
 from deepwork.work.plans.stores.task_store import TaskStore
 
 _MAX_ATTEMPTS = 500
 _MAX_OUTPUT_BYTES = 256 * 1024
 _OfPlan = Annotated[str | None, Field(description="Of this plan")]
-
-
-class Standing(Protocol):
-    """What every interface says about a thing: its state, why, and what is next."""
-
-    def to_answer(self) -> dict[str, Any]: ...
 
 
 class RunStates(Protocol):

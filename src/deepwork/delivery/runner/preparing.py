@@ -43,7 +43,7 @@ _BRIDGE = Path(__file__).with_name("bridge.py")
 
 
 @dataclass(frozen=True)
-class Places:
+class RunnerFolders:
     """Where the runner works."""
 
     project: Path
@@ -68,7 +68,7 @@ class AttemptPreparer:
         self,
         database: Database,
         sources: WorkSources,
-        places: Places,
+        places: RunnerFolders,
         load_workspace_settings: Callable[[], WorkspaceSettings],
         door: AgentDoor,
     ) -> None:

@@ -44,7 +44,10 @@ def add_plan(app: Application, create: OperationSpec, plan: dict[str, Any]) -> O
     """Return a tool that creates a workflow and, in the same transaction, sets its plan."""
     made = _PlannedCreation(app, create, plan)
     declaration = create.declaration._replace(prepared_by="check_names")
-    return replace(create, declaration=declaration, find_method=lambda: made.create)
+    planned = replace(create, declaration=declaration, find_method=lambda: made.create)
+    if create.prepared is None:  # its parameters are read from the method, and this one takes any
+        vars(planned)["parameters"] = create.parameters
+    return planned
 
 
 class _PlannedCreation:

@@ -15,7 +15,7 @@ from deepwork.delivery.runner.claiming import TaskClaimer
 from deepwork.delivery.runner.finishing import AttemptFinisher, AttemptLander
 from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.planned_tasks import PlannedTasks
-from deepwork.delivery.runner.preparing import AttemptPreparer, Places
+from deepwork.delivery.runner.preparing import AttemptPreparer, RunnerFolders
 from deepwork.delivery.runner.runner import Runner
 from deepwork.delivery.runner.scheduling import RunScheduler
 from deepwork.delivery.runner.work_sources import Finishers, WorkSources
@@ -96,7 +96,7 @@ def _build_job_starter(parts: RunnerParts) -> JobStarter:
 def build_engine(parts: RunnerParts, get_profile: Callable[[str], AgentProfile]) -> AttemptEngine:
     """Build the engine that looks after the attempts of this host."""
     database, settings, host, plans = parts.database, parts.settings, parts.host, _build_plan_work(parts)
-    places = Places(settings.repository_root, settings.state_folder)
+    places = RunnerFolders(settings.repository_root, settings.state_folder)
     locks = AttemptLocks(settings.state_folder)
     claimer = TaskClaimer(database, plans, parts.workspaces, host, locks.take)
     tasks = PlannedTasks(database, plans, parts.workspaces, partial(build_workspace_settings, settings))

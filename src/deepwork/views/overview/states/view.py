@@ -24,7 +24,13 @@ from deepwork.views.overview.states import run_rules, work_rules
 from deepwork.views.overview.states.local_processes import LocalProcesses
 from deepwork.views.overview.states.run_rules import AttemptFacts, LandingFacts, RunFacts
 from deepwork.views.overview.states.store import HAS_WORK, IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
-from deepwork.views.overview.states.work_rules import PlanFacts, PlanWork, SessionFacts, TaskFacts, TrackFacts
+from deepwork.views.overview.states.work_rules import (
+    PlanFacts,
+    PlanTotals,
+    SessionFacts,
+    TaskFacts,
+    TrackFacts,
+)
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.tracking.staleness import STALE_MS
 
@@ -426,7 +432,7 @@ def _find_open(
 
 def _build_work(
     states: Counter[State], judged: Sequence[tuple[TaskFacts, Standing]], landable: int
-) -> PlanWork:
+) -> PlanTotals:
     failed = [each for each in judged if each[1].state is State.FAILED]
     needs = [
         standing
@@ -439,7 +445,7 @@ def _build_work(
         for task, standing in judged
         if standing.state is State.PARKED and task.attempt is not None
     ]
-    return PlanWork(
+    return PlanTotals(
         states,
         tuple(needs),
         retries=sum(not task.is_used_up for task, _ in failed),

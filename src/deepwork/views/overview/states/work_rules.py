@@ -155,7 +155,7 @@ def _choose_driver(plan: PlanFacts) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanWork:
+class PlanTotals:
     """The tasks of a plan."""
 
     states: Counter[State] = field(default_factory=Counter)
@@ -168,7 +168,7 @@ class PlanWork:
     landable: int = 0
 
 
-def judge_plan(plan: PlanFacts, work: PlanWork) -> Standing:
+def judge_plan(plan: PlanFacts, work: PlanTotals) -> Standing:
     """Judge a plan by its tasks."""
     if plan.status is PlanStatus.ABANDONED:
         return STOPPED
@@ -180,7 +180,7 @@ def judge_plan(plan: PlanFacts, work: PlanWork) -> Standing:
     return _judge_open_plan(plan, work)
 
 
-def _judge_completed_plan(plan: PlanFacts, work: PlanWork) -> Standing:
+def _judge_completed_plan(plan: PlanFacts, work: PlanTotals) -> Standing:
     if work.needs:
         return work.needs[0]
     if work.landable:
@@ -209,7 +209,7 @@ _CLOSED_PLANS: Mapping[PlanStatus, tuple[State, Cause, Command]] = {
 }
 
 
-def _judge_open_plan(plan: PlanFacts, work: PlanWork) -> Standing:
+def _judge_open_plan(plan: PlanFacts, work: PlanTotals) -> Standing:
     states, run = work.states, plan.run
     if states[State.RUNNING]:
         return Standing(State.RUNNING, Cause.PERSON, _count(len(work.needs))) if work.needs else RUNNING
@@ -225,7 +225,7 @@ def _judge_open_plan(plan: PlanFacts, work: PlanWork) -> Standing:
     return _with_need(Standing(State.NEEDS_YOU), work) if work.needs else Standing(State.WAITING)
 
 
-def _with_need(found: Standing, work: PlanWork) -> Standing:
+def _with_need(found: Standing, work: PlanTotals) -> Standing:
     """Return the state with what the first task that needs a person says."""
     if not work.needs:
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[Application]:
-    (tmp_path / ".git").mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     made = make_app(tmp_path, str(tmp_path / "deepwork.db"))
     yield made
     made.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    (tmp_path / ".git").mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / ".deepwork").mkdir()
     (tmp_path / ".deepwork" / "config.yml").write_text("lease_seconds: 86400\n")
     app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))

@@ -10,6 +10,7 @@ from deepwork.gates.approvals.acts import require_asked
 from deepwork.gates.reviews.rounds import PersonReason
 from deepwork.kernel.call import current_call, is_own_session, is_person
 from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import StorageError
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.tool_types import Field, Name, Text
@@ -311,8 +312,12 @@ class WorkflowTools:
         return pin_budgets(pinned, job, at_head) if self._settings.limits_minutes else pinned
 
     def _had_committed_gates(self, job_name: str) -> bool:
-        with self._database.reading() as tx:
-            return SessionStore(tx).had_committed_gates(job_name)
+        """Whether an earlier session of the job had gates; sessions also work where the store does not."""
+        try:
+            with self._database.reading() as tx:
+                return SessionStore(tx).had_committed_gates(job_name)
+        except StorageError:
+            return False
 
     def _prepare_branch(self, session: Session) -> Branch | None:
         """Create the branch of the session, or return that of the session it is nested in."""

@@ -106,7 +106,7 @@ def test_a_submodule_moved_on_both_sides_is_in_conflict(project: Project, tmp_pa
 def test_an_old_git_is_reported(project: Project, tmp_path: Path) -> None:
     old = tmp_path / "old-git"
     old.write_text(
-        '#!/bin/sh\ncase "$*" in *" version") echo git version 2.37.9;; *merge-tree*) exit 129;; *) exec git "$@";; esac\n'
+        '#!/bin/sh\ncase "$*" in version) echo git version 2.37.9;; *merge-tree*) exit 129;; *) exec git "$@";; esac\n'
     )
     old.chmod(0o755)
 

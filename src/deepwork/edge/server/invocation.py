@@ -276,7 +276,7 @@ def _revise_answer(
 
 
 def _record_failure(database: Database, spec: OperationSpec, record: AuditRecord, error: Exception) -> None:
-    if isinstance(error, StorageError):  # the store is unavailable for the audit record too
+    if isinstance(database.translate_error(error), StorageError):  # the audit record cannot be stored either
         return
     is_refused = isinstance(error, DeepworkError) and error.code is Code.UNAUTHORIZED
     if is_refused or not spec.declaration.offered_on_read_only_server:

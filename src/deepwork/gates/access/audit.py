@@ -44,7 +44,7 @@ class AuditRecord:
         """Write the entry in its own transaction; a failure is logged and does not fail the call."""
         try:
             with use_call(Call()), database.transaction() as tx:
-                self._write(tx)
+                tx.write_last(self._write)
         except DeepworkError as error:
             log.error("A call of %s could not be recorded in the audit log: %s", self._call.tool, error)  # noqa: TRY400
 

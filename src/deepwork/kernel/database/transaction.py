@@ -40,6 +40,7 @@ class Transaction:
     _engine: Engine
     _clock: Clock | None = None
     pending_events: list[PendingEvent] = field(default_factory=list)
+    last_writes: list[Callable[[Transaction], None]] = field(default_factory=list)
     _after_commit: list[Action] = field(default_factory=list)
 
     @cached_property
@@ -176,6 +177,14 @@ class Transaction:
         """Emit an event, which is recorded only if this transaction commits."""
         self.pending_events.append(PendingEvent(type, data, workflow_id))
 
+    def write_last(self, write: Callable[[Transaction], None]) -> None:
+        """Write this at the end of the transaction, after its events.
+
+        For rows that every transaction locks: a transaction that locked one earlier, and then waited for
+        another row, would wait for one that waits for it.
+        """
+        self.last_writes.append(write)
+
     def after_commit(self, action: Action) -> None:
         """Run the action after the commit and before the call's answer is sent.
 
@@ -292,6 +301,8 @@ class Database:
         if tx.pending_events:
             self._record(tx, tx.pending_events)
             tx.notify_listeners()
+        for write in tx.last_writes:
+            write(tx)
         if note := current_call().record:
             note(tx)  # after the events: both locks are always taken in this order
 

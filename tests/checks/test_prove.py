@@ -6,9 +6,11 @@ import pytest
 
 from application import list_events
 from checks.make import COUNT, SUBJECT, Project, shell
+from deepwork.gates.checks import input_files
 from deepwork.gates.checks.models import CheckVerdict
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.errors import Code, InvalidInput
+from deepwork.kernel.files.globs import Globs
 
 
 def test_a_green_check_runs_once_for_the_same_inputs(any_project: Project):
@@ -21,6 +23,23 @@ def test_a_green_check_runs_once_for_the_same_inputs(any_project: Project):
     assert second == first
     assert any_project.count_runs() == 1
     assert any_project.service.outputs.read(first.output_file) == b"fine\n"
+
+
+def test_deciding_again_matches_no_file_that_did_not_change_with_patterns(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    for number in range(50):
+        project.write(f"src/part_{number}.py", "part = 1\n")
+    project.define_check(shell("true"), more=", needs: ['src/**']", guarded="['docs/**', Makefile]")
+    monkeypatch.setattr(input_files, "_SETTLING_NS", 0)
+    for _ in range(2):  # the first one runs the check
+        project.prove(changed_paths=None)
+    matched: list[str] = []
+    monkeypatch.setattr(Globs, "matches", lambda _, path: matched.append(path))
+
+    project.prove(changed_paths=None)
+
+    assert matched == []
 
 
 def test_a_use_is_recorded_with_the_subject(any_project: Project):

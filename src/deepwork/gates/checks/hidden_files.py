@@ -11,6 +11,7 @@ import os
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
+from deepwork.gates.checks.rules import select_guarded
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.git.exact_files import to_versions
 from deepwork.kernel.git.ignore_rules import convert_rules
@@ -94,6 +95,7 @@ class BaseFiles:
         """Read everything again, as a new process does."""
         self._versions: tuple[str, Mapping[str, str]] = ("", {})
         self._hidden: dict[tuple[str, str, tuple[str, ...]], HiddenRules] = {}
+        self._guarded: dict[tuple[str, tuple[str, ...]], dict[str, str]] = {}
 
     def map_versions(self, store: SnapshotStore, base: str) -> Mapping[str, str]:
         """Map the files of a commit to their versions; raises GitError if they are not what its hash says."""
@@ -103,6 +105,15 @@ class BaseFiles:
             versions = to_versions(store.list_exactly(base))
             self._versions = base, versions
         return versions
+
+    def map_guarded(
+        self, store: SnapshotStore, base: str, prefix: str, guarded: tuple[str, ...]
+    ) -> Mapping[str, str]:
+        """Map the guarded files of a commit to their versions."""
+        versions, key = self.map_versions(store, base), (prefix, guarded)
+        if key not in self._guarded:
+            self._guarded[key] = {path: versions[path] for path in select_guarded(guarded, prefix, versions)}
+        return self._guarded[key]
 
     def read_hidden_rules(
         self, store: SnapshotStore, base: str, prefix: str, guarded: tuple[str, ...]

@@ -53,6 +53,10 @@ class Inputs:
     def paths(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.files)
 
+    @cached_property
+    def links(self) -> tuple[InputFile, ...]:
+        return tuple(file for file in self.files if file.version.startswith(LINK_MODE))
+
 
 @dataclass(frozen=True)
 class TreeState:
@@ -65,13 +69,18 @@ class TreeState:
     """Files of which git stores other bytes, such as other line endings, with the hash of theirs."""
     unstored: frozenset[str]
     """Large untracked files, and those of nested repositories and submodules: no snapshot stores them."""
+    submodules: tuple[str, ...] = ()
     hidden: Mapping[str, str] = field(default_factory=dict)
     """Files that git ignores and that count nevertheless, with what identifies their content."""
     _inputs: dict[tuple[Check, str], Inputs] = field(default_factory=dict, compare=False, repr=False)
+    _guarded: dict[tuple[str, tuple[str, ...]], dict[str, str]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """The guarded ones of `files`, for as long as these are the same."""
 
     def with_snapshot(self, snapshot: Snapshot) -> TreeState:
         """Return the same files with another snapshot of them."""
-        unstored = _list_unstored(self.top, snapshot, self.files)
+        unstored = _list_unstored(self.top, snapshot, self.submodules)
         if (unstored, snapshot.unreadable) == (self.unstored, self.snapshot.unreadable):
             return replace(self, snapshot=snapshot)
         return replace(self, snapshot=snapshot, unstored=unstored, _inputs={})
@@ -104,14 +113,15 @@ class TreeState:
 
     def map_guarded(self, prefix: str, guarded: tuple[str, ...]) -> dict[str, str]:
         """Map the paths of guarded files to what identifies their content, as git stores it where it does."""
-        files, unstored = self.files, self.unstored
-        chosen = select_guarded(guarded, prefix, (*files, *unstored, *self.hidden))
-        return {
-            path: self.get_version(path)
-            if path in unstored or path not in files
-            else f"{files[path].mode} {files[path].blob}"
-            for path in chosen
-        }
+        key = prefix, guarded
+        if key not in self._guarded:
+            stored = self.files
+            self._guarded[key] = {
+                path: f"{stored[path].mode} {stored[path].blob}"
+                for path in select_guarded(guarded, prefix, stored)
+            }
+        others = select_guarded(guarded, prefix, (*self.unstored, *(self.hidden.keys() - self.files.keys())))
+        return self._guarded[key] | {path: self.get_version(path) for path in others}
 
     def get_version(self, path: str) -> str:
         """Return what identifies the content of a file; reads it if a snapshot only lists it."""
@@ -199,7 +209,10 @@ class TreeReader:
         odd = {path: content for path, content in contents.items() if _get_blob(files, path) != content}
         _require_own_rules(store, [files[path] for path in odd if path in files], files.values())
         files = {path: _correct_mode(file, stamps.get(path)) for path, file in files.items()}
-        state = TreeState(top, snapshot, files, odd, _list_unstored(top, snapshot, files))
+        submodules = tuple(path for path, file in files.items() if file.mode == SUBMODULE_MODE)
+        state = TreeState(
+            top, snapshot, files, odd, _list_unstored(top, snapshot, submodules), submodules=submodules
+        )
         self._known[top] = _Known(state, stamps, began)
         return state
 
@@ -244,9 +257,8 @@ def is_own_store(path: Path) -> bool:
         return False
 
 
-def _list_unstored(top: Path, snapshot: Snapshot, files: Mapping[str, TreeFile]) -> frozenset[str]:
+def _list_unstored(top: Path, snapshot: Snapshot, submodules: Iterable[str]) -> frozenset[str]:
     """List the files that the snapshot lists only, or of which it has only the folder."""
-    submodules = [path for path, file in files.items() if file.mode == SUBMODULE_MODE]
     places = [*submodules, *(each.path for each in snapshot.listed)]
     return frozenset(os.path.relpath(place, top) for path in places for place in _list_below(top / path))
 

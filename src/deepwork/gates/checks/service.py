@@ -49,7 +49,6 @@ from deepwork.kernel.errors import Code, GateClosed, NotAllowed, NotARepository
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.snapshot import SnapshotStore
-from deepwork.kernel.git.snapshot_types import LINK_MODE
 from deepwork.kernel.trust.models import Pins
 from deepwork.kernel.trust.policy import build_git_environment
 from deepwork.kernel.trust.rules import compute_digest
@@ -252,9 +251,9 @@ class CheckService:
 
         What the work touched is new even if the base has it: a target that was moved brings a base along.
         """
-        inputs = {file for task in tasks for file in task.inputs.files if file.version.startswith(LINK_MODE)}
-        versions = self._bases.map_versions(place.store, request.base) if inputs else {}
-        for file in sorted(inputs, key=lambda each: each.path):
+        links = {link for task in tasks for link in task.inputs.links}
+        versions = self._bases.map_versions(place.store, request.base) if links else {}
+        for file in sorted(links, key=lambda each: each.path):
             is_new = versions.get(file.path) != file.version or file.path in request.touched_paths
             if is_new and not (place.top / file.path).resolve().is_relative_to(place.top.resolve()):
                 raise NotAllowed(
@@ -327,17 +326,15 @@ class CheckService:
     ) -> list[Difference]:
         """Return what the work changed in guarded files, in a state of its tree."""
         since = request.guarded_since or request.base
-        found = self._find_differences(place, since, file, state)
+        after = state.map_guarded(place.prefix, file.guarded)
+        found = self._compare_guarded(place, since, file, after)
         if request.changed_paths:
             found = [each for each in found if each.path in request.changed_paths]
         touched = select_guarded(
             file.guarded, place.prefix, (*(request.changed_paths or ()), *request.touched_paths)
         )
         known = {each.path for each in found}
-        before, after = (
-            self._bases.map_versions(place.store, since),
-            state.map_guarded(place.prefix, file.guarded),
-        )
+        before = self._bases.map_versions(place.store, since)
         found += [
             Difference(path, before.get(path), after.get(path)) for path in touched if path not in known
         ]
@@ -351,16 +348,14 @@ class CheckService:
     def _compare_commit(
         self, place: CheckedTree, base: str, file: CheckFile, commit: str
     ) -> list[Difference]:
-        versions = self._judged.map_versions(place.store, commit)
-        guarded = {path: versions[path] for path in select_guarded(file.guarded, place.prefix, versions)}
-        return self._compare_guarded(place, base, file, guarded)
+        after = self._judged.map_guarded(place.store, commit, place.prefix, file.guarded)
+        return self._compare_guarded(place, base, file, after)
 
     def _compare_guarded(
         self, place: CheckedTree, base: str, file: CheckFile, after: Mapping[str, str]
     ) -> list[Difference]:
         """Return how guarded files differ from those of a commit."""
-        versions = self._bases.map_versions(place.store, base)
-        before = {path: versions[path] for path in select_guarded(file.guarded, place.prefix, versions)}
+        before = self._bases.map_guarded(place.store, base, place.prefix, file.guarded)
         changed = find_changed_paths(before, after)
         return [Difference(path, before.get(path), after.get(path)) for path in changed]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import deepwork
 from deepwork.kernel.database import store_file
-from deepwork.kernel.files.locked_files import is_locked, locked_files
+from deepwork.kernel.files.lock import is_locked, locked_files
 
 violations: list[str] = []
 """What was opened, and where; a fixture of `conftest.py` fails the test in which that happened."""

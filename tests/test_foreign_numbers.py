@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepwork.kernel.foreign_numbers import (
+from deepwork.kernel.foreign_text import (
     MAX_MOMENT,
     MAX_PID,
     MAX_TOKENS,

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.kernel.errors import DefinitionError, StorageError
-from deepwork.kernel.trust.models import CredentialKind
-from deepwork.kernel.user_settings import DayBudget, UserSettings, load_user_settings
+from deepwork.kernel.user_settings import CredentialKind, DayBudget, UserSettings, load_user_settings
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.registry import index_by_name
 from deepwork.gates.access.audit_chain import ChainVerdict, verify_chain
-from deepwork.gates.access.models import ChainedEntry
+from deepwork.gates.access.models import ChainedEntry, parse_token
 from deepwork.gates.access.operations import TokenOperations
-from deepwork.gates.access.rules import parse_token
 from deepwork.gates.access.store import AuditStore
 from deepwork.kernel.call import Call
 

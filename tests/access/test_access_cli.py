@@ -10,7 +10,7 @@ import pytest
 from access.make import run_sql
 from application import make_app
 from cli.run import run_deepwork
-from deepwork.gates.access.rules import parse_token
+from deepwork.gates.access.models import parse_token
 
 
 def get_database_path(project: Path) -> str:

@@ -20,7 +20,7 @@ from dashboard.make import create_client
 from deepwork.delivery.store_adoption import NAME_COLUMNS, adopt_store, mark_json
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.http.serving import serve_http
-from deepwork.gates.access.rules import matches_secret
+from deepwork.gates.access.models import matches_secret
 from deepwork.gates.access.store import TokenStore
 from deepwork.kernel.database.adoption import read_identity
 from deepwork.kernel.database.schema import get_snapshot_path

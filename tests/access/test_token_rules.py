@@ -8,7 +8,7 @@ import pytest
 
 from application import make_app
 from deepwork.edge.server.registry import OperationSpec, list_specs
-from deepwork.gates.access import rules
+from deepwork.gates.access import models
 from deepwork.gates.access.models import Scope, Token
 from deepwork.gates.access.operations import TokenOperations
 from deepwork.kernel.operations import Traits
@@ -40,7 +40,7 @@ def test_a_tool_is_read_only_if_and_only_if_it_needs_no_more_than_read(registry:
 
 def test_even_listing_tokens_needs_the_scope_admin():
     for spec in list_specs(TokenOperations):
-        assert rules.get_required_scope(spec.declaration, {}) is Scope.ADMIN
+        assert models.get_required_scope(spec.declaration, {}) is Scope.ADMIN
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_even_listing_tokens_needs_the_scope_admin():
 def test_a_call_requires_the_declared_scope(
     registry: dict[str, OperationSpec], tool: str, arguments: dict[str, Any], scope: str
 ):
-    assert rules.get_required_scope(registry[tool].declaration, arguments) == scope
+    assert models.get_required_scope(registry[tool].declaration, arguments) == scope
 
 
 @pytest.mark.parametrize("force", ["true", "yes", 1, 1.0, "on", "1", "TRUE", 0, None])
@@ -67,7 +67,7 @@ def test_no_spelling_of_true_bypasses_the_rule(registry: dict[str, OperationSpec
     """A value that a tool would accept as true needs the scope of true."""
     given = {"id": "wf_1", "status": "failed", "force": force}
 
-    assert rules.get_required_scope(registry["workflow_update_status"].declaration, given) is Scope.ADMIN
+    assert models.get_required_scope(registry["workflow_update_status"].declaration, given) is Scope.ADMIN
 
 
 @pytest.mark.parametrize("mark_read", [None, "no", 0, "false", [], True])
@@ -75,7 +75,7 @@ def test_no_other_spelling_of_false_lowers_the_scope(registry: dict[str, Operati
     """Only a value that is certainly false lowers the scope."""
     given = {"id": "msg_1", "mark_read": mark_read}
 
-    assert rules.get_required_scope(registry["message_get"].declaration, given) is Scope.WORK
+    assert models.get_required_scope(registry["message_get"].declaration, given) is Scope.WORK
 
 
 def test_a_scope_includes_those_before_it():
@@ -85,11 +85,11 @@ def test_a_scope_includes_those_before_it():
 
 
 def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, OperationSpec]):
-    assert rules.is_offered_to(Scope.READ, registry["agent_list"].declaration)
-    assert rules.is_offered_to(Scope.READ, registry["message_get"].declaration)
-    assert not rules.is_offered_to(Scope.READ, registry["message_send"].declaration)
-    assert rules.is_offered_to(Scope.WORK, registry["workflow_update_status"].declaration)
-    assert not rules.is_offered_to(Scope.WORK, registry["repository_register"].declaration)
+    assert models.is_offered_to(Scope.READ, registry["agent_list"].declaration)
+    assert models.is_offered_to(Scope.READ, registry["message_get"].declaration)
+    assert not models.is_offered_to(Scope.READ, registry["message_send"].declaration)
+    assert models.is_offered_to(Scope.WORK, registry["workflow_update_status"].declaration)
+    assert not models.is_offered_to(Scope.WORK, registry["repository_register"].declaration)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, Oper
 def test_the_acting_agent_is_read_from_the_declared_argument(
     registry: dict[str, OperationSpec], tool: str, arguments: dict[str, Any], named: str | None
 ):
-    assert rules.find_acting_agent(registry[tool].declaration, arguments) == named
+    assert models.find_acting_agent(registry[tool].declaration, arguments) == named
 
 
 def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str, OperationSpec]):
@@ -125,7 +125,7 @@ def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str,
 
 @pytest.mark.parametrize("name", ["ci", "Ada-laptop", "build.7", "x" * 63, "0"])
 def test_valid_token_names_are_accepted(name: str):
-    assert rules.is_token_name(name)
+    assert models.is_token_name(name)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_valid_token_names_are_accepted(name: str):
     ],
 )  # fmt: skip
 def test_invalid_token_names_are_refused(name: str):
-    assert not rules.is_token_name(name)
+    assert not models.is_token_name(name)
 
 
 def test_a_formatted_token_is_parsed_back():
-    assert rules.parse_token(rules.format_token(ID, SECRET)) == (ID, SECRET)
+    assert models.parse_token(models.format_token(ID, SECRET)) == (ID, SECRET)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_formatted_token_is_parsed_back():
     ],
 )  # fmt: skip
 def test_text_that_is_not_a_token_is_not_parsed(text: str):
-    assert rules.parse_token(text) is None
+    assert models.parse_token(text) is None
 
 
 def test_a_secret_is_compared_in_constant_time_and_by_its_digest(monkeypatch: pytest.MonkeyPatch):
@@ -165,10 +165,10 @@ def test_a_secret_is_compared_in_constant_time_and_by_its_digest(monkeypatch: py
 
     monkeypatch.setattr(hmac, "compare_digest", seen)
 
-    token = Token("k1", "ci", rules.hash_secret(SECRET), Scope.READ, "local", 0, None, None, None)
-    assert rules.matches_secret(SECRET, token)
-    assert not rules.matches_secret("x" * 43, token)
-    assert not rules.matches_secret(SECRET, None)
+    token = Token("k1", "ci", models.hash_secret(SECRET), Scope.READ, "local", 0, None, None, None)
+    assert models.matches_secret(SECRET, token)
+    assert not models.matches_secret("x" * 43, token)
+    assert not models.matches_secret(SECRET, None)
     assert [len(given) == len(kept) == 64 for given, kept in compared] == [True] * 3
     assert SECRET not in str(compared)
 

@@ -8,7 +8,7 @@ import pytest
 from access.make import call_token_tool, list_entries, make_token
 from application import NOW, Clock
 from deepwork.edge.server.application import Application
-from deepwork.gates.access.rules import hash_secret, matches_secret
+from deepwork.gates.access.models import hash_secret, matches_secret
 from deepwork.gates.access.store import TokenStore
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
 

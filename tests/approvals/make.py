@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from deepwork.edge.server.application import Application
-from deepwork.gates.access.audit import AuditRecord
+from deepwork.gates.access.store import AuditRecord
 from deepwork.gates.approvals import service
 from deepwork.gates.approvals.models import Approval, ApprovalRequest, ApprovalVerdict
 from deepwork.gates.approvals.store import ApprovalStore

@@ -14,7 +14,7 @@ from deepwork.gates.approvals.enrollment import EnrollmentOperations
 from deepwork.gates.approvals.passphrase import HashCost, hash_passphrase
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs
 from deepwork.kernel.call import Call, GivenProof
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 
 PASSPHRASE = "correct horse battery staple"
 CHALLENGE = "ab" * 32

@@ -18,7 +18,7 @@ from deepwork.gates.approvals.credentials import Credential, CredentialFile
 from deepwork.gates.approvals.passphrase import hash_passphrase
 from deepwork.kernel.call import GivenProof
 from deepwork.kernel.errors import InvalidInput, NotAllowed
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 from setup.sandbox import CommandResult, Sandbox
 
 OTHER = "a very different passphrase"

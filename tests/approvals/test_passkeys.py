@@ -17,7 +17,7 @@ from deepwork.gates.approvals.passphrase import hash_passphrase
 from deepwork.gates.approvals.person_proof import build_decision_challenge
 from deepwork.kernel.call import GivenProof
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 
 
 @pytest.fixture(autouse=True)

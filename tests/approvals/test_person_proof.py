@@ -13,7 +13,7 @@ from deepwork.gates.approvals.credentials import CredentialStore
 from deepwork.gates.approvals.person_proof import CheckedProof, require_person_proof
 from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 
 
 @pytest.fixture(autouse=True)

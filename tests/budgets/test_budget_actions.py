@@ -14,7 +14,7 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.spending import build_spending
 from deepwork.views.overview.states.view import StateView

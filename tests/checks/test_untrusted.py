@@ -14,8 +14,8 @@ from checks.make import COUNT, Project, run_git, shell
 from deepwork.edge.cli.main import deepwork
 from deepwork.gates.checks.rules import build_trusted_definitions
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed
-from deepwork.kernel.trust.models import Kind
-from deepwork.kernel.trust.policy import open_trust_store
+from deepwork.kernel.trust import open_trust_store
+from deepwork.kernel.user_settings import Kind
 
 TRUSTED = "checks:\n  tests: {run: [sh, -c, 'true'], needs: ['src/**']}\nguarded: ['tests/**']\n"
 EVIL = shell(COUNT)

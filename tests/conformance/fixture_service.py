@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from deepwork.kernel.protocol.handler import ToolAnswer
 from deepwork.kernel.protocol.messages import JsonText, Request, RequestError, to_json
 from deepwork.kernel.protocol.revisions import INTERNAL_ERROR, INVALID_PARAMS
-from deepwork.kernel.protocol.service import ToolAnswer
 
 RED_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="

@@ -13,7 +13,7 @@ from application import Clock, call_tool, list_events, make_app
 from dashboard.make import HOST, World, create_client, create_token, make_everything, read
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.http.asgi import list_actions
-from deepwork.gates.access import rules
+from deepwork.gates.access import models
 from deepwork.views.dashboard.actions import ACTIONS_BY_PATH
 
 ACTIONS = [
@@ -175,7 +175,7 @@ def test_each_action_needs_a_person_and_the_scope_of_its_tool(app: Application, 
     person = act(create_client(app, create_token(app, "bob", needed, is_person=True)), tool)
 
     spec = app.operations[tool]
-    assert rules.get_required_scope(spec.declaration, {}) == needed
+    assert models.get_required_scope(spec.declaration, {}) == needed
     assert (read_only.status_code, read_only.json()["code"]) == (403, "UNAUTHORIZED")
     assert 'scope="work"' in read_only.headers["www-authenticate"]
     # It was allowed, and failed only because of its arguments.

@@ -15,8 +15,7 @@ from approvals.person import enroll_passphrase
 from dashboard.make import create_client
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.kernel.database.store_key import hmac_hex
-from deepwork.kernel.database.user_key import get_or_create_user_key
+from deepwork.kernel.database.store_key import get_or_create_user_key, hmac_hex
 from package.old_stores import create_empty_location
 
 

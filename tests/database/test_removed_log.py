@@ -190,7 +190,7 @@ def test_a_store_that_is_closed_saves_a_log_that_was_removed(path: Path, suffixe
 def test_a_removed_log_is_kept_until_nobody_reads_an_older_state(
     path: Path, suffixes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.kernel.database.sqlite_connections.WRITE_TIMEOUT", 0.1)
+    monkeypatch.setattr("deepwork.kernel.database.store_file.WRITE_TIMEOUT", 0.1)
     database = open_database(path)
     insert(database, "one")
     reader = subprocess.Popen(

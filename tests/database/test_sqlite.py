@@ -13,7 +13,7 @@ from application import call_tool, make_app
 from deepwork.edge.server.application import Application
 from deepwork.kernel.database import schema
 from deepwork.kernel.database.existing_store import open_existing_store
-from deepwork.kernel.database.filesystem import find_network_file_system
+from deepwork.kernel.database.schema import find_network_file_system
 from deepwork.kernel.database.sqlite import SQLite, has_wal_reset_fix
 from deepwork.kernel.database.wakeups import WakeupChannel
 from deepwork.kernel.errors import Code, StorageError

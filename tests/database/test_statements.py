@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deepwork.kernel.database.statements import (
+from deepwork.kernel.database.engine import (
     build_insert,
     build_where,
     format_colon_placeholder,

@@ -17,7 +17,7 @@ from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import InvalidInput, StorageError
 from deepwork.kernel.events.log import append_events
-from deepwork.kernel.files.locked_files import is_locked, locked_files, open_unlocked
+from deepwork.kernel.files.lock import is_locked, locked_files, open_unlocked
 from deepwork.kernel.files.paths import confine
 from deepwork.kernel.git.checksums import ChecksumSnapshotStore
 from deepwork.kernel.store_admin.store_overview import load_overview

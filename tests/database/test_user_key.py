@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.kernel.database.user_key import find_key_problems, find_user_key, get_or_create_user_key
+from deepwork.kernel.database.store_key import find_key_problems, find_user_key, get_or_create_user_key
 from deepwork.kernel.errors import DefinitionError, StorageError
 
 

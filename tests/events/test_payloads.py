@@ -10,7 +10,7 @@ import pytest
 from agents.make import build_agent
 from application import LEASE_MS, NOW
 from deepwork.work.agents.models import Agent
-from deepwork.work.agents.responses import AgentView, build_agent_payload
+from deepwork.work.agents.presence import AgentView, build_agent_payload
 from deepwork.work.messages.models import Message, MessageStatus, MessageType, Priority
 from deepwork.work.messages.responses import MessageView, build_message_payload
 from deepwork.work.plans import recorder

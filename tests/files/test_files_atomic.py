@@ -14,10 +14,10 @@ from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, StorageError
 from deepwork.kernel.events.log import append_events
-from deepwork.kernel.files import atomic
-from deepwork.kernel.files.atomic import write_atomically
+from deepwork.kernel.files import private
+from deepwork.kernel.files.private import write_atomically
 
-WRITER = "from pathlib import Path; from deepwork.kernel.files.atomic import write_atomically; import sys\n"
+WRITER = "from pathlib import Path; from deepwork.kernel.files.private import write_atomically; import sys\n"
 
 
 def list_names(directory: Path) -> list[str]:
@@ -36,13 +36,13 @@ def test_the_names_of_new_folders_and_of_the_users_key_are_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: set[str] = set()
-    flush = atomic.flush
+    flush = private.flush
 
     def note(descriptor: int) -> None:
         flushed.add(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115
         flush(descriptor)
 
-    monkeypatch.setattr(atomic, "flush", note)
+    monkeypatch.setattr(private, "flush", note)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("HOME", str(tmp_path))  # where no other test made a key
     database = Database(SQLite(tmp_path / "new" / "project" / ".deepwork" / "deepwork.db"), append_events)
@@ -156,7 +156,7 @@ def write_under_strace(path: Path, fault: str) -> bool:
     """Write b"new"; true if the fault struck."""
     script = WRITER + f"write_atomically(Path({str(path)!r}), b'new', keep_previous=True)"
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject={fault}"]
-    source = str(Path(atomic.__file__).parents[3])
+    source = str(Path(private.__file__).parents[3])
     done = subprocess.run(
         [*command, sys.executable, "-S", "-c", script],
         env={"PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1"},

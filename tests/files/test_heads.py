@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.kernel.environment import build_child_environment
-from deepwork.kernel.files.heads import Head, RefsElsewhere, read_head
+from deepwork.kernel.files.repositories import Head, RefsElsewhere, read_head
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import find_head
 from git.changes_project import Project, create_project

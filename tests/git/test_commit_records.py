@@ -9,8 +9,7 @@ import pytest
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.commit_records import CommitRecord, find_trees, get_tree, read_commits
-from deepwork.kernel.git.refs import resolve_commit
+from deepwork.kernel.git.refs import CommitRecord, find_trees, get_tree, read_commits, resolve_commit
 from git.changes_project import Project, create_project
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.kernel.git.patch_lines import find_line_before, reverse_patch
+from deepwork.kernel.git.patches import find_line_before, reverse_patch
 
 OLD = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\n"
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.files.heads import is_ref_name
+from deepwork.kernel.files.repositories import is_ref_name
 from deepwork.kernel.git.refs import (
     contains_branch,
     find_current_branch,

@@ -9,9 +9,8 @@ from typing import Any
 import anyio
 
 from deepwork.edge.server.http.serving import end_calls
-from deepwork.kernel.protocol.handler import MessageHandler
+from deepwork.kernel.protocol.handler import MessageHandler, ToolAnswer
 from deepwork.kernel.protocol.messages import Request
-from deepwork.kernel.protocol.service import ToolAnswer
 from deepwork.kernel.protocol.transports.http import StreamableHttp
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.test_transports import STATELESS, HttpExchange

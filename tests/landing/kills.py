@@ -36,7 +36,7 @@ IMPORTED_ONCE = (
     "deepwork.kernel.database.postgres",
     "deepwork.kernel.database.sqlite",
     "deepwork.delivery.runner.finishing",
-    "deepwork.edge.server.delivery_assembly",
+    "deepwork.edge.server.assembly.delivery",
 )
 """By the process that forks, and not again by each of the others."""
 MAX_STEPS = 90

@@ -7,7 +7,7 @@ import pytest
 from deepwork.delivery.landing import queue as landing_queue
 from deepwork.delivery.landing.models import PreparedCommit
 from deepwork.delivery.landing.recorder import LEASE_SECONDS, BranchLeases, LeaseLost
-from deepwork.edge.server.git_access import open_git
+from deepwork.edge.server.assembly.trees import open_git
 from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call
 from deepwork.kernel.git.merge_commits import move_branch

@@ -10,8 +10,7 @@ from application import call_tool
 from deepwork.kernel.call import CANCELLED, Call
 from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.views.observability import calls
-from deepwork.views.observability.calls import CallRecorder, get_error_code
-from deepwork.views.observability.counters import BOUNDS, Counters, Histogram
+from deepwork.views.observability.calls import BOUNDS, CallRecorder, Counters, Histogram, get_error_code
 from deepwork.views.observability.prometheus import MetricsCollector, render_metrics
 from deepwork.views.overview.activity_store import ActivityCounts
 from effort import measure_effort

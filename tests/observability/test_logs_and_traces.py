@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from deepwork.edge.server.http.redaction import TokenRedactionFilter
+from deepwork.views.observability.calls import start_tracing
 from deepwork.views.observability.logs import JsonHandler, StderrToLog
-from deepwork.views.observability.tracing import start_tracing
 from http_tests.http_server import HttpServer, McpSession
 from observability.collector import Collector
 from protocol.stdio_server import StdioServer

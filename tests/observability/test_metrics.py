@@ -23,7 +23,7 @@ from deepwork.edge.server.http import metrics
 from deepwork.edge.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.events.hub import EventHub
-from deepwork.views.observability.counters import Counters
+from deepwork.views.observability.calls import Counters
 from deepwork.views.overview.activity_store import ActivityCounts, ActivityStore
 from observability.prometheus_reader import ParsedMetric, get_value, parse_metrics
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from deepwork.kernel.protocol.handler import ToolAnswer
 from deepwork.kernel.protocol.messages import JsonText, Request
-from deepwork.kernel.protocol.service import ToolAnswer
 
 PATIENCE_SECONDS = 100
 

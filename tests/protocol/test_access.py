@@ -20,8 +20,7 @@ from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 from access.make import call_token_tool, list_entries, make_token
 from application import make_app
 from deepwork.edge.server.application import Application
-from deepwork.gates.access.models import Scope
-from deepwork.gates.access.rules import get_required_scope, parse_token
+from deepwork.gates.access.models import Scope, get_required_scope, parse_token
 from deepwork.gates.access.token_cache import CACHE_SECONDS
 from http_tests.http_server import PATIENCE_SECONDS, HttpServer
 from protocol.token_session import TokenSession

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.kernel.protocol.framing import MAX_FRAME, InvalidFrame, parse_frame
+from deepwork.kernel.protocol.messages import MAX_FRAME, InvalidFrame, parse_frame
 
 
 def build_call(arguments: str, id: str = "7") -> bytes:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.kernel.protocol.handler import MessageHandler, get_request_id
+from deepwork.kernel.protocol.handler import MessageHandler, ToolAnswer, get_request_id
 from deepwork.kernel.protocol.messages import Peer, Response, encode_response, to_json
-from deepwork.kernel.protocol.service import ToolAnswer
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.transcript import INITIALIZE, call, notify, request, wrap
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from deepwork.kernel.protocol import tasks as tasks_module
-from deepwork.kernel.protocol.handler import MessageHandler
+from deepwork.kernel.protocol.handler import MessageHandler, ToolAnswer
 from deepwork.kernel.protocol.messages import Peer, Request, RequestError, Response
-from deepwork.kernel.protocol.service import ToolAnswer
 from deepwork.kernel.protocol.tasks import KEPT_SECONDS, Tasks
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.task_client import CAPABILITIES

@@ -17,8 +17,13 @@ from deepwork.kernel.protocol.messages import Peer
 from deepwork.kernel.protocol.transports import stdio
 from deepwork.kernel.protocol.transports.http import StreamableHttp
 from deepwork.kernel.protocol.transports.sse import SseTransport
-from deepwork.kernel.protocol.transports.stdio import RequestReader, ResponseWriter, StdioSession
-from deepwork.kernel.protocol.transports.workers import LONG_WORKERS, Workers
+from deepwork.kernel.protocol.transports.stdio import (
+    LONG_WORKERS,
+    RequestReader,
+    ResponseWriter,
+    StdioSession,
+    Workers,
+)
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.transcript import INITIALIZE, Step, call, notify, request, wrap
 

@@ -24,7 +24,7 @@ from deepwork.delivery.runner.signals import (
 )
 from deepwork.delivery.runner.stream_state import StreamState, apply, begin_start, describe_now
 from deepwork.gates.budgets.models import MICROS_PER_USD
-from deepwork.kernel.foreign_numbers import MAX_MOMENT, MAX_TOKENS, MAX_USD
+from deepwork.kernel.foreign_text import MAX_MOMENT, MAX_TOKENS, MAX_USD
 from runner.samples import NOW, STREAMS, Stream, read_all
 
 LONGEST_WAIT_MS = 40 * 24 * 3_600_000

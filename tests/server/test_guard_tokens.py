@@ -23,8 +23,7 @@ from deepwork.edge.server.http.policy import (
     find_token_id,
 )
 from deepwork.edge.server.http.redaction import TokenRedactionFilter
-from deepwork.gates.access.models import Scope, Token
-from deepwork.gates.access.rules import format_token, hash_secret
+from deepwork.gates.access.models import Scope, Token, format_token, hash_secret
 from deepwork.gates.access.token_cache import TokenCache
 from deepwork.kernel.errors import StorageError
 

@@ -12,7 +12,7 @@ from access.other_users import use_home
 from application import call_tool, make_app
 from deepwork.delivery.store_adoption import take_over_copy
 from deepwork.edge.server.application import Application
-from deepwork.gates.access.rules import matches_secret
+from deepwork.gates.access.models import matches_secret
 from deepwork.gates.access.store import TokenStore
 from deepwork.gates.access.token_cache import TokenCache
 from deepwork.kernel.database.opening import open_engine

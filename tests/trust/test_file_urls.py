@@ -12,7 +12,7 @@ from psycopg import pq
 from deepwork.kernel.config import FILE_URL_SCHEME, load_settings
 from deepwork.kernel.database.existing_store import open_existing_store
 from deepwork.kernel.database.opening import open_engine
-from deepwork.kernel.database.postgres_parameters import build_parameters
+from deepwork.kernel.database.postgres import build_parameters
 from deepwork.kernel.environment import get_user_name
 from deepwork.kernel.errors import StorageError
 from trust.make import trust_settings, write_config

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.trust.models import Kind
-from deepwork.kernel.trust.rules import compute_digest
-from deepwork.kernel.trust.store import TrustStore
+from deepwork.kernel.trust import TrustStore, compute_digest
+from deepwork.kernel.user_settings import Kind
 
 NOW = "2026-01-01T00:00:00.000Z"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.states import Cause
-from deepwork.kernel.text_budget.lines import truncate_to_line
 
 _MAX_DETAIL = 500
 

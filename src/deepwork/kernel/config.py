@@ -153,8 +153,8 @@ def _drop_untrusted(
 ) -> Settings:
     """Build the settings without those of the file that can act and that this user did not trust."""
     # Every hook would wait for these imports.
-    from deepwork.kernel.trust.models import Kind  # noqa: PLC0415
-    from deepwork.kernel.trust.policy import list_untrusted  # noqa: PLC0415
+    from deepwork.kernel.trust import list_untrusted
+    from deepwork.kernel.user_settings import Kind
 
     definitions = {option.key: value for option, value in acting.items()}
     untrusted = list_untrusted(Settings(root).repository_root, Kind.CONFIG, definitions, environment)

@@ -11,7 +11,6 @@ from deepwork.delivery.landing.rules import build_message, name_integration_bran
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.commit_records import get_tree
 from deepwork.kernel.git.merge_commits import (
     CommitFacts,
     TreeMerge,
@@ -21,7 +20,7 @@ from deepwork.kernel.git.merge_commits import (
     find_own_branch_tip,
     merge_trees,
 )
-from deepwork.kernel.git.refs import check_branch_name, is_ancestor, resolve_commit
+from deepwork.kernel.git.refs import check_branch_name, get_tree, is_ancestor, resolve_commit
 from deepwork.work.plans.models import (
     ApprovalTime,
     Task,

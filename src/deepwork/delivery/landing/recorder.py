@@ -30,7 +30,7 @@ from deepwork.kernel.git.refs import find_first_commit
 from deepwork.kernel.names import new_id
 from deepwork.kernel.notices.service import DEEPWORK
 from deepwork.kernel.records import copy_with
-from deepwork.work.plans.notices import notify_of_reopening
+from deepwork.work.plans.recorder import notify_of_reopening
 from deepwork.work.plans.status_changes import reopen_task
 
 LEASE_SECONDS = 30

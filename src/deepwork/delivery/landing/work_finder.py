@@ -11,8 +11,7 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.files.repositories import find_repository, is_tree_of
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.commit_records import CommitRecord, read_commits
-from deepwork.kernel.git.refs import resolve_commit
+from deepwork.kernel.git.refs import CommitRecord, read_commits, resolve_commit
 from deepwork.kernel.git.uncommitted import TreeChanged, commit_uncommitted, list_uncommitted
 from deepwork.work.plans.models import ApprovalTime, Node, Task, TaskStatus, Workflow, list_required_approvals
 from deepwork.work.plans.rules.graph import Graph

@@ -14,10 +14,9 @@ from deepwork.delivery.provenance.rules import is_made_by_watched, parse_claims
 from deepwork.delivery.provenance.store import LinkStore
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
-from deepwork.kernel.git.commit_records import find_trees
 from deepwork.kernel.git.history import HistoryCommit, list_commits_made_here, list_new_commits
 from deepwork.kernel.git.patches import GitCall, TreePair, compute_patch_ids, list_changed_paths
-from deepwork.kernel.git.refs import get_commit, resolve_commit
+from deepwork.kernel.git.refs import find_trees, get_commit, resolve_commit
 from deepwork.work.tracking.interfaces import WatchedWork
 
 _MAX_COMMITS = 200

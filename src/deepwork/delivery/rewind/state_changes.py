@@ -18,10 +18,9 @@ from deepwork.kernel.records import copy_with
 from deepwork.kernel.timestamps import measure_duration
 from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import LeaseStore
-from deepwork.work.plans.approval_gate import withdraw_work_request
 from deepwork.work.plans.claims import ClaimService
 from deepwork.work.plans.models import CheckpointType, PlanStatus, Task, TaskStatus, Workflow
-from deepwork.work.plans.recorder import PlanRecorder
+from deepwork.work.plans.recorder import PlanRecorder, withdraw_work_request
 from deepwork.work.plans.rules.transitions import derive_released_status
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore

@@ -22,7 +22,7 @@ from deepwork.delivery.runner.store import AttemptStore
 from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.kernel.files.atomic import write_atomically
+from deepwork.kernel.files.private import write_atomically
 from deepwork.kernel.supervision import supervisor
 from deepwork.work.agents.models import Lease
 from deepwork.work.agents.store import LeaseStore

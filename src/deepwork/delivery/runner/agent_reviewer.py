@@ -13,7 +13,7 @@ from deepwork.delivery.runner.adapters import Launch, LaunchRequest, get_adapter
 from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_agent_environment
 from deepwork.delivery.runner.stream_state import StreamState, apply
 from deepwork.kernel.errors import DeepworkError, ReviewerError
-from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.private import to_storage_error
 from deepwork.kernel.programs import ProgramResult
 from deepwork.kernel.records import copy_with
 from deepwork.work.jobs.reviewer_program import IsWanted, build_failure, quote_output, run_reviewer

@@ -20,8 +20,7 @@ from typing import Any
 
 from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.files.lock import is_file_locked, try_to_lock_file
-from deepwork.kernel.files.os_errors import format_path, to_storage_error
-from deepwork.kernel.files.private import make_private_folder
+from deepwork.kernel.files.private import format_path, make_private_folder, to_storage_error
 
 MAX_LINE_BYTES = 1_000_000
 """A longer line is cut."""

@@ -20,8 +20,7 @@ from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed, NotAllowed
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.commit_records import read_commits
-from deepwork.kernel.git.refs import get_commit
+from deepwork.kernel.git.refs import get_commit, read_commits
 from deepwork.kernel.git.uncommitted import TreeChanged, commit_uncommitted, list_uncommitted
 from deepwork.kernel.records import copy_with
 from deepwork.work.plans.models import Task, TaskStatus, list_required_checks

@@ -19,7 +19,7 @@ from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed, StorageError
 from deepwork.kernel.files.repositories import find_repository
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.committed_files import read_committed_file
+from deepwork.kernel.git.exact_files import read_committed_file
 from deepwork.kernel.git.refs import find_head
 from deepwork.work.jobs.definitions.catalog import JobCatalog
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job, JobWorkflow

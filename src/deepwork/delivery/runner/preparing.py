@@ -33,8 +33,7 @@ from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import BRIDGE_VARIABLE
 from deepwork.kernel.errors import DeepworkError
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.private import make_private_folder
+from deepwork.kernel.files.private import make_private_folder, write_atomically
 
 log = logging.getLogger("deepwork")
 

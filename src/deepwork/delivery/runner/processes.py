@@ -27,10 +27,8 @@ from deepwork.delivery.runner.attempt_files import AttemptFiles, read_record
 from deepwork.delivery.runner.models import Observation, ProcessState
 from deepwork.kernel.environment import get_host_name
 from deepwork.kernel.errors import NotAllowed, StorageError
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.os_errors import format_path, to_storage_error
-from deepwork.kernel.files.private import make_private_folder
-from deepwork.kernel.foreign_numbers import MAX_MOMENT, MAX_PID, read_moment, read_pid, read_whole_number
+from deepwork.kernel.files.private import format_path, make_private_folder, to_storage_error, write_atomically
+from deepwork.kernel.foreign_text import MAX_MOMENT, MAX_PID, read_moment, read_pid, read_whole_number
 from deepwork.kernel.supervision import supervisor
 from deepwork.kernel.supervision.supervised_program import name_tree
 

@@ -8,8 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, Run, RunOptions, RunStatus
-from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.records import build_record

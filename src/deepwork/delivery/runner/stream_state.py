@@ -32,8 +32,7 @@ from deepwork.delivery.runner.signals import (
 )
 from deepwork.gates.budgets.models import MICROS_PER_USD, CostSource
 from deepwork.gates.budgets.prices import Price, load_price_table, price_tokens
-from deepwork.kernel.foreign_numbers import MAX_TOKENS, MAX_USD
-from deepwork.kernel.foreign_text import to_one_line
+from deepwork.kernel.foreign_text import MAX_TOKENS, MAX_USD, to_one_line
 from deepwork.kernel.records import copy_with
 
 MAX_MESSAGE = 16_000

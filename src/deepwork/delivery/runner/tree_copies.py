@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import DeepworkError, InvalidInput
-from deepwork.kernel.files.locked_files import open_unlocked
-from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.lock import open_unlocked
 from deepwork.kernel.files.paths import confine
+from deepwork.kernel.files.private import to_storage_error
 from deepwork.kernel.git.command import Git
 
 _FICLONE = 0x40049409  # ioctl of Linux: let a file share the blocks of another

@@ -23,12 +23,11 @@ from deepwork.kernel.config import Settings
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.private import to_storage_error, write_atomically
 from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
 from deepwork.kernel.foreign_text import quote, quote_line
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.trust.rules import render_untrusted_line
+from deepwork.kernel.trust import render_untrusted_line
 
 _SETUP_KEY = "workspace.setup"
 PORT_VARIABLE: Final = "DEEPWORK_WORKSPACE_PORT"

@@ -17,7 +17,7 @@ from deepwork.edge.cli.framework.options import json_option, key_option, passphr
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.kernel.errors import InvalidInput, NotAllowed
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application

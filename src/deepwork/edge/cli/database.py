@@ -28,7 +28,7 @@ from deepwork.kernel.config import Settings
 from deepwork.kernel.database.engine import Engine
 from deepwork.kernel.database.opening import open_engine
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
-from deepwork.kernel.files.os_errors import format_path
+from deepwork.kernel.files.private import format_path
 from deepwork.kernel.files.state import make_state_folder
 
 if TYPE_CHECKING:

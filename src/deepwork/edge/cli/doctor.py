@@ -31,8 +31,7 @@ from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import DeepworkError, DefinitionError, GitError
 from deepwork.kernel.files.state import find_hidden_checks
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.trust.policy import open_trust_store
-from deepwork.kernel.trust.rules import render_untrusted_line
+from deepwork.kernel.trust import open_trust_store, render_untrusted_line
 
 _STORE_WAIT_SECONDS = 1.0
 
@@ -201,7 +200,7 @@ def _find_secret_problems(settings: Settings) -> Iterator[str]:
     from deepwork.edge.server.http.owner_token import find_token_file_problem, find_tracked_token_problem
 
     if "://" not in settings.database_location:
-        from deepwork.kernel.database.user_key import find_key_problems
+        from deepwork.kernel.database.store_key import find_key_problems
 
         yield from (f"{error.message} {error.suggestion}" for error in find_key_problems())
     if settings.token:

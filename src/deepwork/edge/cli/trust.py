@@ -35,8 +35,8 @@ from deepwork.kernel.foreign_text import escape_line
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.trust.models import CredentialKind, Kind, Pins
-from deepwork.kernel.trust.policy import list_untrusted, open_trust_store
+from deepwork.kernel.trust import list_untrusted, open_trust_store
+from deepwork.kernel.user_settings import CredentialKind, Kind, Pins
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from deepwork.delivery.runner.operations import RunOperations
     from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.delivery.runner.runner import Runner
-    from deepwork.edge.server.delivery_assembly import Landings
-    from deepwork.edge.server.jobs_assembly import JobsAssembly
+    from deepwork.edge.server.assembly.delivery import Landings
+    from deepwork.edge.server.assembly.jobs import JobsAssembly
+    from deepwork.edge.server.assembly.trees import TreesAssembly
     from deepwork.edge.server.start_workflow import StartWorkflow
-    from deepwork.edge.server.trees_assembly import TreesAssembly
     from deepwork.gates.access.operations import AuditOperations
     from deepwork.gates.approvals.models import ApprovalKind
     from deepwork.gates.approvals.operations import ApprovalOperations
@@ -134,7 +134,7 @@ class Application:
 
     def _build_jobs(self, settings: Settings, *, is_for_runner: bool = False) -> JobsAssembly:
         """Build the services for jobs of this project, or of another tree of its repository."""
-        from deepwork.edge.server.jobs_assembly import JobsAssembly
+        from deepwork.edge.server.assembly.jobs import JobsAssembly
 
         find_actor = self.presence.find_unnamed_id
         return JobsAssembly(settings, self.database, lambda: self.checks, find_actor, is_for_runner)
@@ -172,7 +172,7 @@ class Application:
         return self.registry | {name: spec for specs in described for name, spec in specs.items()}
 
     def _build_rewind_operations(self) -> RewindOperations:
-        from deepwork.edge.server.delivery_assembly import build_rewind_operations
+        from deepwork.edge.server.assembly.delivery import build_rewind_operations
 
         folder = self.settings.repository_root / STATE_FOLDER
         parts = self.database, self.presence, self.repositories, self._attribution
@@ -230,7 +230,7 @@ class Application:
 
     def _complete_approved_task(self, task: Task) -> None:
         """Complete a task as its agent reported it; the audit log has that in the name of who approved it."""
-        from deepwork.gates.access.audit import record_part
+        from deepwork.gates.access.store import record_part
 
         report: dict[str, Any] = {"id": task.id, "status": "completed", "outcome": task.outcome}
         report |= {"outcome_detail": dict(task.outcome_detail)} if task.outcome_detail else {}
@@ -273,7 +273,7 @@ class Application:
     @cached_property
     def reviews(self) -> ReviewTools:
         """The tools for review rules."""
-        from deepwork.edge.server.git_access import open_git
+        from deepwork.edge.server.assembly.trees import open_git
         from deepwork.gates.reviews.planner import ReviewPlanner
         from deepwork.gates.reviews.tools import ReviewTools
 
@@ -401,7 +401,7 @@ class Application:
 
     @cached_property
     def _workspace_service(self) -> WorkspaceService:
-        from deepwork.edge.server.git_access import open_git
+        from deepwork.edge.server.assembly.trees import open_git
         from deepwork.work.workspaces.service import WorkspaceService
         from deepwork.work.workspaces.worktrees import WorktreeManager
 
@@ -416,7 +416,7 @@ class Application:
 
     @cached_property
     def _trees(self) -> TreesAssembly:
-        from deepwork.edge.server.trees_assembly import TreesAssembly
+        from deepwork.edge.server.assembly.trees import TreesAssembly
 
         return TreesAssembly(self.settings, self.database, self._host)
 
@@ -435,7 +435,7 @@ class Application:
         return self._trees.why
 
     def _build_why_operations(self) -> WhyOperations:
-        from deepwork.edge.server.git_access import open_git
+        from deepwork.edge.server.assembly.trees import open_git
         from deepwork.views.overview.why_operations import WhyOperations
 
         return WhyOperations(self.why, self.verifier, open_git(self.settings.repository_root))
@@ -466,14 +466,14 @@ class Application:
     @cached_property
     def landings(self) -> Landings:
         """The services that land work."""
-        from deepwork.edge.server.delivery_assembly import Landings
+        from deepwork.edge.server.assembly.delivery import Landings
 
         return Landings(self.database, self.repositories, self.get_checks)
 
     @cached_property
     def runner(self) -> Runner:
         """Starts agents and looks after them."""
-        from deepwork.edge.server.runner_assembly import RunnerParts, build_runner
+        from deepwork.edge.server.assembly.runner import RunnerParts, build_runner
 
         return build_runner(
             RunnerParts(
@@ -534,7 +534,7 @@ def _record_events(tx: Transaction, events: Sequence[PendingEvent]) -> None:
 
     append_events(tx, events)
     if any(event.type == "approval:used" for event in events):  # as text: most commands need no approvals
-        from deepwork.gates.access.audit import record_uses
+        from deepwork.gates.access.store import record_uses
 
         record_uses(tx, events)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deepwork.edge.server.registry import OperationSpec
-from deepwork.gates.access import rules
-from deepwork.gates.access.audit import AuditRecord
+from deepwork.gates.access import models
 from deepwork.gates.access.audit_chain import REPEATED, classify_outcome
 from deepwork.gates.access.models import Scope
+from deepwork.gates.access.store import AuditRecord
 from deepwork.kernel.answers import Answer, read_answer, to_json_value
 from deepwork.kernel.call import (
     ActionOutcome,
@@ -106,7 +106,7 @@ def record_refusal(
 
 def require_scope(spec: OperationSpec, given: Mapping[str, Any], call: Call) -> None:
     """Raise if the caller's token does not cover the tool; the error names only the missing scope."""
-    needed = rules.get_required_scope(spec.declaration, given)
+    needed = models.get_required_scope(spec.declaration, given)
     if not Scope(call.scope).covers(needed):
         raise NotAllowed(
             f"This call needs the scope {needed}.",
@@ -134,7 +134,7 @@ def require_own_agent(
     is_release_by_person = spec.name == "task_release" and is_person(call.caller)
     if is_release_by_person or Scope(call.scope) is Scope.ADMIN:
         return
-    agent_id = rules.find_acting_agent(spec.declaration, arguments)
+    agent_id = models.find_acting_agent(spec.declaration, arguments)
     if agent_id is None:
         return
     with database.reading() as tx:

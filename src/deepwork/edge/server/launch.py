@@ -18,9 +18,8 @@ from deepwork.kernel.config import Settings, find_project, find_unknown_keys, lo
 from deepwork.kernel.environment import get_bridge_file
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.protocol.handler import MessageHandler, get_request_id
-from deepwork.views.observability.calls import set_stack_source
+from deepwork.views.observability.calls import set_stack_source, start_tracing
 from deepwork.views.observability.logs import set_request_id_source, start_logging
-from deepwork.views.observability.tracing import start_tracing
 
 if TYPE_CHECKING:
     from deepwork.views.hooks.listener import HookListener
@@ -116,7 +115,7 @@ def warn_of_settings(settings: Settings) -> None:
     for key in find_unknown_keys(settings.project_root):
         log.warning("config.yml has an unknown key %r.", key)
     if settings.untrusted_keys:
-        from deepwork.kernel.trust.rules import render_untrusted_line  # noqa: PLC0415 - few projects have such keys
+        from deepwork.kernel.trust import render_untrusted_line  # noqa: PLC0415 - few projects have such keys
 
         log.warning("%s", render_untrusted_line(settings.untrusted_keys))
 

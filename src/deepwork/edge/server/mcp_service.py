@@ -14,15 +14,14 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.instructions import build_instructions
 from deepwork.edge.server.registry import OperationSpec
 from deepwork.edge.server.toolsets import select_tools
-from deepwork.gates.access.models import Scope
-from deepwork.gates.access.rules import is_offered_to
+from deepwork.gates.access.models import Scope, is_offered_to
 from deepwork.kernel.call import ANONYMOUS, LOCAL, Call
 from deepwork.kernel.errors import DeepworkError, InvalidInput
 from deepwork.kernel.operations import OperationDeclaration
+from deepwork.kernel.protocol.handler import HttpCaller, ToolAnswer
 from deepwork.kernel.protocol.messages import JsonText, Request, RequestError, to_json
 from deepwork.kernel.protocol.revisions import INTERNAL_ERROR, INVALID_PARAMS
-from deepwork.kernel.protocol.service import HttpCaller, ToolAnswer
-from deepwork.views.observability import tracing
+from deepwork.views.observability import calls
 
 if TYPE_CHECKING:
     from deepwork.edge.server.prompts import PromptSpec
@@ -110,12 +109,12 @@ class McpService:
 
     def observe(self, request: Request) -> AbstractContextManager[object]:
         """Return the span of a request."""
-        if not tracing.is_on():
-            return tracing.NO_SPAN
+        if not calls.is_on():
+            return calls.NO_SPAN
         name = request.params.get("name")
         known = self.tools if request.method == "tools/call" else self.prompts
         session = request.caller.session_id if isinstance(request.caller, HttpCaller) else None
-        return tracing.trace_request(
+        return calls.trace_request(
             request.method, name if isinstance(name, str) and name in known else None, session, request.meta
         )
 
@@ -212,7 +211,7 @@ class McpService:
             return work(build_call(name, request))
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
             details = self._invocation.error_to_dict(error, name)
-            tracing.mark_failed(str(details["code"]))
+            calls.mark_failed(str(details["code"]))
             code = INVALID_PARAMS if isinstance(error, DeepworkError) else INTERNAL_ERROR
             raise RequestError(code, str(details["message"]), details) from None
 

@@ -1,17 +1,30 @@
-"""Validates the arguments of most calls without pydantic: importing it takes longer than a first call.
-
-Accepts only values that pydantic would accept and leave as they are, or convert to an enum. Everything else,
-valid or not, is left to pydantic, so that errors and conversions are the same for every call.
-"""
+"""How the arguments of operations are read, with pydantic only where plain Python is not enough."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from math import inf
 from typing import Any
+
+Method = Callable[..., Any]
+
+
+def get_hints(method: Method) -> dict[str, Any]:
+    """Return the types of a method's parameters and answer.
+
+    Input models are in the module `inputs` beside the tools, which imports them only for type checkers: they
+    need pydantic.
+    """
+    package = method.__module__.rpartition(".")[0]
+    has_inputs = importlib.util.find_spec(f"{package}.inputs") is not None
+    names = vars(importlib.import_module(f"{package}.inputs")) if has_inputs else {}
+    return typing.get_type_hints(method, localns=names, include_extras=True)
+
 
 Check = Callable[[Any], Any]
 Shape = Mapping[str, Any]

@@ -35,9 +35,9 @@ from deepwork.edge.server.mcp_service import McpService, get_scope
 from deepwork.edge.server.prompts import PromptSpec
 from deepwork.edge.server.registry import OperationSpec
 from deepwork.edge.server.resources import ResourceSpec
-from deepwork.gates.access.rules import is_offered_to
+from deepwork.gates.access.models import is_offered_to
+from deepwork.kernel.protocol.handler import HttpCaller, ToolAnswer
 from deepwork.kernel.protocol.messages import Request, RequestError
-from deepwork.kernel.protocol.service import HttpCaller, ToolAnswer
 
 Result = TypeVar("Result")
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from deepwork.edge.server.plain_arguments import PlainArguments
+from deepwork.edge.server.plain_arguments import Method, PlainArguments, get_hints
 from deepwork.edge.server.prepared_tools import PreparedTool, find_prepared_class
 from deepwork.edge.server.schemas import shorten_schema
-from deepwork.edge.server.type_hints import Method, get_hints
 from deepwork.kernel.operations import InTransaction, OperationDeclaration, Traits, get_declaration
 from deepwork.kernel.tool_types import check_input
 

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from deepwork.edge.server.argument_errors import build_argument_error
+from deepwork.edge.server.plain_arguments import get_hints
 from deepwork.edge.server.schemas import compact_schema
-from deepwork.edge.server.type_hints import get_hints
 from deepwork.kernel.answers import Answer, build_model
 from deepwork.kernel.tool_types import UNCHANGED
 

@@ -17,7 +17,7 @@ from deepwork.kernel.database.adoption import has_plain_table
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed
 from deepwork.kernel.store_admin.copying import translate_errors
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 
 MOST_EXPENSIVE = HashCost(n=2**20, r=8, p=8)
 """A file from elsewhere could demand more memory than there is."""

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
-from deepwork.gates.access import rules
+from deepwork.gates.access import models
 from deepwork.gates.access.audit_chain import create_anchor, parse_anchor
 from deepwork.gates.access.models import ChainedEntry, Scope, Token
 from deepwork.gates.access.store import AuditStore, TokenStore
@@ -54,7 +54,7 @@ class TokenOperations:
             token = Token(
                 id=encode_letters(secrets.token_bytes(12)),
                 name=name,
-                digest=rules.key_digest(rules.hash_secret(secret), tx.read_store_key().compute_digest),
+                digest=models.key_digest(models.hash_secret(secret), tx.read_store_key().compute_digest),
                 scope=scope,
                 created_by=tx.caller,
                 created_at=tx.now,
@@ -68,7 +68,7 @@ class TokenOperations:
                     f"Token {name!r} already exists.",
                     suggestion=f"Choose another name, or revoke that token: deepwork tokens revoke {name}",
                 )
-            text = rules.format_token(token.id, secret)
+            text = models.format_token(token.id, secret)
             return NewToken(
                 name=name, scope=scope, token=text, expires_at=token.expires_at, is_person=is_person
             )
@@ -199,7 +199,7 @@ class AuditOperations:
 
 def _require_name(name: str) -> None:
     # Not repeated in the error: somebody may have pasted the token itself.
-    if not rules.is_token_name(name):
+    if not models.is_token_name(name):
         raise InvalidInput(
             "This is not a valid token name.",
             suggestion="A name has up to 63 letters, digits, dots, dashes and underscores, and starts with a "

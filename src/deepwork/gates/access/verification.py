@@ -22,7 +22,7 @@ from deepwork.gates.approvals.credentials import ENROLLING_TOOLS, Credential, Cr
 from deepwork.gates.approvals.decision_log import USE_TOOL, LoggedFact, confirms_given
 from deepwork.kernel.database.seals import LIST_ID, UNSEALED, list_broken
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 
 _REPORT_EVERY = 500
 _REVOKING_TOOL = "token_revoke"

@@ -14,7 +14,7 @@ from deepwork.kernel.call import Call, GivenProof, use_call
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.records import copy_with
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 
 LASTS_MS = 10 * 60 * 1000
 """How long after a person approved an act on the page it can be done."""

@@ -18,7 +18,7 @@ from deepwork.kernel.errors import NotAllowed
 
 if TYPE_CHECKING:  # imported by the first person who lets work pass a gate: most processes have none
     from deepwork.gates.approvals.person_proof import CheckedProof
-    from deepwork.kernel.trust.models import CredentialKind
+    from deepwork.kernel.user_settings import CredentialKind
 
 
 @dataclass(frozen=True)

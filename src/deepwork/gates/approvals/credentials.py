@@ -18,10 +18,9 @@ from deepwork.kernel.database.seals import LIST_ID, list_broken, save_seal, seal
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.environment import choose_user_file
 from deepwork.kernel.errors import Code, NotAllowed, StorageError
-from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.lock import hold_file_lock
-from deepwork.kernel.files.private import make_private_folder, read_private_file
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.files.private import make_private_folder, read_private_file, write_atomically
+from deepwork.kernel.user_settings import CredentialKind
 
 FREE_TRIES = 5
 """How many wrong passphrases in a row are answered at once."""

@@ -36,8 +36,7 @@ from deepwork.kernel.names import CaseInsensitiveEnum, new_id
 from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.timestamps import format_optional_timestamp
 from deepwork.kernel.tool_types import Field, Name
-from deepwork.kernel.trust.models import CredentialKind
-from deepwork.kernel.user_settings import UserSettings, load_user_settings
+from deepwork.kernel.user_settings import CredentialKind, UserSettings, load_user_settings
 
 log = logging.getLogger("deepwork")
 

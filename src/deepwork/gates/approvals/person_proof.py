@@ -19,8 +19,7 @@ from deepwork.kernel.call import Call, GivenProof, is_person, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.records import copy_with
-from deepwork.kernel.trust.models import CredentialKind
-from deepwork.kernel.user_settings import UserSettings, load_user_settings
+from deepwork.kernel.user_settings import CredentialKind, UserSettings, load_user_settings
 
 LoadSettings = Callable[[], UserSettings]
 

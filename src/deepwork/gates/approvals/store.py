@@ -12,9 +12,8 @@ from deepwork.gates.approvals.models import (
     ApprovalStatus,
     serialize_shown,
 )
-from deepwork.kernel.database.engine import Row, row_parser
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.seals import is_sealed, save_seal
-from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.records import copy_with

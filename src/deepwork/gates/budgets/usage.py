@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from deepwork.gates.budgets.models import MICROS_PER_USD, CostSource, Usage
 from deepwork.gates.budgets.prices import estimate_price, load_price_table, price_tokens
-from deepwork.kernel.foreign_numbers import MAX_TOKENS, MAX_USD, read_number, read_whole_number
+from deepwork.kernel.foreign_text import MAX_TOKENS, MAX_USD, read_number, read_whole_number
 
 KEY = "usage"
 _MAX_NAME = 100

@@ -17,8 +17,8 @@ from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, File
 from deepwork.kernel.files.state import find_hidden_checks
 from deepwork.kernel.files.yaml import YamlDocument, load_yaml
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.commit_records import read_commits
-from deepwork.kernel.git.committed_files import read_committed_file
+from deepwork.kernel.git.exact_files import read_committed_file
+from deepwork.kernel.git.refs import read_commits
 
 _MAX_SECONDS = 24 * 3600
 _SECONDS = {"s": 1, "m": 60, "h": 3600}

@@ -11,7 +11,7 @@ from typing import Any
 from deepwork.gates.checks.junit import TestCounts
 from deepwork.gates.checks.models import Check, CheckFile, CheckVerdict
 from deepwork.kernel.files.globs import Globs
-from deepwork.kernel.trust.rules import compute_digest
+from deepwork.kernel.trust import compute_digest
 
 MAX_NAMED_PATHS = 5
 

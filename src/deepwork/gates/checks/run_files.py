@@ -15,8 +15,12 @@ from tempfile import mkdtemp
 
 from deepwork.kernel.environment import get_cache_folder
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.private import make_private_folder, read_private_file, require_safe_parents
+from deepwork.kernel.files.private import (
+    make_private_folder,
+    read_private_file,
+    require_safe_parents,
+    write_atomically,
+)
 from deepwork.kernel.files.state import remove_old_files
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -46,14 +46,14 @@ from deepwork.gates.checks.watching import (
     watch_folders,
 )
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.files.locked_files import is_locked
+from deepwork.kernel.files.lock import is_locked
 from deepwork.kernel.files.open_writers import find_open_for_writing
 from deepwork.kernel.files.private import make_private_folder
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.kernel.names import new_id
-from deepwork.kernel.trust.models import Pins
-from deepwork.kernel.trust.rules import compute_pins_digest
+from deepwork.kernel.trust import compute_pins_digest
+from deepwork.kernel.user_settings import Pins
 
 
 class InputsChanged(Exception):

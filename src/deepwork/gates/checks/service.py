@@ -49,9 +49,8 @@ from deepwork.kernel.errors import Code, GateClosed, NotAllowed, NotARepository
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.snapshot import SnapshotStore
-from deepwork.kernel.trust.models import Pins
-from deepwork.kernel.trust.policy import build_git_environment
-from deepwork.kernel.trust.rules import compute_digest
+from deepwork.kernel.trust import build_git_environment, compute_digest
+from deepwork.kernel.user_settings import Pins
 
 _MAX_RESTARTS = 5
 _PROGRESS_SECONDS = 1.0

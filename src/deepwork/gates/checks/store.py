@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from deepwork.gates.checks.models import PROVING_VERDICTS, CheckVerdict, Proof, ProofKey, ProofSubject
-from deepwork.kernel.database.engine import Row, row_parser
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.seals import is_sealed, save_seal
-from deepwork.kernel.database.statements import build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotAllowed
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from deepwork.gates.checks.models import Check, CheckFile
 from deepwork.gates.checks.rules import build_trusted_definitions, name_version
-from deepwork.kernel.trust.models import Kind, Pins
-from deepwork.kernel.trust.policy import open_trust_store
-from deepwork.kernel.trust.programs import find_problem, resolve_pins
-from deepwork.kernel.trust.rules import find_untrusted
+from deepwork.kernel.programs import find_problem, resolve_pins
+from deepwork.kernel.trust import find_untrusted, open_trust_store
+from deepwork.kernel.user_settings import Kind, Pins
 
 _NOBODY = "Nobody trusted the command of check {name} yet, so it does not run."
 _OLDER = (

@@ -18,7 +18,7 @@ from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.kernel.errors import InvalidInput, NotARepository
 from deepwork.kernel.files.definitions import DefinitionCatalog, DefinitionReader
 from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, InvalidDefinition, format_value
-from deepwork.kernel.files.stamps import FileStamp, are_reliable, find_stamp, to_printable_name
+from deepwork.kernel.files.state import FileStamp, are_reliable, find_stamp, to_printable_name
 from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.kernel.git.changes import list_files
 from deepwork.kernel.git.command import Git

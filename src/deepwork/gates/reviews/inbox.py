@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from deepwork.kernel.attention import Attention, Listed
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.states import Cause, Command
-from deepwork.kernel.text_budget.lines import truncate_to_line
 
 RECENT_MS = 7 * 24 * 3600 * 1000
 """What ended longer ago no longer asks for a review."""

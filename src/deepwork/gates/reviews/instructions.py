@@ -19,12 +19,16 @@ from deepwork.gates.reviews.models import Review
 from deepwork.gates.reviews.rule_rounds import RuleRounds
 from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.kernel.errors import InvalidInput, NotFound
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.locked_files import open_unlocked
-from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.lock import open_unlocked
 from deepwork.kernel.files.paths import read_confined
-from deepwork.kernel.files.stamps import find_stamp, to_printable_name
-from deepwork.kernel.files.state import make_state_folder, read_state_file, remove_old_files
+from deepwork.kernel.files.private import to_storage_error, write_atomically
+from deepwork.kernel.files.state import (
+    find_stamp,
+    make_state_folder,
+    read_state_file,
+    remove_old_files,
+    to_printable_name,
+)
 from deepwork.kernel.foreign_text import fence
 from deepwork.kernel.names import encode_letters
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from deepwork.gates.reviews.instructions import PreparedReview
-from deepwork.kernel.files.stamps import to_printable_name
+from deepwork.kernel.files.state import to_printable_name
 from deepwork.kernel.text_budget.list_cutting import cut_list
 
 GENERAL = "general-purpose"

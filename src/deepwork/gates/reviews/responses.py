@@ -11,7 +11,7 @@ from deepwork.gates.reviews.rounds import Finding, FindingEffect
 from deepwork.gates.reviews.store import RuleEntry
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.files.problems import FileProblem
-from deepwork.kernel.files.stamps import to_printable_name
+from deepwork.kernel.files.state import to_printable_name
 
 
 class RuleView(Answer):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from deepwork.gates.reviews.deltas import FileVersion, Tree
 from deepwork.kernel.errors import Code, InvalidInput, StorageError
-from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.paths import read_confined
+from deepwork.kernel.files.private import write_atomically
 from deepwork.kernel.files.state import read_state_file, remove_old_files
 
 MAX_STORED = 1024 * 1024

@@ -11,15 +11,17 @@ from deepwork.kernel.database.store_key import (
     TABLE,
     StoreIdentity,
     StoreKey,
+    find_user_key,
+    format_key_place,
+    get_or_create_user_key,
     is_marked_sealed,
     parse_identity,
     seal_key,
     unseal_key,
 )
-from deepwork.kernel.database.user_key import find_user_key, format_key_place, get_or_create_user_key
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import DeepworkError, StorageError, StoreNotAdopted
-from deepwork.kernel.files.git_index import is_tracked
+from deepwork.kernel.files.repositories import is_tracked
 
 SUFFIXES = ("", "-wal", "-shm", "-journal")
 """The files of a store: SQLite would apply a log that came with a repository to our own file."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from deepwork.kernel.database import schema
 from deepwork.kernel.database.adoption import find_tracking_problem, read_identity, require_own_mark
+from deepwork.kernel.database.engine import format_colon_placeholder
 from deepwork.kernel.database.fulltext import SQLITE
-from deepwork.kernel.database.statements import format_colon_placeholder
 from deepwork.kernel.database.store_file import connect
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import StorageError
@@ -171,7 +171,7 @@ def _connect(url: str, patience: float) -> psycopg.Connection[dict[str, Any]]:
     import psycopg  # noqa: PLC0415
     from psycopg.rows import dict_row  # noqa: PLC0415
 
-    from deepwork.kernel.database.postgres_parameters import build_parameters  # noqa: PLC0415
+    from deepwork.kernel.database.postgres import build_parameters  # noqa: PLC0415
 
     waiting, given = _to_milliseconds(patience), build_parameters(url)
     own: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine, for a store shared by several machines."""
+"""PostgreSQL: a pool of connections to a server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from psycopg import conninfo, errors, pq
 from psycopg.rows import dict_row, tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
+from deepwork.kernel.config import FILE_URL_SCHEME
 from deepwork.kernel.database import fulltext, json_texts, schema
-from deepwork.kernel.database.engine import Connection, Cursor
-from deepwork.kernel.database.postgres_parameters import build_parameters, is_from_file, parse_url
+from deepwork.kernel.database.engine import Connection, Cursor, format_percent_placeholder
 from deepwork.kernel.database.seals import seal_lists
-from deepwork.kernel.database.statements import format_percent_placeholder
 from deepwork.kernel.database.store_key import (
     COLUMNS,
     TABLE,
@@ -31,7 +30,69 @@ from deepwork.kernel.database.store_key import (
 )
 from deepwork.kernel.database.table_store import PostgreSQLTableStore
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.environment import get_connection_variables, get_user_name
 from deepwork.kernel.errors import Code, StorageError
+
+_MISSING_FILE = "/dev/null/none"
+"""A file that cannot exist; without a name, the driver would read ~/.pgpass."""
+_CREDENTIAL_SOURCES = {"passfile", "service", "servicefile"}
+_WITHOUT_EMPTY_VALUE = {
+    "connect_timeout": "5",
+    "sslcertmode": "allow",
+    "min_protocol_version": "3.0",
+    "max_protocol_version": "3.0",
+}
+"""Parameters that the driver refuses to be empty, with their usual values."""
+_SUGGESTION = "Put the password into that URL, or pass the URL with DEEPWORK_DATABASE_URL or --db."
+
+
+def parse_url(url: str) -> dict[str, Any]:
+    """Parse the URL of a database into what was given in it; raises StorageError if it is invalid."""
+    try:
+        return dict(conninfo.conninfo_to_dict(f"postgresql://{url.partition('://')[2]}"))
+    except psycopg.ProgrammingError:
+        raise StorageError(
+            "The PostgreSQL URL is invalid.", suggestion="Write it as postgresql://user@host:5432/database."
+        ) from None
+
+
+def is_from_file(url: str) -> bool:
+    """Whether the URL came from config.yml, and not from a flag or the environment."""
+    return url.startswith(f"{FILE_URL_SCHEME}://")
+
+
+def build_parameters(url: str, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Build the parameters of a connection; if a file chose the URL, the driver reads no PG... variable."""
+    given = parse_url(url)
+    return _build_shielded(given, variables or get_connection_variables()) if is_from_file(url) else given
+
+
+def _build_shielded(given: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    if sources := sorted(_CREDENTIAL_SOURCES & set(given)):
+        raise StorageError(
+            f"The database URL in config.yml has `{sources[0]}`, which a URL in a file must not have.",
+            suggestion=_SUGGESTION,
+        )
+    if "PGSERVICE" in variables:  # the driver has no way to ignore it
+        raise StorageError(
+            "PGSERVICE is set, and the database URL is in config.yml: it would get the service's password.",
+            suggestion="Unset PGSERVICE, or pass the URL with DEEPWORK_DATABASE_URL or --db.",
+        )
+    usual = {
+        option.keyword.decode(): _get_usual_value(option)
+        for option in pq.Conninfo.get_defaults()
+        if option.envvar is not None and option.envvar.decode() in variables
+    }
+    return {**usual, "password": "", "passfile": _MISSING_FILE, **given}
+
+
+def _get_usual_value(option: pq.ConninfoOption) -> str:
+    """Return the value that the driver uses without a variable; an empty one is the same as none."""
+    name = option.keyword.decode()
+    if name == "user":
+        return get_user_name()
+    return _WITHOUT_EMPTY_VALUE.get(name) or (option.compiled or b"").decode()
+
 
 CONNECT_SECONDS = 5
 MOST_CONNECTIONS = 10

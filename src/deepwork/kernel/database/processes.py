@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from deepwork.kernel.files.locked_files import FileIdentity, read_file_identity
+from deepwork.kernel.files.lock import FileIdentity, read_file_identity
 
 # A plain string: there are thousands of open files, and a `Path` for each costs more than reading its link.
 _PROCESSES = "/proc"

@@ -24,28 +24,27 @@ from deepwork.kernel.database.adoption import (
     require_own_mark,
     write_key,
 )
-from deepwork.kernel.database.engine import Connection, Cursor, Row
-from deepwork.kernel.database.filesystem import find_network_file_system
+from deepwork.kernel.database.engine import Connection, Cursor, Row, format_colon_placeholder
 from deepwork.kernel.database.processes import find_processes_with_open
-from deepwork.kernel.database.sqlite_connections import (
+from deepwork.kernel.database.schema import find_network_file_system
+from deepwork.kernel.database.store_file import (
     CACHED_STATEMENTS,
     LARGE_WAL,
     WRITE_TIMEOUT,
     OpenFile,
     SQLiteSession,
+    connect,
+    create_file,
+    keep_log,
     list_columns,
 )
-from deepwork.kernel.database.statements import format_colon_placeholder
-from deepwork.kernel.database.store_file import connect, create_file, keep_log
-from deepwork.kernel.database.store_key import StoreKey, create_store_key
+from deepwork.kernel.database.store_key import StoreKey, create_store_key, get_or_create_user_key
 from deepwork.kernel.database.table_store import SQLiteTableStore
 from deepwork.kernel.database.tables import VERSION_TABLE
-from deepwork.kernel.database.user_key import get_or_create_user_key
 from deepwork.kernel.database.wakeups import SQLiteListener, WakeupChannel
 from deepwork.kernel.errors import Code, StorageError, StoreNotAdopted
-from deepwork.kernel.files.atomic import make_folder, move_durably
 from deepwork.kernel.files.lock import FileLock
-from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.private import make_folder, move_durably, to_storage_error
 from deepwork.kernel.files.state import find_store_link_problem
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from deepwork.kernel.call import ActionOutcome, current_call
-from deepwork.kernel.database import statements
+from deepwork.kernel.database import engine
 from deepwork.kernel.database.engine import Connection, Cursor, Engine, Listener, Row, UnreadableRow
 from deepwork.kernel.database.fulltext import FullText
 from deepwork.kernel.database.json_texts import JsonTexts
@@ -96,7 +96,7 @@ class Transaction:
 
     def fetch_tuples(self, sql: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Return all rows with their values in the order of the columns; the fastest way for thousands."""
-        text, spread = statements.prepare_statement(sql, values, self._engine.placeholder)
+        text, spread = engine.prepare_statement(sql, values, self._engine.placeholder)
         cursor: Any = self._connection.cursor()
         cursor.row_factory = self._engine.tuple_factory
         rows: list[tuple[Any, ...]] = cursor.execute(text, spread).fetchall()
@@ -109,28 +109,28 @@ class Transaction:
 
     def insert(self, table: str, row: Mapping[str, Any]) -> None:
         """Insert one row."""
-        self._execute(statements.build_insert(table, tuple(row)), row)
+        self._execute(engine.build_insert(table, tuple(row)), row)
 
     def insert_new(self, table: str, row: Mapping[str, Any]) -> bool:
         """Insert one row; False if another one is in its way, by a unique index."""
-        sql = f"{statements.build_insert(table, tuple(row))} ON CONFLICT DO NOTHING"
+        sql = f"{engine.build_insert(table, tuple(row))} ON CONFLICT DO NOTHING"
         return self._execute(sql, row).rowcount == 1
 
     def insert_many(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert many rows with one statement."""
         if rows:
-            self.execute_many(statements.build_insert(table, tuple(rows[0])), rows)
+            self.execute_many(engine.build_insert(table, tuple(rows[0])), rows)
 
     def insert_tuples(self, table: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert many rows whose values are in the order of the columns; the fastest way for thousands."""
         if rows:
-            sql = statements.build_positional_insert(table, columns, self._engine.placeholder)
+            sql = engine.build_positional_insert(table, columns, self._engine.placeholder)
             self._connection.cursor().executemany(sql, rows)
 
     def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Execute a statement once for each row of values."""
         if rows:
-            text, values = statements.prepare_statement(sql, rows[0], self._engine.placeholder)
+            text, values = engine.prepare_statement(sql, rows[0], self._engine.placeholder)
             if len(rows) == 1:  # the common case, which drivers execute faster
                 self._connection.execute(text, values)
             else:
@@ -139,7 +139,7 @@ class Transaction:
     def update(self, table: str, id: str, changes: Mapping[str, Any]) -> None:
         """Update columns of the row with this id."""
         if changes:
-            self._execute(statements.build_update(table, tuple(changes)), {**changes, "id": id})
+            self._execute(engine.build_update(table, tuple(changes)), {**changes, "id": id})
 
     def save_change(
         self, table: str, before: Mapping[str, Any], after: Mapping[str, Any], *unchanged: str
@@ -152,7 +152,7 @@ class Transaction:
         if not changes:
             return True
         known = {f"before_{name}": before[name] for name in ("id", *unchanged)}
-        sql = statements.build_conditional_update(table, tuple(changes), ("id", *unchanged))
+        sql = engine.build_conditional_update(table, tuple(changes), ("id", *unchanged))
         return self.execute(sql, **known, **changes) == 1
 
     def list_newest(
@@ -168,7 +168,7 @@ class Transaction:
 
         Conditions whose value is None do not apply.
         """
-        page, count = statements.build_newest(table, columns, conditions, is_first=after is None)
+        page, count = engine.build_newest(table, columns, conditions, is_first=after is None)
         at, id = after or (0, "")
         rows = self.fetch_all(page, after_at=at, after_id=id, limit=limit, **values)
         return rows, int(self.fetch_value(count, **values))
@@ -208,10 +208,10 @@ class Transaction:
                 outcomes.append(outcome)
 
     def _execute(self, sql: str, values: Mapping[str, Any]) -> Cursor:
-        return self._connection.execute(*statements.prepare_statement(sql, values, self._engine.placeholder))
+        return self._connection.execute(*engine.prepare_statement(sql, values, self._engine.placeholder))
 
     def _query(self, sql: str, values: Mapping[str, Any]) -> Cursor:
-        text, spread = statements.prepare_statement(sql, values, self._engine.placeholder)
+        text, spread = engine.prepare_statement(sql, values, self._engine.placeholder)
         return self._engine.query(self._connection, text, spread)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from deepwork.kernel.environment import get_runtime_folder
 
 if TYPE_CHECKING:
-    from deepwork.kernel.database.sqlite_connections import OpenFile
+    from deepwork.kernel.database.store_file import OpenFile
 
 # Without a hint (another user, another runtime folder) an event is noticed after this many seconds.
 LOOK_EVERY = 0.1

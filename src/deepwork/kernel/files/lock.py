@@ -1,7 +1,8 @@
-"""A file lock that excludes all threads and processes that use the same lock file."""
+"""Locks between processes: files that one process at a time holds."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -10,13 +11,41 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.files.atomic import make_folder
-from deepwork.kernel.files.os_errors import format_path, to_storage_error
+from deepwork.kernel.files.private import format_path, make_folder, to_storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+FileIdentity = tuple[int, int]
+"""The device and inode of a file."""
+
+locked_files: set[FileIdentity] = set()
+"""The files that SQLite has open in this process; only `kernel/database/store_file.py` changes this."""
+
+
+def read_file_identity(path: str) -> FileIdentity | None:
+    """Read which file is at this path; None if there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def is_locked(status: os.stat_result) -> bool:
+    """Return whether SQLite has this file open in this process."""
+    return (status.st_dev, status.st_ino) in locked_files
+
+
+def open_unlocked(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
+    """Open a file, like `os.open`; raises PermissionError for a file of a store. Fits `open(opener=…)`."""
+    look = os.lstat if flags & os.O_NOFOLLOW else os.stat
+    if locked_files and is_locked(look(path)):
+        raise PermissionError(errno.EACCES, "The file belongs to deepwork's store", os.fspath(path))
+    return os.open(path, flags | os.O_CLOEXEC)
+
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from deepwork.kernel.files.locked_files import open_unlocked
+from deepwork.kernel.files.lock import open_unlocked
 
 _SET_SIGNAL = 10
 """F_SETSIG of Linux, which Python does not name."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from deepwork.kernel.errors import Code, InvalidInput
-from deepwork.kernel.files.locked_files import is_locked
+from deepwork.kernel.files.lock import is_locked
 
 Kind = Literal["file", "directory", "any"]
 

@@ -1,14 +1,166 @@
-"""Files that belong to this user alone: no links are followed, and no other user may have written them."""
+"""Writes files that are complete or not there, and keeps those that are only for this user private."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from deepwork.kernel.errors import StorageError
-from deepwork.kernel.files.os_errors import format_path, to_storage_error
+from deepwork.kernel.errors import Code, StorageError
+
+
+def list_pipes(root: Path, folders: Iterable[str]) -> list[str]:
+    """List the named pipes and devices that are directly in these folders, relative to the root."""
+    return [
+        f"{folder}/{name}" if folder else name
+        for folder in folders
+        for name in _list_names(os.path.join(root, folder))  # noqa: PTH118 - faster
+    ]
+
+
+def _list_names(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                is_usual = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+                if not is_usual and not entry.is_symlink() and not _is_socket(entry):
+                    yield entry.name
+    except (FileNotFoundError, NotADirectoryError):  # removed meanwhile
+        return
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    """Return whether nobody can read it like a file."""
+    return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+
+
+_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
+
+
+def format_path(path: Path) -> str:
+    """Format a path for messages: only its folder and name, to hide the machine's other paths."""
+    return "/".join(path.parts[-2:])
+
+
+def to_storage_error(action: str, path: Path, error: OSError) -> StorageError:
+    """Build an error that says which action failed for which file, with a suggestion."""
+    if error.errno in _DISK_FULL_ERRNOS:
+        return StorageError(
+            f"Cannot {action} {format_path(path)}: the disk is full.",
+            code=Code.STORAGE_FULL,
+            suggestion="Free some space, then call again; nothing was changed.",
+            recoverable=True,
+        )
+    return StorageError(f"Cannot {action} {format_path(path)}: {error.strerror or error}.")
+
+
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def write_atomically(
+    path: Path, data: bytes, *, mode: int = 0o600, keep_previous: bool = False, is_durable: bool = True
+) -> None:
+    """Replace the file's content; when this returns, the new content has reached the disk.
+
+    After a crash at any moment the file holds either the old content or the new. With `keep_previous` the old
+    content is kept beside it as `<name>.prev`. With `is_durable=False`, for content that can be recreated,
+    readers still never see half of it, but a power failure may lose it.
+    """
+    temporary = _build_temporary_path(path)
+    try:
+        _write_new(temporary, data, mode, is_durable=is_durable)
+        if keep_previous:
+            _link_previous(path)
+        temporary.replace(path)
+        if is_durable:
+            sync_directory(path.parent)
+    except OSError as error:
+        raise to_storage_error("write", path, error) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder for this user, with its parents; when this returns, their names have reached the disk.
+
+    Otherwise a power failure could take the folder away, with every flushed file in it.
+    """
+    if path.is_dir():
+        return
+    for parent in reversed(path.parents):
+        _make_one_folder(parent, 0o777)
+    _make_one_folder(path, 0o700)
+
+
+def _make_one_folder(path: Path, mode: int) -> None:
+    if path.is_dir():
+        return
+    path.mkdir(mode=mode, exist_ok=True)
+    with suppress(PermissionError):  # who may not list the parent cannot flush it
+        sync_directory(path.parent)
+
+
+def flush(descriptor: int) -> None:
+    """Flush a file to the disk; on macOS a plain fsync only reaches the drive's cache."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
+
+
+def move_durably(path: Path, to: Path) -> None:
+    """Rename a finished file; when this returns, its content and its name have reached the disk."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            flush(descriptor)
+        finally:
+            os.close(descriptor)
+        path.replace(to)
+        sync_directory(to.parent)
+    except OSError as error:
+        raise to_storage_error("write", to, error) from error
+
+
+def _build_temporary_path(path: Path) -> Path:
+    return path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.tmp")
+
+
+def _write_new(path: Path, data: bytes, mode: int, *, is_durable: bool) -> None:
+    with os.fdopen(os.open(path, _NEW_FILE_FLAGS, mode), "wb") as file:
+        file.write(data)
+        file.flush()
+        if is_durable:
+            flush(file.fileno())
+
+
+def _link_previous(path: Path) -> None:
+    # A hard link avoids a copy, and the file is never without its own name.
+    second_name = _build_temporary_path(path)
+    try:
+        os.link(path, second_name, follow_symlinks=False)
+        second_name.replace(path.with_name(f"{path.name}.prev"))
+    except FileNotFoundError:
+        return
+    finally:
+        # Still there if both names are links to one file: renaming one onto the other then does nothing.
+        second_name.unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names of the files in a folder to the disk."""
+    descriptor = os.open(directory, _DIRECTORY_FLAGS)
+    try:
+        flush(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

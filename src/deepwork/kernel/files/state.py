@@ -1,4 +1,4 @@
-"""Creates the `.deepwork` folder of a project."""
+"""Files that hold the state of something, and what tells whether a file changed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,48 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.files.atomic import make_folder, write_atomically
+from deepwork.kernel.files.private import make_folder, write_atomically
+
+FileStamp = tuple[int, int, int, int]
+"""Modification time, change time, size and inode."""
+
+_CLOCK_TICK_NS = 20_000_000
+
+
+def read_stamp(path: str) -> FileStamp:
+    """Read the current stamp of a file; follows links."""
+    status = os.stat(path)  # noqa: PTH116 - creating a Path for each of 500 files costs more than the call
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+def find_stamp(path: str) -> FileStamp | None:
+    """Read the stamp of a file; None if it is missing or inaccessible."""
+    try:
+        return read_stamp(path)
+    except OSError:
+        return None
+
+
+def are_reliable(stamps: Iterable[FileStamp | None], began: int) -> bool:
+    """Whether every file last changed clearly before `began`, in Unix nanoseconds, when reading started.
+
+    File systems take modification times from a clock with coarse ticks. A file that changes twice within
+    one tick keeps its stamp, so a stamp as young as the read itself proves nothing (git calls such entries
+    "racy").
+    """
+    newest = max((changed for _, changed, *_ in filter(None, stamps)), default=0)
+    return newest < began - _CLOCK_TICK_NS
+
+
+def to_printable_name(name: str) -> str:
+    """Convert a file name to text that can be sent: escapes bytes that are not UTF-8."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
 
 _STATE_FOLDER = ".deepwork"
 _SUBFOLDERS = ("checks", "hooks", "runs", "snapshots", "tmp", "worktrees")
@@ -136,7 +172,7 @@ def _write_gitignore(path: Path) -> None:
 
 def _is_former(path: Path) -> bool:
     """Whether an earlier version wrote the file, and nobody changed or committed it."""
-    from deepwork.kernel.files.git_index import is_tracked  # noqa: PLC0415 - only an old project needs it
+    from deepwork.kernel.files.repositories import is_tracked  # noqa: PLC0415 - only an old project needs it
 
     if path.is_symlink() or path.stat().st_size > len(_FORMER_TEXT):
         return False

@@ -12,16 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError
-from deepwork.kernel.files.heads import BRANCH_PREFIX
+from deepwork.kernel.files.repositories import BRANCH_PREFIX
 from deepwork.kernel.git.command import Git, check_hash, require_version
-from deepwork.kernel.git.commit_records import get_tree
-from deepwork.kernel.git.object_store import build_object_environment
+from deepwork.kernel.git.private_index import build_object_environment
 from deepwork.kernel.git.refs import (
     IDENTITY,
     find_branch_tip,
     find_common_ancestor,
     find_current_branch,
     get_commit,
+    get_tree,
     is_ancestor,
     resolve_commit,
 )

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from deepwork.kernel.call import current_call
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.lock import hold_file_lock
-from deepwork.kernel.files.locked_files import is_locked
+from deepwork.kernel.files.lock import hold_file_lock, is_locked
+from deepwork.kernel.files.private import write_atomically
 from deepwork.kernel.git.snapshot_types import (
     LARGEST_UNTRACKED,
     FileChange,

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepwork.kernel.errors import GitError, InvalidInput, NotARepository
-from deepwork.kernel.files.repositories import find_tree_root
-from deepwork.kernel.git.drivers import DriverFinder
-from deepwork.kernel.git.places import Places, read_places
-from deepwork.kernel.git.safety import build_safe_environment, get_safe_flags
+from deepwork.kernel.files.repositories import Places, find_tree_root, read_places
+from deepwork.kernel.git.safety import DriverFinder, build_safe_environment, get_safe_flags
 from deepwork.kernel.programs import OutputTooLarge, ProgramLimits, ProgramResult, run_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deepwork.kernel.git.drivers import Driver
+    from deepwork.kernel.git.safety import Driver
 
 _HASH_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 MAX_LISTING_BYTES = 256 * 2**20

@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from deepwork.kernel.files.locked_files import open_unlocked
+from deepwork.kernel.files.lock import open_unlocked
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.empty_repository import open_empty_repository
 from deepwork.kernel.git.exact_files import find_mode, hash_files
+from deepwork.kernel.git.refs import compute_hash, find_algorithm
 from deepwork.kernel.git.snapshot_types import LINK_MODE, TreeFile
-from deepwork.kernel.git.tree_hashes import compute_hash, find_algorithm
 
 _ATTRIBUTES = ".gitattributes"
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
-from deepwork.kernel.git.commit_records import find_trees
 from deepwork.kernel.git.patches import EMPTY_TREES, TreePair
-from deepwork.kernel.git.refs import is_ancestor, resolve_commit
+from deepwork.kernel.git.refs import find_trees, is_ancestor, resolve_commit
 
 _FORMAT = "--format=%m%n%H%n%T%n%P%n%ct%n%an%n%B"
 # No replaced objects, and no write for every commit: git would flush its output after each.

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import GitError, NotAllowed
-from deepwork.kernel.files.heads import BRANCH_PREFIX
+from deepwork.kernel.files.repositories import BRANCH_PREFIX
 from deepwork.kernel.git.command import Git, check_hash, require_version
-from deepwork.kernel.git.commit_records import get_tree, read_commits
 from deepwork.kernel.git.exact_files import commit_tree
 from deepwork.kernel.git.refs import (
     IDENTITY,
     find_common_ancestor,
     find_symbolic_target,
+    get_tree,
     is_ancestor,
+    read_commits,
     resolve_commit,
 )
 from deepwork.kernel.git.uncommitted import find_identity

@@ -1,10 +1,4 @@
-"""Patch ids: what a change does, whatever it is based on.
-
-A patch id covers the changed lines, one unchanged line before and after them, file names and modes; line
-numbers do not count. So it stays the same when a commit is rebased or cherry-picked: a merge without a
-conflict never changes the lines next to a change. Unlike in the ids of `git patch-id`, white space counts: it
-has a meaning in many languages.
-"""
+"""Patches between two trees, and the lines that they change."""
 
 from __future__ import annotations
 
@@ -16,6 +10,61 @@ from typing import Protocol
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import check_hash
+
+_HUNK_PATTERN = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+def find_line_before(patch: str, line: int) -> int | None:
+    """Return the number that a line of the new version has in the old one; None if the patch added it.
+
+    A patch without hunks changes no line. Of a patch that is cut off, only lines before the cut are right.
+    """
+    offset = 0
+    for old, new, kind in _list_lines(patch):
+        if new > line:
+            break
+        if kind == "+" and new == line:
+            return None
+        if kind == " " and new == line:
+            return old
+        offset = _get_offset_after(old, new, kind)
+    return line + offset
+
+
+def _get_offset_after(old: int, new: int, kind: str) -> int:
+    """Return old minus new for the lines after this one."""
+    return old + (kind != "+") - new - (kind != "-")
+
+
+def _list_lines(patch: str) -> Iterator[tuple[int, int, str]]:
+    """List the lines of the hunks: the next line in the old and in the new version, and the kind of line."""
+    old = new = left_old = left_new = 0
+    for text in patch.split("\n"):
+        kind = text[:1] or " "  # some programs cut white space at the end of lines
+        if left_old <= 0 and left_new <= 0:
+            if found := _HUNK_PATTERN.match(text):
+                left_old, left_new = int(found[2] or 1), int(found[4] or 1)
+                # Without lines of a version, git names the line before the hunk.
+                old, new = int(found[1]) + (left_old == 0), int(found[3]) + (left_new == 0)
+            continue
+        if kind not in " +-":
+            continue
+        yield old, new, kind
+        is_old, is_new = kind != "+", kind != "-"
+        old, left_old, new, left_new = old + is_old, left_old - is_old, new + is_new, left_new - is_new
+
+
+def reverse_patch(patch: str) -> str:
+    """Return the patch from the new version to the old one, as far as `find_line_before` reads it."""
+    swapped = {"+": "-", "-": "+"}
+    lines = []
+    for text in patch.split("\n"):
+        if found := _HUNK_PATTERN.match(text):
+            lines.append(f"@@ -{found[3]},{found[4] or 1} +{found[1]},{found[2] or 1} @@")
+        else:
+            lines.append(swapped.get(text[:1], text[:1]) + text[1:])
+    return "\n".join(lines)
+
 
 TreePair = tuple[str, str]
 """The tree before a change, and the tree after it."""
@@ -41,7 +90,7 @@ _LINES_COMMAND = (
     *("diff-tree", "--stdin", "-r", "-p", "-U0", "--inter-hunk-context=0", "--no-renames", "--no-color"),
     *("--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--line-prefix="),
 )
-_HUNK_PATTERN = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_PATCHES_HUNK_PATTERN = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _HEADER_PATTERN = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64}")
 _IGNORED_LINES = (b"index ", b"similarity index ", b"dissimilarity index ")
 _FILE_START = b"diff --git "
@@ -108,7 +157,7 @@ def _parse_added_lines(lines: Iterable[bytes]) -> dict[str, list[LineRange]]:
             left -= line[:1] in (b"+", b"-")
         elif line.startswith(b"+++ "):
             name = _parse_name(line[4:])
-        elif hunk := _HUNK_PATTERN.match(line):
+        elif hunk := _PATCHES_HUNK_PATTERN.match(line):
             removed, first, added = (
                 int(number or 1) if number != b"0" else 0 for number in hunk.groups(b"1")
             )

@@ -1,4 +1,4 @@
-"""A private git index, used to inspect or store a working tree without touching the user's index."""
+"""An index and an object store of our own, which read a working tree without changing the user's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,33 @@ from tempfile import TemporaryDirectory
 
 from deepwork.kernel.call import current_call, ignore_progress
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.files.git_index import may_hide_changes
+from deepwork.kernel.files.repositories import may_hide_changes
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.safety import to_variables
+
+_QUOTE_ESCAPES = {ord(character): f"\\{character}" for character in '"\\'} | {ord("\n"): "\\n"}
+
+
+def build_object_environment(folder: Path, git: Git) -> dict[str, str]:
+    """Build an environment in which git writes objects to the folder and also reads the repository's."""
+    repository = str(git.find_path("objects"))
+    return {
+        "GIT_OBJECT_DIRECTORY": str(folder),
+        # Quoted, because a colon separates paths.
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{repository.translate(_QUOTE_ESCAPES)}"',
+    }
+
+
+def remove_unneeded_objects(folder: Path, needed: set[str]) -> int:
+    """Delete every loose object that is not needed, and unfinished files; return how many."""
+    removed = 0
+    for path in folder.glob("??/*"):
+        if path.parent.name + path.name not in needed:
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
 
 _SETTINGS = {
     "core.splitIndex": "false",  # would write a shared part next to the user's index

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import Git, check_hash
-from deepwork.kernel.git.commit_records import get_tree
 from deepwork.kernel.git.private_index import PrivateIndex, open_private_index
 from deepwork.kernel.git.refs import (
     IDENTITY,
@@ -13,6 +12,7 @@ from deepwork.kernel.git.refs import (
     create_branch,
     find_conflicting_branch,
     find_current_branch,
+    get_tree,
     has_branch,
     is_reachable,
     resolve_commit,

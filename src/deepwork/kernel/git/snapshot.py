@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import find_tree_root
-from deepwork.kernel.files.stamps import find_stamp
+from deepwork.kernel.files.state import find_stamp
 from deepwork.kernel.git.checksums import ChecksumSnapshotStore
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.history import HeadProgress

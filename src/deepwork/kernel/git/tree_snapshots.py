@@ -13,21 +13,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.lock import hold_file_lock
-from deepwork.kernel.files.locked_files import is_locked
-from deepwork.kernel.files.stamps import find_stamp
+from deepwork.kernel.files.lock import hold_file_lock, is_locked
+from deepwork.kernel.files.private import write_atomically
+from deepwork.kernel.files.state import find_stamp
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash, is_hash
-from deepwork.kernel.git.commit_records import find_trees, get_tree
 from deepwork.kernel.git.conversions import find_misconverted
 from deepwork.kernel.git.empty_repository import open_empty_repository
 from deepwork.kernel.git.exact_files import find_mode, hash_exactly, hash_files
 from deepwork.kernel.git.history import HeadProgress, list_new_commits
-from deepwork.kernel.git.object_store import build_object_environment, remove_unneeded_objects
 from deepwork.kernel.git.patches import EMPTY_TREES
-from deepwork.kernel.git.private_index import DIFF_ENVIRONMENT, PrivateIndex
-from deepwork.kernel.git.raw_diff import parse_raw_diff
-from deepwork.kernel.git.refs import find_current_branch, find_head, resolve_commit
+from deepwork.kernel.git.private_index import (
+    DIFF_ENVIRONMENT,
+    PrivateIndex,
+    build_object_environment,
+    remove_unneeded_objects,
+)
+from deepwork.kernel.git.refs import (
+    compute_hash,
+    compute_tree_hash,
+    find_algorithm,
+    find_current_branch,
+    find_head,
+    find_trees,
+    get_tree,
+    resolve_commit,
+)
 from deepwork.kernel.git.snapshot_types import (
     LARGEST_UNTRACKED,
     LINK_MODE,
@@ -40,8 +50,8 @@ from deepwork.kernel.git.snapshot_types import (
     SnapshotKind,
     TreeFile,
     add_listed_changes,
+    parse_raw_diff,
 )
-from deepwork.kernel.git.tree_hashes import compute_hash, compute_tree_hash, find_algorithm
 from deepwork.kernel.git.untracked_folders import walk_untracked
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")

@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
-from deepwork.kernel.files.heads import BRANCH_PREFIX, RefsElsewhere, resolve_ref
 from deepwork.kernel.files.lock import hold_file_lock
-from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
+from deepwork.kernel.files.repositories import (
+    BRANCH_PREFIX,
+    Places,
+    RefsElsewhere,
+    find_git_folder,
+    find_tree_root,
+    resolve_ref,
+)
 from deepwork.kernel.git.command import Git, require_version
-from deepwork.kernel.git.places import Places
 from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import (
     check_branch_name,

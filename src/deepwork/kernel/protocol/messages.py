@@ -1,14 +1,147 @@
-"""Requests of one connection, and how answers become JSON."""
+"""The messages of MCP: how they are framed, read and answered."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
+from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.kernel.protocol.progress import Progress
-from deepwork.kernel.protocol.revisions import INVALID_PARAMS, REVISION_KEY
+from deepwork.kernel.protocol.revisions import (
+    CAPABILITIES_KEY,
+    CLIENT_KEY,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REVISION_KEY,
+)
+
+MAX_FRAME = 16 * 1024 * 1024
+
+Message = dict[str, Any]
+
+
+class InvalidFrame(Exception):
+    """The text is not a JSON-RPC message; `answer` is the response to it."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+def parse_frame(data: bytes) -> Message:
+    """Parse one message; raise `InvalidFrame` if it is malformed or too large.
+
+    A client that got no answer to a malformed request would wait for it forever.
+    """
+    if len(data) > MAX_FRAME:
+        size_error = _build_size_error(len(data))
+        raise InvalidFrame(_build_refusal(_parse_leniently(data[:65536]), size_error, INVALID_REQUEST))
+    try:
+        message = _parse_strictly(data)
+    except (ValueError, RecursionError) as error:
+        refusal = _build_refusal(_parse_leniently(data), _build_parse_error(error), PARSE_ERROR)
+        raise InvalidFrame(refusal) from None
+    if problem := _find_problem(message):
+        raise InvalidFrame(_build_refusal(message, InvalidInput(problem), INVALID_REQUEST))
+    return message  # type: ignore[no-any-return]
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+_decoder = json.JSONDecoder(parse_constant=_reject_constant)
+_escaped_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _parse_strictly(data: bytes) -> Any:
+    message = _decoder.decode(data.decode())
+    if _escaped_surrogate.search(data):
+        json.dumps(message, ensure_ascii=False).encode()  # raises if a surrogate has no partner
+    return message
+
+
+def _find_problem(message: Any) -> str | None:
+    """Explain why the value is not a message that we accept."""
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return "The request is not a JSON-RPC 2.0 message."
+    if "method" not in message:
+        return None if "result" in message or "error" in message else "The request has no `method`."
+    if not isinstance(message["method"], str):
+        return "`method` must be a string."
+    if "id" in message and not _is_request_id(message["id"]):
+        return "`id` must be a string or an integer."
+    params = message.get("params", {})
+    if not isinstance(params, dict):
+        return "`params` must be an object."
+    return _find_call_problem(params) if message["method"] == "tools/call" else None
+
+
+def _find_call_problem(params: dict[str, Any]) -> str | None:
+    if not isinstance(params.get("name"), str):
+        return "`name`, the tool to call, must be a string."
+    for key in ("arguments", "_meta"):
+        if not isinstance(params.get(key), dict | None):
+            return f"`{key}` must be an object."
+    return None
+
+
+def _is_request_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _build_refusal(message: Any, error: InvalidInput, code: int) -> bytes:
+    message = message if isinstance(message, dict) else {}
+    request_id = message.get("id")
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id if _is_request_id(request_id) else None}
+    if answer["id"] is not None and message.get("method") == "tools/call":
+        text = json.dumps(error.to_dict(), ensure_ascii=False)
+        answer["result"] = {"content": [{"type": "text", "text": text}], "isError": True}
+    else:
+        answer["error"] = {"code": code, "message": error.message, "data": error.to_dict()}
+    return json.dumps(answer).encode() + b"\n"
+
+
+def _parse_leniently(data: bytes) -> Any:
+    """Parse as far as possible, to find the id to answer."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return _parse_envelope(data)
+
+
+def _parse_envelope(data: bytes) -> dict[str, Any]:
+    """Extract id and method from a truncated or broken message, if they precede its parameters."""
+    decoder, found = json.JSONDecoder(), {}
+    text = data[:65536].decode("utf-8", "replace").partition('"params"')[0]
+    for key in ("id", "method"):
+        place = text.find(f'"{key}":')
+        if place >= 0:
+            try:
+                found[key], _ = decoder.raw_decode(text[place + len(key) + 3 :].lstrip())
+            except ValueError:
+                continue
+    return found
+
+
+def _build_parse_error(error: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"The request is not valid JSON: {str(error)[:200]}.",
+        suggestion="Send valid JSON in UTF-8, without lone surrogates, NaN or Infinity.",
+    )
+
+
+def _build_size_error(size: int) -> InvalidInput:
+    return InvalidInput(
+        f"The request has {size} bytes; the limit is {MAX_FRAME}.",
+        code=Code.TOO_LARGE,
+        suggestion="Send less, or put the content in a file and send its path.",
+    )
+
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -170,3 +303,90 @@ class Peer:
         """Cancel every request, because the client is gone."""
         for request in list(self._running):
             request.cancel()
+
+
+Check = Callable[[Any], bool]
+
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+def check_parameters(method: str, params: Mapping[str, Any], *, is_stateless: bool) -> None:
+    """Raise unless the parameters fit the method."""
+    is_valid = _is_meta(params.get("_meta"), is_stateless=is_stateless) and _fits(params, _SHAPES[method])
+    if not is_valid:
+        raise build_parameter_error()
+
+
+def _fits(value: Any, shape: Mapping[str, Check]) -> bool:
+    """Whether an object has the fields of a shape; a name ending in `?` may be absent or null."""
+    if not isinstance(value, dict):
+        return False
+    for name, check in shape.items():
+        field = value.get(name.rstrip("?"))
+        if not (check(field) if field is not None else name.endswith("?")):
+            return False
+    return True
+
+
+def _is_meta(meta: Any, *, is_stateless: bool) -> bool:
+    if meta is None:
+        return True
+    return _fits(meta, _META) and (not is_stateless or _fits(meta, _ENVELOPE))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _is_text_by_name(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+def _is_client(value: Any) -> bool:
+    return _fits(value, {"name": _is_text, "version": _is_text})
+
+
+def _is_reference(value: Any) -> bool:
+    kind = value.get("type") if isinstance(value, dict) else None
+    return (kind == "ref/prompt" and _fits(value, {"name": _is_text})) or (
+        kind == "ref/resource" and _fits(value, {"uri": _is_text})
+    )
+
+
+def _is_argument(value: Any) -> bool:
+    return _fits(value, {"name": _is_text, "value": _is_text})
+
+
+def _is_context(value: Any) -> bool:
+    return _fits(value, {"arguments?": _is_text_by_name})
+
+
+_META: Mapping[str, Check] = {"progressToken?": _is_token}
+_ENVELOPE: Mapping[str, Check] = {CAPABILITIES_KEY: _is_object, f"{CLIENT_KEY}?": _is_client}
+_PAGE: Mapping[str, Check] = {"cursor?": _is_text}
+_TASK: Mapping[str, Check] = {"taskId": _is_text}
+_SHAPES: Mapping[str, Mapping[str, Check]] = {
+    "completion/complete": {"ref": _is_reference, "argument": _is_argument, "context?": _is_context},
+    "initialize": {"protocolVersion": _is_text, "capabilities": _is_object, "clientInfo": _is_client},
+    "logging/setLevel": {"level": _LEVELS.__contains__},
+    "ping": {},
+    "prompts/get": {"name": _is_text, "arguments?": _is_text_by_name},
+    "prompts/list": _PAGE,
+    "resources/list": _PAGE,
+    "resources/read": {"uri": _is_text},
+    "resources/templates/list": _PAGE,
+    "server/discover": {},
+    "tasks/cancel": _TASK,
+    "tasks/get": _TASK,
+    "tasks/update": {**_TASK, "inputResponses": _is_object},
+    "tools/call": {"name": _is_text, "arguments?": _is_object},
+    "tools/list": _PAGE,
+}

@@ -18,12 +18,11 @@ from pathlib import Path
 
 from deepwork.kernel.database import schema
 from deepwork.kernel.database.engine import Engine
-from deepwork.kernel.database.filesystem import find_network_file_system
+from deepwork.kernel.database.schema import find_network_file_system
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.tables import TableStore
 from deepwork.kernel.errors import NotAllowed, StorageError
-from deepwork.kernel.files.atomic import move_durably
-from deepwork.kernel.files.os_errors import format_path, to_storage_error
+from deepwork.kernel.files.private import format_path, move_durably, to_storage_error
 from deepwork.kernel.store_admin.copying import (
     NOT_COUNTED,
     CopyResult,

@@ -9,7 +9,7 @@ from pydantic import Field
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
-from deepwork.kernel.text_budget.lines import truncate_to_line
+from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.views.overview.run_refs import find_run_refs
 from deepwork.views.overview.run_search_store import RunSearchStore

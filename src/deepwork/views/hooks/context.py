@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.kernel.config import Settings
-from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.lock import FileLock
+from deepwork.kernel.files.private import write_atomically
 from deepwork.kernel.files.state import find_link_problem, make_state_folder
 from deepwork.views.hooks.failure_log import FOLDER
 from deepwork.views.hooks.identity import SessionRecord

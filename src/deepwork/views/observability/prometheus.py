@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from deepwork import __version__
 from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.runner.models import FINAL_STAGES, AttemptStage
-from deepwork.views.observability.counters import BOUNDS, REFUSAL_STATUSES, CounterSnapshot, Histogram
+from deepwork.views.observability.calls import BOUNDS, REFUSAL_STATUSES, CounterSnapshot, Histogram
 from deepwork.views.overview.activity_store import ActivityCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

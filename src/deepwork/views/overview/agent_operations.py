@@ -15,8 +15,7 @@ from deepwork.kernel.paging import Cursor, Page, PageLimit
 from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.kernel.tool_types import Id
 from deepwork.work.agents.models import Agent, AgentStatus, Role, normalize_runtime
-from deepwork.work.agents.presence import Presence
-from deepwork.work.agents.responses import AgentView
+from deepwork.work.agents.presence import AgentView, Presence
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.models import parse_likely_files

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from deepwork.kernel.database.engine import Row
-from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.engine import Row, build_where
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.work.agents.lease_conditions import IS_VALID
 

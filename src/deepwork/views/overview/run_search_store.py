@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from deepwork.kernel.database.engine import Row
-from deepwork.kernel.database.statements import build_like_pattern
+from deepwork.kernel.database.engine import Row, build_like_pattern
 from deepwork.kernel.database.transaction import Transaction
 
 

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_like_pattern, build_where
+from deepwork.kernel.database.engine import Row, build_like_pattern, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.views.overview.session_rows import SessionRow
 

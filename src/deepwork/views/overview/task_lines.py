@@ -9,12 +9,11 @@ from pathlib import Path
 from deepwork.delivery.provenance.store import LinkStore
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import GitError, InvalidInput
-from deepwork.kernel.git.patch_lines import find_line_before, reverse_patch
+from deepwork.kernel.git.patches import find_line_before, reverse_patch
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.work.tracking.models import AttributedChange, Attribution, Watch
-from deepwork.work.tracking.snapshots import SnapshotService
-from deepwork.work.tracking.watch_store import WatchStore
+from deepwork.work.tracking.watch_store import SnapshotService, WatchStore
 
 _MAX_PATCH_BYTES = 2**20
 _MAX_COMMITS = 10

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import Code, Conflict, DefinitionError, StorageError
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.os_errors import to_storage_error
+from deepwork.kernel.files.private import to_storage_error, write_atomically
 
 _MAX_BYTES = 64 * 2**20
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.config_options import OPTIONS, Option
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.os_errors import to_storage_error
 from deepwork.kernel.files.paths import confine
+from deepwork.kernel.files.private import to_storage_error, write_atomically
 from deepwork.kernel.files.state import make_state_folder
 
 EXAMPLE_JOB = "release_notes"

@@ -1,19 +1,24 @@
-"""Presence: every call in an agent's name is a sign of life and renews its leases."""
+"""Signs of life of agents, and what is answered about them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.call import ANONYMOUS, LOCAL, current_call, is_own_agent, is_person
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
+from deepwork.kernel.notices.responses import NoticeView
 from deepwork.kernel.records import copy_with
 from deepwork.work.agents.models import (
     Agent,
     AgentEvent,
     AgentStatus,
+    Role,
+    Runtime,
+    get_status,
     get_status_after_heartbeat,
     has_visible_change,
     is_of_another_person,
@@ -21,8 +26,66 @@ from deepwork.work.agents.models import (
     require_own_kind,
     require_registered,
 )
-from deepwork.work.agents.responses import AgentView, build_agent_payload
 from deepwork.work.agents.store import AgentStore, LeaseStore
+
+
+class AgentView(Answer):
+    """An agent as tools and events show it."""
+
+    id: str
+    name: str
+    runtime: Runtime
+    role: Role
+    status: AgentStatus
+    capabilities: list[str]
+    current_task_id: str | None = None
+    workspace_path: str | None = None
+    metadata: dict[str, Any]
+    last_heartbeat: int
+    created_at: int
+    updated_at: int
+
+    @classmethod
+    def from_agent(cls, agent: Agent, now: int, lease_ms: int) -> Self:
+        return cls.of(
+            agent,
+            status=get_status(agent, now, lease_ms),
+            capabilities=list(agent.capabilities),
+            metadata=dict(agent.metadata),
+        )
+
+
+_PAYLOAD_FIELDS = tuple(AgentView.model_fields)
+
+
+def build_agent_payload(agent: Agent, now: int, lease_ms: int) -> dict[str, Any]:
+    """Build the payload of an event: what `AgentView` shows, several times as fast."""
+    fields = vars(agent) | {"status": get_status(agent, now, lease_ms)}
+    return {name: value for name in _PAYLOAD_FIELDS if (value := fields[name]) is not None}
+
+
+class AgentRegistered(Answer):
+    id: str
+    name: str
+    status: AgentStatus
+
+
+class Heartbeat(Answer):
+    success: bool = True
+    next_heartbeat_ms: int
+    lost_claims: list[str] | None = None
+    notices: list[NoticeView] | None = None
+
+
+class AgentList(Answer):
+    agents: list[AgentView]
+    total: int
+
+
+class Unregistered(Answer):
+    success: bool = True
+    tasks_released: int
+
 
 log = logging.getLogger("deepwork")
 

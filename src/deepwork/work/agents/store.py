@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from deepwork.kernel.call import PERSON_PREFIX
-from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.records import build_record

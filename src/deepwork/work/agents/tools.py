@@ -22,8 +22,15 @@ from deepwork.work.agents.models import (
     get_heartbeat_interval,
     normalize_runtime,
 )
-from deepwork.work.agents.presence import Presence, TaskDirectory
-from deepwork.work.agents.responses import AgentList, AgentRegistered, AgentView, Heartbeat, Unregistered
+from deepwork.work.agents.presence import (
+    AgentList,
+    AgentRegistered,
+    AgentView,
+    Heartbeat,
+    Presence,
+    TaskDirectory,
+    Unregistered,
+)
 from deepwork.work.agents.store import AgentStore, LeaseStore
 
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar
 from deepwork.gates.reviews.rounds import Finding, RoundVerdict, read_findings
 from deepwork.kernel.call import ReportProgress, ignore_progress
 from deepwork.kernel.errors import InvalidInput, ReviewerError
-from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.paths import read_confined
+from deepwork.kernel.files.private import write_atomically
 from deepwork.work.jobs import review_payload
 from deepwork.work.jobs.definitions.models import StepReview
 from deepwork.work.jobs.review_payload import ReviewFile

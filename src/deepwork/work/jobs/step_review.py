@@ -23,7 +23,7 @@ from deepwork.gates.reviews.store import PassedReviews
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed, StorageError
-from deepwork.kernel.files.atomic import write_atomically
+from deepwork.kernel.files.private import write_atomically
 from deepwork.work.jobs.active_step import list_delivered_paths
 from deepwork.work.jobs.quality_gate import (
     JudgedReview,

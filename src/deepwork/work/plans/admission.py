@@ -15,20 +15,21 @@ from deepwork.gates.budgets.rules import Limit, find_own_refusal, find_shared_re
 from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.timestamps import measure_duration
-from deepwork.work.plans.approval_gate import (
+from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, Workflow
+from deepwork.work.plans.recorder import (
     APPROVAL,
     check_plan,
     check_start,
     describe_obstacle,
     summarize_obstacle,
 )
-from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, Workflow
 from deepwork.work.plans.responses import Claimed, RefusalReason
-from deepwork.work.plans.rules.claim_texts import MAX_NAMED, format_names
 from deepwork.work.plans.rules.file_overlaps import ActiveTask, build_path_query, find_overlapping
 from deepwork.work.plans.rules.transitions import (
+    MAX_NAMED,
     describe_pause,
     describe_used_up_attempts,
+    format_names,
     measure_active_time,
 )
 from deepwork.work.plans.stores.claim_store import ActiveStore, ActiveTime

@@ -19,21 +19,20 @@ from deepwork.work.agents.models import Agent, AgentStatus, Lease, require_own_k
 from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import AgentStore, LeaseStore
 from deepwork.work.plans.admission import ClaimRefusals, build_refusal
-from deepwork.work.plans.approval_gate import use_start_approval
 from deepwork.work.plans.interfaces import WorkspaceProvider
 from deepwork.work.plans.models import CheckpointType, PlanEvent, PlanStatus, Task, TaskStatus, Workflow
-from deepwork.work.plans.notices import notify_of_release
-from deepwork.work.plans.recorder import PlanRecorder
+from deepwork.work.plans.recorder import PlanRecorder, notify_of_release, use_start_approval
 from deepwork.work.plans.responses import Claimed
-from deepwork.work.plans.rules.claim_texts import (
+from deepwork.work.plans.rules.file_overlaps import ActiveTask
+from deepwork.work.plans.rules.transitions import (
     build_ended_plan_error,
     build_held_error,
+    build_paused_error,
     build_released_error,
     build_stale_claim_error,
+    derive_released_status,
     list_warnings,
 )
-from deepwork.work.plans.rules.file_overlaps import ActiveTask
-from deepwork.work.plans.rules.transitions import build_paused_error, derive_released_status
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore

@@ -8,9 +8,8 @@ from deepwork.gates.approvals.models import Approval, ApprovalKind, DecisionEffe
 from deepwork.gates.approvals.service import notify_of_decision
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError
-from deepwork.work.plans.approval_gate import APPROVAL
 from deepwork.work.plans.models import CheckpointType, Task
-from deepwork.work.plans.recorder import PlanRecorder
+from deepwork.work.plans.recorder import APPROVAL, PlanRecorder
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from deepwork.kernel.call import ActionOutcome
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.files.heads import Head
+from deepwork.kernel.files.repositories import Head
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.work.plans.models import Task, Workflow
 

@@ -18,15 +18,20 @@ from deepwork.kernel.text_budget import tokens
 from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Name, Text
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans import summary as summaries
-from deepwork.work.plans.approval_gate import ask_for_plan, summarize_obstacle, withdraw_start_requests
 from deepwork.work.plans.claims import ClaimService
 from deepwork.work.plans.context_loading import load_task_relations
 from deepwork.work.plans.interfaces import RepositoryRegistry
 from deepwork.work.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
-from deepwork.work.plans.notices import notify_of_plan_change, notify_of_plan_status
 from deepwork.work.plans.planning import Planner
 from deepwork.work.plans.queue_responses import NextTasks, ProgressView
-from deepwork.work.plans.recorder import PlanRecorder
+from deepwork.work.plans.recorder import (
+    PlanRecorder,
+    ask_for_plan,
+    notify_of_plan_change,
+    notify_of_plan_status,
+    summarize_obstacle,
+    withdraw_start_requests,
+)
 from deepwork.work.plans.responses import (
     HistoryEntry,
     PlanList,

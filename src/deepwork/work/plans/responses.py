@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.call import ActionOutcome
+from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.work.plans.interfaces import TaskWorkspace
 from deepwork.work.plans.models import (
     Checkpoint,

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from deepwork.gates.approvals.models import Approval
 from deepwork.gates.budgets.models import Refusal
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.text_budget.lines import truncate_to_line
+from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.admission import Admission
-from deepwork.work.plans.approval_gate import describe_obstacle, find_plan_obstacle, summarize_obstacle
 from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, TaskStatus, Workflow
 from deepwork.work.plans.queue_responses import (
     AvailableTask,
@@ -24,11 +23,11 @@ from deepwork.work.plans.queue_responses import (
     NextTasks,
     ProgressView,
 )
-from deepwork.work.plans.rules.claim_texts import explain_no_tasks
+from deepwork.work.plans.recorder import describe_obstacle, find_plan_obstacle, summarize_obstacle
 from deepwork.work.plans.rules.file_overlaps import OverlapIndex
 from deepwork.work.plans.rules.graph import recommend_count, warn_of_waiting_tasks
 from deepwork.work.plans.rules.levels import Levels
-from deepwork.work.plans.rules.transitions import derive_released_status, describe_pause
+from deepwork.work.plans.rules.transitions import derive_released_status, describe_pause, explain_no_tasks
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.queue_store import QueueOrder, QueueStore

@@ -10,12 +10,10 @@ from deepwork.kernel.call import is_person
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.notices.responses import NoticeView
 from deepwork.kernel.records import copy_with
-from deepwork.work.plans.approval_gate import require_start_approved
 from deepwork.work.plans.claims import LockedTask
 from deepwork.work.plans.models import CheckpointType, PlanStatus, Task, TaskStatus, Workflow
-from deepwork.work.plans.notices import notify_of_reopening
 from deepwork.work.plans.queue_responses import TaskUpdated
-from deepwork.work.plans.recorder import PlanRecorder
+from deepwork.work.plans.recorder import PlanRecorder, notify_of_reopening, require_start_approved
 from deepwork.work.plans.rules.transitions import (
     check_task_transition,
     count_attempts,

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.foreign_text import to_one_line, to_paragraph
-from deepwork.kernel.text_budget.lines import truncate_to_line
+from deepwork.kernel.foreign_text import to_one_line, to_paragraph, truncate_to_line
 from deepwork.kernel.text_budget.text_shortening import shorten_text
 from deepwork.kernel.timestamps import format_age
 from deepwork.work.plans.models import Task, TaskStatus, Workflow

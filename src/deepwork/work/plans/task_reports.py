@@ -12,8 +12,7 @@ from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.claims import ClaimService, LockedTask
 from deepwork.work.plans.interfaces import WorkspaceProvider
 from deepwork.work.plans.models import CheckpointType, Task, TaskStatus, Workflow
-from deepwork.work.plans.notices import notify_of_task_status
-from deepwork.work.plans.recorder import PlanRecorder
+from deepwork.work.plans.recorder import PlanRecorder, notify_of_task_status
 from deepwork.work.plans.rules.transitions import require_open
 from deepwork.work.plans.status_changes import apply_status
 from deepwork.work.plans.stores.checkpoint_store import CheckpointStore

@@ -16,7 +16,6 @@ from deepwork.kernel.records import copy_with
 from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Text, check_object
 from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import AgentStore
-from deepwork.work.plans.approval_gate import withdraw_work_request
 from deepwork.work.plans.claims import ClaimService, LockedTask
 from deepwork.work.plans.context_loading import (
     load_claimed_context,
@@ -26,9 +25,13 @@ from deepwork.work.plans.context_loading import (
 )
 from deepwork.work.plans.interfaces import WorkspaceProvider
 from deepwork.work.plans.models import CheckpointType, Task, TaskStatus
-from deepwork.work.plans.notices import find_notices_for_reader, notify_of_replan
 from deepwork.work.plans.queue_responses import AvailableTasks, TaskUpdated
-from deepwork.work.plans.recorder import PlanRecorder
+from deepwork.work.plans.recorder import (
+    PlanRecorder,
+    find_notices_for_reader,
+    notify_of_replan,
+    withdraw_work_request,
+)
 from deepwork.work.plans.responses import (
     CheckpointAdded,
     Checkpoints,

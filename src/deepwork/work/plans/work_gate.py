@@ -18,16 +18,16 @@ from deepwork.kernel.operations import NotPrepared
 from deepwork.kernel.records import copy_with
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.admission import Admission
-from deepwork.work.plans.approval_gate import (
+from deepwork.work.plans.claims import ClaimService, LockedTask
+from deepwork.work.plans.interfaces import WorkDescriber
+from deepwork.work.plans.models import ApprovalTime, Checkpoint, Task, TaskStatus, Workflow
+from deepwork.work.plans.recorder import (
     APPROVAL,
+    PlanRecorder,
     build_work_request,
     needs_approval,
     withdraw_work_request,
 )
-from deepwork.work.plans.claims import ClaimService, LockedTask
-from deepwork.work.plans.interfaces import WorkDescriber
-from deepwork.work.plans.models import ApprovalTime, Checkpoint, Task, TaskStatus, Workflow
-from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.rules.transitions import require_open
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.files.globs import Globs
+from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.git.snapshot_types import FileChange
-from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.work.tracking.models import AttributedChange, Attribution
 
 _MAX_SHOWN_LENGTH = 1000

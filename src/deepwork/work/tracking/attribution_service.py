@@ -28,8 +28,7 @@ from deepwork.kernel.text_budget.list_cutting import ListCutter
 from deepwork.work.tracking.attribution import CandidateTask, Interval, attribute_changes, evaluate_scope
 from deepwork.work.tracking.interfaces import CommitRecorder, UnstoredLinks, WatchedWork
 from deepwork.work.tracking.models import AttributedChange, Attribution, Watch
-from deepwork.work.tracking.snapshots import NO_START, SnapshotResult, SnapshotService
-from deepwork.work.tracking.watch_store import WatchStore
+from deepwork.work.tracking.watch_store import NO_START, SnapshotResult, SnapshotService, WatchStore
 
 _MAX_COMMITS = 100
 _MAX_SUBJECT = 200

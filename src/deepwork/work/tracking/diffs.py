@@ -11,9 +11,8 @@ from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.kernel.text_budget.list_cutting import cut_list, measure_json
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.models import AttributedChange, Watch
-from deepwork.work.tracking.snapshots import NO_START, SnapshotService
 from deepwork.work.tracking.store import TrackStore
-from deepwork.work.tracking.watch_store import WatchStore
+from deepwork.work.tracking.watch_store import NO_START, SnapshotService, WatchStore
 
 _MAX_FILES = 1000
 _MAX_BYTES = 256 * 1024

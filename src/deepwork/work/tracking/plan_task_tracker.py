@@ -17,15 +17,14 @@ from deepwork.kernel.files.repositories import find_repository, find_tree_root, 
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import find_base, find_head
 from deepwork.kernel.git.snapshot_types import Snapshot
-from deepwork.kernel.trust.policy import build_git_environment
+from deepwork.kernel.trust import build_git_environment
 from deepwork.work.plans.models import PlanEvent, Task, TaskStatus, Workflow
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.plans.task_proofs import CompletedWork
 from deepwork.work.tracking.attribution_service import AttributionService
 from deepwork.work.tracking.models import CheckpointTree, Watch
-from deepwork.work.tracking.snapshots import SnapshotResult
-from deepwork.work.tracking.watch_store import WatchStore
+from deepwork.work.tracking.watch_store import SnapshotResult, WatchStore
 from deepwork.work.workspaces.models import Workspace, WorkspaceStatus
 from deepwork.work.workspaces.repositories import RepositoryLocator
 from deepwork.work.workspaces.store import WorkspaceStore

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from deepwork.kernel.answers import Answer, IsoTime
+from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.kernel.text_budget.lines import truncate_to_line
 from deepwork.kernel.timestamps import format_optional_timestamp, measure_duration
 from deepwork.work.tracking.models import (
     CallerType,

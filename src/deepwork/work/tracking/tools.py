@@ -55,9 +55,9 @@ from deepwork.work.tracking.responses import (
     WorkflowCompleted,
     WorkflowStarted,
 )
-from deepwork.work.tracking.snapshots import SnapshotResult
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.tracking.task_proofs import TrackedTaskProver, describe_proofs
+from deepwork.work.tracking.watch_store import SnapshotResult
 
 if TYPE_CHECKING:  # imported by the first workflow that names a check
     from deepwork.gates.checks.models import Proof

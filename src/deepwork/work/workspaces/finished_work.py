@@ -10,7 +10,7 @@ from typing import Protocol
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.files.repositories import find_main_tree
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.commit_records import CommitRecord, read_branch_tips
+from deepwork.kernel.git.refs import CommitRecord, read_branch_tips
 from deepwork.kernel.git.uncommitted import ExpectedFiles, commit_uncommitted, list_uncommitted
 from deepwork.work.plans.interfaces import FinishedTree
 from deepwork.work.plans.models import Task, Workflow

@@ -11,8 +11,7 @@ from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import MAX_ECHOED, Code, DeepworkError, InvalidInput, NotAllowed
-from deepwork.kernel.files.heads import Head
-from deepwork.kernel.files.repositories import find_repository
+from deepwork.kernel.files.repositories import Head, find_repository
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import find_head, resolve_commit
 from deepwork.work.plans.models import Workflow

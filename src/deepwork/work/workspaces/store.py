@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.names import new_id

@@ -19,8 +19,8 @@ from deepwork.kernel.git.branch_merges import (
     merge_branches,
 )
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.commit_records import CommitRecord, list_newer_commits, read_commits
 from deepwork.kernel.git.refs import (
+    CommitRecord,
     contains_branch,
     create_branch,
     find_branch_tip,
@@ -30,6 +30,8 @@ from deepwork.kernel.git.refs import (
     get_commit,
     has_branch,
     is_ancestor,
+    list_newer_commits,
+    read_commits,
     resolve_commit,
     take_pushed_branch,
 )

@@ -38,7 +38,7 @@ from deepwork.delivery.runner.signals import (
     TransientFailure,
     UsageReported,
 )
-from deepwork.kernel.foreign_numbers import read_moment
+from deepwork.kernel.foreign_text import read_moment
 
 DEFAULT_PERMISSION: Final = "acceptEdits"
 _TOOL_END_PATTERN = re.compile(r'\{"type":\s?"user".*?"tool_use_id":\s?"([^"\\]+)"', re.DOTALL)

@@ -34,7 +34,7 @@ from deepwork.delivery.runner.signals import (
     TransientFailure,
     UsageReported,
 )
-from deepwork.kernel.foreign_numbers import MAX_MOMENT, read_decimal, read_moment
+from deepwork.kernel.foreign_text import MAX_MOMENT, read_decimal, read_moment
 
 APPROVING: Final = "allow"
 """The permission with which nothing is asked; a question in a headless run is refused."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from deepwork.delivery.runner.signals import LimitReached, TransientFailure
-from deepwork.kernel.foreign_numbers import read_decimal, read_moment
+from deepwork.kernel.foreign_text import read_decimal, read_moment
 
 _MAX_TEXT = 8_000
 _MAX_MESSAGE = 300

@@ -11,7 +11,7 @@ import click
 from deepwork.edge.cli.framework.who_acts import name_person
 from deepwork.kernel.call import Call, GivenProof
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.kernel.trust.models import CredentialKind
+from deepwork.kernel.user_settings import CredentialKind
 
 if TYPE_CHECKING:
     from deepwork.kernel.database.transaction import Database

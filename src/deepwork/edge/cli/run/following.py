@@ -20,8 +20,7 @@ from deepwork.edge.cli.run.rendering import choose_exit_code
 from deepwork.edge.cli.run.state import RunState, decide, find_task_names, load_run_state
 from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.kernel.events.feed import Backoff, ResyncRequired
-from deepwork.kernel.files.os_errors import to_storage_error
-from deepwork.kernel.files.private import make_private_folder
+from deepwork.kernel.files.private import make_private_folder, to_storage_error
 from deepwork.kernel.files.state import make_state_folder
 from deepwork.kernel.supervision.supervisor import hide_process
 

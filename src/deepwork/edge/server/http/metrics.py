@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import DeepworkError, StorageError
 from deepwork.kernel.events.hub import EventHub, SerializedEvent
-from deepwork.views.observability.counters import COUNTERS, REFUSAL_STATUSES, Counters
+from deepwork.views.observability.calls import COUNTERS, REFUSAL_STATUSES, Counters
 from deepwork.views.overview.activity_store import ActivityCounts, ActivityStore
 from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
 from deepwork.views.overview.states.totals import count_by_kind

@@ -14,11 +14,10 @@ import stat
 from pathlib import Path
 
 from deepwork.kernel.database.adoption import check_tracking
-from deepwork.kernel.database.store_key import hmac_hex
-from deepwork.kernel.database.user_key import find_user_key, get_or_create_user_key
+from deepwork.kernel.database.store_key import find_user_key, get_or_create_user_key, hmac_hex
 from deepwork.kernel.environment import find_secret_problem
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.files.atomic import write_atomically
+from deepwork.kernel.files.private import write_atomically
 
 MIN_LENGTH = 16
 _MARK_LENGTH = 32

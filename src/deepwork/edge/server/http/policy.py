@@ -11,7 +11,7 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from deepwork.edge.server.http.login_codes import LoginCodes
-from deepwork.gates.access import rules
+from deepwork.gates.access import models
 from deepwork.gates.access.models import OWNER, Scope, Token
 
 OPEN_PATHS = frozenset({"/health"})
@@ -98,10 +98,10 @@ def find_token_id(request: RequestInfo, policy: AccessPolicy) -> str | None:
     if _check_host(request, policy) or _check_origin(request, policy) or request.path in OPEN_PATHS:
         return None
     if (text := _read_token(request)) is not None:
-        parts = None if _equals_securely(text, policy.token) else rules.parse_token(text)
+        parts = None if _equals_securely(text, policy.token) else models.parse_token(text)
         return parts[0] if parts else None
     id = _read_cookie(request, policy).partition(".")[0]
-    return id if rules.is_token_id(id) else None
+    return id if models.is_token_id(id) else None
 
 
 def authorize_request(
@@ -206,8 +206,8 @@ def _verify_cookie(cookie: str, policy: AccessPolicy, token: Token | None) -> in
 def _match_token(text: str, policy: AccessPolicy, token: Token | None) -> Admitted | None:
     if _equals_securely(text, policy.token):
         return _OWNER_ADMITTED
-    parts = rules.parse_token(text)
-    is_right = rules.matches_secret(parts[1] if parts else "", token)
+    parts = models.parse_token(text)
+    is_right = models.matches_secret(parts[1] if parts else "", token)
     return _admit_token_holder(token) if token and is_right else None
 
 

@@ -10,16 +10,23 @@ from itertools import takewhile
 from uuid import uuid4
 
 from deepwork.kernel.protocol.envelope import REVISION_HEADER, check_for_duplicates, check_revision
-from deepwork.kernel.protocol.framing import InvalidFrame, Message, parse_frame
-from deepwork.kernel.protocol.handler import MessageHandler
-from deepwork.kernel.protocol.messages import Peer, Request, RequestError, Response, encode_response
+from deepwork.kernel.protocol.handler import HttpCaller, MessageHandler
+from deepwork.kernel.protocol.messages import (
+    InvalidFrame,
+    Message,
+    Peer,
+    Request,
+    RequestError,
+    Response,
+    encode_response,
+    parse_frame,
+)
 from deepwork.kernel.protocol.revisions import (
     HANDSHAKE_REVISIONS,
     HTTP_STATUS,
     INTERNAL_ERROR,
     REQUEST_CANCELLED,
 )
-from deepwork.kernel.protocol.service import HttpCaller
 from deepwork.kernel.protocol.transports.asgi import (
     MAX_SESSIONS,
     MAX_SESSIONS_OF_OWNER,
@@ -37,7 +44,7 @@ from deepwork.kernel.protocol.transports.asgi import (
     refuse,
     respond,
 )
-from deepwork.kernel.protocol.transports.workers import Workers
+from deepwork.kernel.protocol.transports.stdio import Workers
 
 SESSION_HEADER = "mcp-session-id"
 IDLE_SECONDS = 30 * 60

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs
 from uuid import uuid4
 
-from deepwork.kernel.protocol.framing import InvalidFrame, parse_frame
-from deepwork.kernel.protocol.handler import MessageHandler
-from deepwork.kernel.protocol.messages import Peer, Request
-from deepwork.kernel.protocol.service import HttpCaller
+from deepwork.kernel.protocol.handler import HttpCaller, MessageHandler
+from deepwork.kernel.protocol.messages import InvalidFrame, Peer, Request, parse_frame
 from deepwork.kernel.protocol.transports.asgi import (
     MAX_SESSIONS,
     MAX_SESSIONS_OF_OWNER,
@@ -25,7 +23,7 @@ from deepwork.kernel.protocol.transports.asgi import (
     read_headers,
     respond,
 )
-from deepwork.kernel.protocol.transports.workers import Workers
+from deepwork.kernel.protocol.transports.stdio import Workers
 
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 

@@ -1,7 +1,4 @@
-"""MCP over standard input and output: one reader, and workers for requests that take longer.
-
-The reader answers quick requests itself, because passing them to a thread would take longer than they do.
-"""
+"""MCP over standard streams; slow calls run in threads beside the reader."""
 
 from __future__ import annotations
 
@@ -12,14 +9,47 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import FrameType
+from typing import TypeVar
 
-from deepwork.kernel.protocol.framing import MAX_FRAME, InvalidFrame, parse_frame
 from deepwork.kernel.protocol.handler import MessageHandler
-from deepwork.kernel.protocol.messages import Peer, Request
-from deepwork.kernel.protocol.transports.workers import LONG_WORKERS, Workers
+from deepwork.kernel.protocol.messages import MAX_FRAME, InvalidFrame, Peer, Request, parse_frame
+
+WORKERS = 40
+LONG_WORKERS = 64
+
+Result = TypeVar("Result")
+
+
+class Workers:
+    """Two pools of threads: calls that may take minutes never delay the others."""
+
+    def __init__(self, handler: MessageHandler, most: int = LONG_WORKERS) -> None:
+        """`most`: no pool has more threads than that."""
+        self._handler = handler
+        self._threads = ThreadPoolExecutor(min(WORKERS, most), "deepwork-call")
+        self._long_threads = ThreadPoolExecutor(min(LONG_WORKERS, most), "deepwork-long-call")
+
+    def submit(self, request: Request, answer: Callable[[], Result]) -> Future[Result]:
+        """Run `answer` in a thread of the pool that fits the request."""
+        is_long = self._handler.is_long(request)
+        return (self._long_threads if is_long else self._threads).submit(answer)
+
+    def finish(self) -> None:
+        """Wait until every request is answered."""
+        self._threads.shutdown()
+        self._long_threads.shutdown()
+        self._handler.tasks.finish()
+
+    def finish_within(self, seconds: float) -> bool:
+        """Wait until every request is answered, but not for longer; return whether they are."""
+        waiting = threading.Thread(target=self.finish, name="deepwork-finish", daemon=True)
+        waiting.start()
+        waiting.join(seconds)
+        return not waiting.is_alive()
+
 
 GRACE_SECONDS = 4.5
 NOTIFY_SECONDS = 1.0

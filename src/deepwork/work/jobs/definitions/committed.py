@@ -8,10 +8,9 @@ from typing import Any
 
 from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.errors import DefinitionError, InvalidInput, NotAllowed
-from deepwork.kernel.files.heads import Head
-from deepwork.kernel.files.repositories import find_tree_root
+from deepwork.kernel.files.repositories import Head, find_tree_root
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.committed_files import list_committed_folders, read_committed_file
+from deepwork.kernel.git.exact_files import list_committed_folders, read_committed_file
 from deepwork.kernel.git.refs import find_head
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job
 

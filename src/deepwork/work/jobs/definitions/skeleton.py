@@ -7,9 +7,8 @@ from string import Template
 
 from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.errors import InvalidInput, NotAllowed
-from deepwork.kernel.files.atomic import write_atomically
-from deepwork.kernel.files.os_errors import to_storage_error
 from deepwork.kernel.files.paths import confine
+from deepwork.kernel.files.private import to_storage_error, write_atomically
 from deepwork.kernel.files.problems import format_value
 from deepwork.work.jobs.definitions.models import JOB_FILE, is_identifier
 

@@ -19,9 +19,8 @@ from deepwork.gates.reviews.rounds import parse_round
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.adoption import check_tracking
 from deepwork.kernel.errors import Code, DeepworkError, NotFound, StateError, StorageError
-from deepwork.kernel.files.atomic import make_folder, write_atomically
 from deepwork.kernel.files.lock import FileLock
-from deepwork.kernel.files.os_errors import format_path, to_storage_error
+from deepwork.kernel.files.private import format_path, make_folder, to_storage_error, write_atomically
 from deepwork.kernel.files.state import find_link_problem, make_state_folder, read_state_file
 from deepwork.work.jobs.sessions.state import (
     GateDecision,

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.names import new_id
 from deepwork.work.plans.models import Checkpoint, CheckpointType, Task

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.work.plans.models import Outline, Task, TaskStatus, Workflow, serialize_requirements
-from deepwork.work.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capability_rows, read_task
+from deepwork.work.plans.stores.plan_store import COLUMNS, OPEN, batch_ids, build_capability_rows, read_task
 
 _HAS_NOTES_CONDITION = (  # recovery checkpoints do not count: deepwork adds them itself
     "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"

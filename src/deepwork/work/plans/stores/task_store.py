@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.statements import build_where
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.work.plans.models import Node, RelatedTask, StatusCount, Task, TaskStatus
-from deepwork.work.plans.stores.task_rows import (
+from deepwork.work.plans.stores.plan_store import (
     COLUMNS,
     DONE,
     LEVEL_BEFORE,

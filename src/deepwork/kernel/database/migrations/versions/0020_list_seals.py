@@ -12,8 +12,14 @@ from alembic import context, op
 
 from deepwork.kernel.database.adoption import require_own_mark
 from deepwork.kernel.database.seals import LISTED_TABLES, SEALED_COLUMNS, compute_list_seal, compute_seal
-from deepwork.kernel.database.store_key import COLUMNS, StoreKey, parse_identity, read_exposed_key, seal_key
-from deepwork.kernel.database.user_key import get_or_create_user_key
+from deepwork.kernel.database.store_key import (
+    COLUMNS,
+    StoreKey,
+    get_or_create_user_key,
+    parse_identity,
+    read_exposed_key,
+    seal_key,
+)
 from deepwork.kernel.errors import DeepworkError
 
 revision = "0020"

@@ -1,4 +1,4 @@
-"""Builds what lands and rewinds work on this machine."""
+"""Builds what lands and rewinds work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepwork.delivery.landing.recorder import BranchLeases, LandingRecorder, Wo
 from deepwork.delivery.landing.service import LandingService
 from deepwork.delivery.landing.work_finder import WorkFinder
 from deepwork.delivery.runner.finishing import AttemptOrigins
-from deepwork.edge.server.git_access import open_git
+from deepwork.edge.server.assembly.trees import open_git
 
 if TYPE_CHECKING:
     from deepwork.delivery.landing.prepared import PreparedLander

@@ -1,4 +1,4 @@
-"""Builds the services that read git trees: snapshots, checks, who changed what, and why a line exists."""
+"""Builds the services of one repository: git, snapshots, checks and who changed what."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepwork.edge.server.git_access import open_git
 from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.trust import build_git_environment
 
 if TYPE_CHECKING:
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.gates.checks.service import CheckService
     from deepwork.views.overview.why import WhyService
     from deepwork.work.tracking.attribution_service import AttributionService
+
+
+def open_git(folder: Path) -> Git:
+    """Return git for this folder."""
+    return Git(folder, environment=build_git_environment(folder))
 
 
 @dataclass
@@ -36,7 +42,7 @@ class TreesAssembly:
         """Finds out which task changed which files."""
         from deepwork.delivery.provenance.recorder import LinkRecorder
         from deepwork.work.tracking.attribution_service import AttributionService
-        from deepwork.work.tracking.snapshots import SnapshotService
+        from deepwork.work.tracking.watch_store import SnapshotService
 
         root = self.settings.repository_root
         snapshots = SnapshotService(self.database, self.host, root, self.open_snapshot_store)

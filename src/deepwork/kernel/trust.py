@@ -1,19 +1,45 @@
-"""Keeps what this user trusts, in one file of the user's own folder, which no repository can write."""
+"""What a person trusted in a project: settings and checks, by their digests, in the user's own folder."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from deepwork.kernel.environment import build_child_environment, choose_user_file
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.files.atomic import write_atomically
 from deepwork.kernel.files.lock import hold_file_lock
-from deepwork.kernel.files.private import make_private_folder, read_private_file
-from deepwork.kernel.trust.models import Kind, Pins, TrustedProject
-from deepwork.kernel.trust.rules import compute_digest
+from deepwork.kernel.files.private import make_private_folder, read_private_file, write_atomically
+from deepwork.kernel.files.repositories import find_repository
+from deepwork.kernel.user_settings import Kind, Pins, TrustedProject
+
+
+def compute_digest(definition: Any) -> str:
+    """Compute the digest of a parsed definition; it does not depend on how the definition was written."""
+    canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+    return sha256(canonical.encode()).hexdigest()
+
+
+def compute_pins_digest(pins: Pins) -> str:
+    """Compute the digest of the program and the environment of a command."""
+    return compute_digest({"program": pins.program, "environment": dict(pins.environment)})
+
+
+def find_untrusted(definitions: Mapping[str, Any], digests: Mapping[str, str]) -> tuple[str, ...]:
+    """List the names of definitions that are not pinned, or not with this value."""
+    return tuple(
+        name for name, definition in definitions.items() if digests.get(name) != compute_digest(definition)
+    )
+
+
+def render_untrusted_line(keys: Iterable[str]) -> str:
+    """Say in one line which settings are ignored, and what makes them count; values may be secret."""
+    return f"Ignored in .deepwork/config.yml until you run `deepwork trust`: {', '.join(keys)}."
+
 
 FILE_NAME = "trust.json"
 _VERSION = 1
@@ -112,3 +138,33 @@ def _parse_pins(data: Any) -> Pins:
     environment["PATH"]
     shadowed = {str(name): str(folder) for name, folder in data["shadowed"].items()}
     return Pins(program, environment, shadowed)
+
+
+def open_trust_store(environment: Mapping[str, str] = os.environ) -> TrustStore:
+    """Open the store of this user."""
+    return TrustStore(choose_user_file(FILE_NAME, environment).parent)
+
+
+def list_untrusted(
+    project: Path, kind: Kind, definitions: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """List the names of definitions that must not act; `project` is its path in the main tree."""
+    return find_untrusted(definitions, open_trust_store(environment).find_digests(project, kind))
+
+
+def build_git_environment(tree: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Build the environment of git in a tree, with the PATH that was trusted for its checks, if any was.
+
+    Otherwise an agent that starts deepwork would choose the program that tells what changed.
+    """
+    kept = build_child_environment(environment)
+    main = find_repository(tree)
+    try:
+        projects = open_trust_store(environment).load() if main else {}
+    except StorageError:  # `deepwork doctor` and `deepwork trust` report it
+        return kept
+    for path, project in projects.items():
+        if project.pins and Path(path).is_relative_to(main or path):
+            newest = list(project.pins.values())[-1]
+            return {**kept, "PATH": newest.environment["PATH"]}
+    return kept

@@ -1,4 +1,4 @@
-"""Creates and connects the objects that run jobs."""
+"""Builds the tools of jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepwork.edge.server.git_access import open_git
+from deepwork.edge.server.assembly.trees import open_git
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.environment import build_reviewer_environment
@@ -74,8 +74,8 @@ class JobsAssembly:
         if name == ClaudeCLI.name:
             return ClaudeCLI(timeout, environment=build_reviewer_environment())
         # Imported here: most projects let no other agent review.
-        from deepwork.delivery.runner.agent_reviewer import AgentReviewer  # noqa: PLC0415
-        from deepwork.delivery.runner.profiles import load_catalog  # noqa: PLC0415
+        from deepwork.delivery.runner.agent_reviewer import AgentReviewer
+        from deepwork.delivery.runner.profiles import load_catalog
 
         return AgentReviewer(name, timeout, lambda name: load_catalog().get_agent(name))
 

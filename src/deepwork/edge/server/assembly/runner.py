@@ -1,4 +1,4 @@
-"""Builds the runner of an application."""
+"""Builds the runner of agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deepwork.delivery.runner.runner import Runner
 from deepwork.delivery.runner.scheduling import RunScheduler
 from deepwork.delivery.runner.work_sources import Finishers, WorkSources
 from deepwork.delivery.runner.workspace_setup import build_workspace_settings
-from deepwork.edge.server.git_access import open_git
+from deepwork.edge.server.assembly.trees import open_git
 from deepwork.edge.server.invocation import invoke, perform
 from deepwork.edge.server.registry import index_by_name
 from deepwork.kernel.call import Call
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from deepwork.delivery.runner.models import Attempt
     from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.delivery.runner.profiles import AgentProfile
-    from deepwork.edge.server.jobs_assembly import JobsAssembly
+    from deepwork.edge.server.assembly.jobs import JobsAssembly
     from deepwork.edge.server.registry import OperationSpec
     from deepwork.gates.checks.service import CheckService
     from deepwork.kernel.config import Settings

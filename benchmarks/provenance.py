@@ -9,8 +9,7 @@ from pathlib import Path
 from benchmarks.large_plans import open_application
 from benchmarks.timing import Effort, Samples, Work, take_turns
 
-from deepwork.delivery.provenance.models import CommitLink, KnownBy
-from deepwork.delivery.provenance.rules import parse_claims
+from deepwork.delivery.provenance.rules import CommitLink, KnownBy, parse_claims
 from deepwork.delivery.provenance.store import LinkStore
 from deepwork.edge.server.application import Application
 from deepwork.kernel.environment import build_child_environment

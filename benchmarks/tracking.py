@@ -14,7 +14,7 @@ from benchmarks.timing import Effort, Samples, Work, measure_ms, take_turns
 
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.snapshot import SnapshotStore
-from deepwork.kernel.names import new_id
+from deepwork.kernel.values import new_id
 from deepwork.work.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
 from deepwork.work.tracking.store import TrackStore
 

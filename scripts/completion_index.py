@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import click
 from scripts.json_lines import render_json
 
-from deepwork.edge.cli.framework.parameter_kinds import find_kind
+from deepwork.edge.cli.framework.options import find_kind
 from deepwork.edge.cli.main import deepwork
 from deepwork.edge.cli.shell_completion import INDEX
 

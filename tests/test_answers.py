@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from deepwork.kernel.answers import Answer, IsoTime, build_model, read_answer
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 
 class Color(CaseInsensitiveEnum):

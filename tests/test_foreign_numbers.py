@@ -18,7 +18,7 @@ from deepwork.kernel.foreign_text import (
     read_pid,
     read_whole_number,
 )
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 
 ANYTHING = st.one_of(
     st.none(),

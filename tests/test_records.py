@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, dataclass, replace
 
 import pytest
 
-from deepwork.kernel.records import build_record, copy_with
+from deepwork.kernel.values import build_record, copy_with
 
 
 @dataclass(frozen=True)

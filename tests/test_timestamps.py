@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepwork.kernel.timestamps import format_age
+from deepwork.kernel.values import format_age
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, check_input
 from deepwork.kernel.errors import Code, InvalidInput
-from deepwork.kernel.names import CaseInsensitiveEnum, new_id
-from deepwork.kernel.tool_types import check_input
+from deepwork.kernel.values import CaseInsensitiveEnum, new_id
 
 
 def build_nested(depth: int) -> Any:

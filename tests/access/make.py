@@ -7,8 +7,7 @@ from typing import Any
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.registry import index_by_name
-from deepwork.gates.access.audit_chain import ChainVerdict, verify_chain
-from deepwork.gates.access.models import ChainedEntry, parse_token
+from deepwork.gates.access.models import ChainedEntry, ChainVerdict, parse_token, verify_chain
 from deepwork.gates.access.operations import TokenOperations
 from deepwork.gates.access.store import AuditStore
 from deepwork.kernel.call import Call

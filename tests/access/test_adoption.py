@@ -22,8 +22,8 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.http.serving import serve_http
 from deepwork.gates.access.models import matches_secret
 from deepwork.gates.access.store import TokenStore
-from deepwork.kernel.database.adoption import read_identity
 from deepwork.kernel.database.schema import get_snapshot_path
+from deepwork.kernel.database.seals import read_identity
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.errors import Code, StorageError, StoreNotAdopted
 from deepwork.views.hooks.dispatch import dispatch_event

@@ -17,7 +17,7 @@ from access.other_users import run_git
 from application import make_app
 from approvals.person import PASSPHRASE
 from cli.run import CommandResult, run_deepwork
-from deepwork.gates.approvals.passphrase import hash_passphrase
+from deepwork.gates.approvals.credentials import hash_passphrase
 from deepwork.kernel.trust import compute_digest
 from store_admin.stores import read_all_rows, run_sql
 

@@ -30,9 +30,16 @@ from application import NOW, call_tool, list_event_types, make_app
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.mcp_server import build_server
-from deepwork.gates.access import audit_chain
-from deepwork.gates.access.audit_chain import create_anchor, find_anchor_problem, parse_anchor
-from deepwork.gates.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey
+from deepwork.gates.access import models
+from deepwork.gates.access.models import (
+    AuditEntry,
+    ChainedEntry,
+    ChainHead,
+    ChainKey,
+    create_anchor,
+    find_anchor_problem,
+    parse_anchor,
+)
 from deepwork.gates.access.store import AuditStore
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
@@ -45,7 +52,7 @@ def register(app: Application, caller: str = "local") -> str:
     return id
 
 
-UNKEYED = ChainKey(audit_chain.hash_text)
+UNKEYED = ChainKey(models.hash_text)
 
 
 def build_entry(outcome: str = "done") -> AuditEntry:
@@ -56,7 +63,7 @@ def build_chain(*entries: AuditEntry) -> list[ChainedEntry]:
     links: list[ChainedEntry] = []
     for number, each in enumerate(entries, 1):
         before = links[-1].chain if links else ""
-        links.append(ChainedEntry(number, each, audit_chain.compute_chain(before, number, each)))
+        links.append(ChainedEntry(number, each, models.compute_chain(before, number, each)))
     return links
 
 
@@ -76,7 +83,7 @@ def test_a_call_is_recorded_with_its_argument_names_and_ids(app: Application):
     assert second.entry == AuditEntry(
         at=NOW, account="ci", caller="ci", host=socket.gethostname(), tool="agent_update",
         arguments=json.dumps({"id": id, "workspace_path": None, "metadata": None}, separators=(",", ":")),
-        digest=audit_chain.compute_digest(arguments), outcome="done",
+        digest=models.compute_digest(arguments), outcome="done",
     )  # fmt: skip
 
 
@@ -103,9 +110,9 @@ def test_text_given_by_callers_is_not_recorded(app: Application):
 def test_a_list_is_recorded_by_its_ids_up_to_a_limit(app: Application):
     given = {"message_ids": [f"msg_{number:012}" for number in range(100)] + ["text"]}
 
-    told = json.loads(audit_chain.summarize_arguments(["message_ids"], given))
+    told = json.loads(models.summarize_arguments(["message_ids"], given))
 
-    assert told == {"message_ids": [f"msg_{number:012}" for number in range(audit_chain.MAX_IDS)]}
+    assert told == {"message_ids": [f"msg_{number:012}" for number in range(models.MAX_IDS)]}
 
 
 def test_reading_is_not_recorded(app: Application):
@@ -375,8 +382,8 @@ def test_a_forged_end_is_detected_by_the_head():
     links = build_chain(build_entry(), build_entry(), build_entry())
     forged = [*links[:2], *build_chain(build_entry(), build_entry(), build_entry("UNAUTHORIZED"))[2:]]
 
-    assert audit_chain.verify_chain(links, ChainHead(3, links[2].chain), UNKEYED).problem is None
-    assert audit_chain.verify_chain(forged, ChainHead(3, links[2].chain), UNKEYED).problem is not None
+    assert models.verify_chain(links, ChainHead(3, links[2].chain), UNKEYED).problem is None
+    assert models.verify_chain(forged, ChainHead(3, links[2].chain), UNKEYED).problem is not None
 
 
 def test_any_change_of_any_row_is_detected():
@@ -396,7 +403,7 @@ def test_any_change_of_any_row_is_detected():
                 attacked[one] = ChainedEntry(one + 1, links[other].entry, links[one].chain)
             case _:
                 attacked.insert(one, links[other])
-        assert audit_chain.verify_chain(attacked, head, UNKEYED).problem is not None
+        assert models.verify_chain(attacked, head, UNKEYED).problem is not None
 
 
 def test_a_chain_is_read_lazily_and_only_up_to_the_first_bad_row():
@@ -412,7 +419,7 @@ def test_a_chain_is_read_lazily_and_only_up_to_the_first_bad_row():
             given += 1
             yield link
 
-    found = audit_chain.verify_chain(links(), ChainHead(9, "x"), UNKEYED)
+    found = models.verify_chain(links(), ChainHead(9, "x"), UNKEYED)
 
     assert (given, found.rows, found.bad_row) == (3, 2, 3)
 
@@ -448,7 +455,7 @@ def test_verify_gives_a_verdict_for_any_tampering(tmp_path: Path, tampering: str
 # Anchors
 
 
-KEY = ChainKey(lambda text: audit_chain.hash_text(f"secret:{text}"), store_id="5a")
+KEY = ChainKey(lambda text: models.hash_text(f"secret:{text}"), store_id="5a")
 
 
 def test_an_anchor_can_be_read_again():

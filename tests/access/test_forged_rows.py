@@ -18,7 +18,7 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.gates.access.store import AuditStore
 from deepwork.gates.access.verification import find_forged_row
-from deepwork.gates.approvals.passphrase import hash_passphrase
+from deepwork.gates.approvals.credentials import hash_passphrase
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import CheckVerdict, Proof, ProofKey
 from deepwork.gates.checks.store import ProofStore

@@ -118,7 +118,7 @@ def test_another_token_cannot_change_a_job_session(
 def test_another_token_does_not_take_over_a_session_by_calling_without_its_id(
     app: Application, session: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("deepwork.work.jobs.sessions.process_identity.has_exited", lambda owner: True)
+    monkeypatch.setattr("deepwork.work.jobs.sessions.files.has_exited", lambda owner: True)
 
     with pytest.raises(DeepworkError, match="No active workflow session"):
         finish_with_override(app, "bob", None)

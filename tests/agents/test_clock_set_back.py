@@ -10,9 +10,8 @@ import pytest
 from application import Clock, call_tool, make_app
 from deepwork.edge.server.application import Application
 from deepwork.kernel.states import State
-from deepwork.views.overview.activity_store import ActivityStore
-from deepwork.views.overview.current_work_store import CurrentWorkStore
-from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES
+from deepwork.views.overview.current_work_store import ActivityStore, CurrentWorkStore
+from deepwork.views.overview.states.store import UNKNOWN_PROCESSES
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS
 from deepwork.work.plans.inbox import list_lost_claims

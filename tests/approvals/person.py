@@ -9,9 +9,8 @@ from typing import Any
 from approvals.authenticator import ORIGIN, Authenticator
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
-from deepwork.gates.approvals.credentials import Credential, CredentialStore
+from deepwork.gates.approvals.credentials import Credential, CredentialStore, HashCost, hash_passphrase
 from deepwork.gates.approvals.enrollment import EnrollmentOperations
-from deepwork.gates.approvals.passphrase import HashCost, hash_passphrase
 from deepwork.gates.approvals.person_proof import CheckedProof, PersonProofs
 from deepwork.kernel.call import Call, GivenProof
 from deepwork.kernel.user_settings import CredentialKind

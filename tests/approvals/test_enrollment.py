@@ -14,8 +14,7 @@ from approvals.person import CHEAP, PASSPHRASE, Person, enroll_passphrase, write
 from deepwork.edge.server.application import Application
 from deepwork.gates.access.models import AuditEntry
 from deepwork.gates.access.store import AuditStore
-from deepwork.gates.approvals.credentials import Credential, CredentialFile
-from deepwork.gates.approvals.passphrase import hash_passphrase
+from deepwork.gates.approvals.credentials import Credential, CredentialFile, hash_passphrase
 from deepwork.kernel.call import GivenProof
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.user_settings import CredentialKind

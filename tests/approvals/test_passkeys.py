@@ -11,9 +11,8 @@ from application import Clock
 from approvals.authenticator import ORIGIN, USER_PRESENT, Authenticator
 from approvals.person import CHALLENGE, CHEAP, PASSPHRASE, Person, enroll_passphrase
 from deepwork.edge.server.application import Application
-from deepwork.gates.approvals.credentials import build_challenge
+from deepwork.gates.approvals.credentials import build_challenge, hash_passphrase
 from deepwork.gates.approvals.models import compute_digest
-from deepwork.gates.approvals.passphrase import hash_passphrase
 from deepwork.gates.approvals.person_proof import build_decision_challenge
 from deepwork.kernel.call import GivenProof
 from deepwork.kernel.errors import NotAllowed

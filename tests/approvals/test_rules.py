@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.gates.approvals.rules import list_differences
+from deepwork.gates.approvals.models import list_differences
 
 
 def test_only_what_differs_is_listed() -> None:

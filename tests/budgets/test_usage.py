@@ -11,9 +11,9 @@ from application import call_tool, list_events
 from budgets.make import create_plan, report
 from deepwork.edge.server.application import Application
 from deepwork.gates.budgets.models import CostSource, SubjectKind
-from deepwork.gates.budgets.prices import load_price_table
+from deepwork.gates.budgets.rules import load_price_table
 from deepwork.gates.budgets.service import BudgetService
-from deepwork.gates.budgets.usage import read_usage
+from deepwork.gates.budgets.store import read_usage
 from deepwork.views.overview.spending import build_spending
 from tracking import make as track
 

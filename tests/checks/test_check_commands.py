@@ -15,7 +15,7 @@ from deepwork.edge.cli.framework.tool_commands import call_tool
 from deepwork.edge.cli.main import deepwork
 from deepwork.kernel.call import current_call
 from deepwork.kernel.errors import Code
-from deepwork.kernel.files.state import find_hidden_checks
+from deepwork.kernel.files.private import find_hidden_checks
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ import pytest
 
 from checks.make import Project, replace_object, run_git, shell
 from checks.test_attacks import Agent, attack_while_it_runs, own_cache
-from deepwork.kernel.files.folder_watch import CannotWatch, FolderWatch
-from deepwork.kernel.files.open_writers import find_open_for_writing
+from deepwork.kernel.files.watching import CannotWatch, FolderWatch, find_open_for_writing
 from deepwork.kernel.git.empty_repository import EmptyRepository
 from deepwork.kernel.git.snapshot import SnapshotStore
 from gated_project import GatedProject

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from application import make_app
 from checks.make import COUNT, Project, run_git, shell
 from deepwork.edge.cli.main import deepwork
-from deepwork.gates.checks.rules import build_trusted_definitions
+from deepwork.gates.checks.models import build_trusted_definitions
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed
 from deepwork.kernel.trust import open_trust_store
 from deepwork.kernel.user_settings import Kind

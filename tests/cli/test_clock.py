@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.run import run_deepwork, run_in_terminal
-from deepwork.edge.cli.framework.clock import format_age, parse_moment
-from deepwork.edge.cli.framework.headings import to_heading
+from deepwork.edge.cli.framework.terminal import format_age, parse_moment, to_heading
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 LOCAL = re.compile(r"\d\d \d\d:\d\d")

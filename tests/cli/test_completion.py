@@ -130,7 +130,7 @@ def test_without_a_store_nothing_is_offered_or_created(tmp_path: Path):
 def test_each_shell_gets_its_script(tmp_path: Path, shell: str):
     from click.testing import CliRunner
 
-    from deepwork.edge.cli.completion import completion
+    from deepwork.edge.cli.shell_completion import completion
 
     script = CliRunner().invoke(completion, [shell])
 

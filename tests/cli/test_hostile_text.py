@@ -19,10 +19,10 @@ from cli.command_tree import is_runnable, walk_commands
 from cli.run import run_in_terminal
 from deepwork.edge.cli import main as cli
 from deepwork.edge.cli.framework.documents import DocumentParam
-from deepwork.edge.cli.framework.identifiers import list_identifiers
-from deepwork.edge.cli.framework.parameter_kinds import find_kind
+from deepwork.edge.cli.framework.id_resolution import list_identifiers
+from deepwork.edge.cli.framework.options import find_kind
 from deepwork.edge.cli.framework.progress import ProgressBar
-from deepwork.edge.cli.framework.protected_output import ProtectedStream, protect_output
+from deepwork.edge.cli.framework.terminal import ProtectedStream, protect_output
 from deepwork.kernel.foreign_text import dump_json
 from deepwork.views.observability.calls import CallLog
 from deepwork.views.observability.logs import TEXT, JsonHandler, TextFormatter

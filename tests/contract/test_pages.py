@@ -13,7 +13,7 @@ from deepwork.edge.cli.main import COMMANDS
 from deepwork.kernel.config import load_settings
 from deepwork.kernel.config_options import OPTIONS
 from deepwork.kernel.errors import Code
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOT = DOCS.parent

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from application import Clock, call_tool
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.http.asgi import create_asgi_app
+from deepwork.edge.server.http.connections import create_asgi_app
 from deepwork.edge.server.http.policy import AccessPolicy
 from deepwork.gates.access.models import Scope
 from deepwork.gates.access.operations import TokenOperations

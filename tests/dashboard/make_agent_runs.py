@@ -8,7 +8,7 @@ from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptio
 from deepwork.delivery.runner.service import AttemptService, RunService, create_run
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.edge.server.application import Application
-from deepwork.kernel.names import new_id
+from deepwork.kernel.values import new_id
 
 HOST = "local"
 

@@ -12,7 +12,7 @@ from access.make import list_entries
 from application import Clock, call_tool, list_events, make_app
 from dashboard.make import HOST, World, create_client, create_token, make_everything, read
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.http.asgi import list_actions
+from deepwork.edge.server.http.connections import list_actions
 from deepwork.gates.access import models
 from deepwork.views.dashboard.actions import ACTIONS_BY_PATH
 

@@ -18,7 +18,7 @@ from application import NOW, call_tool
 from dashboard.make import create_client, create_token, read, read_pages
 from deepwork.edge.server.application import Application
 from deepwork.gates.access.operations import TokenOperations
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from deepwork.work.jobs import tools as job_tools
 from deepwork.work.tracking.models import AttributedChange, Attribution
 from deepwork.work.tracking.watch_store import WatchStore

@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 
 from application import call_tool, make_app
 from deepwork.edge.cli.main import COMMANDS, deepwork
-from deepwork.edge.cli.serve import serve
+from deepwork.edge.cli.servers import serve
 from deepwork.kernel.config_options import OPTIONS
 from http_tests.http_server import PATIENCE_SECONDS, reserve_port
 

@@ -19,7 +19,7 @@ from scripts.pages import ROOT, Block, list_pages, parse_blocks, parse_steps
 from deepwork.delivery.runner.profiles import load_catalog
 from deepwork.edge.cli.main import COMMANDS
 from deepwork.edge.cli.plan_file import split_file
-from deepwork.edge.cli.serve import serve
+from deepwork.edge.cli.servers import serve
 from deepwork.gates.checks.definitions import parse_checks
 from deepwork.gates.reviews.discovery import RuleCatalog
 from deepwork.kernel.config import find_unknown_keys, load_settings

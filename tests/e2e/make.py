@@ -18,7 +18,7 @@ from dashboard.make_agent_runs import add_attempt, move, start_run
 from deepwork.delivery.runner.attempt_files import AttemptFiles, AttemptLocks
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor
 from deepwork.edge.server.application import Application
-from deepwork.kernel.names import new_id
+from deepwork.kernel.values import new_id
 from deepwork.work.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
 from deepwork.work.tracking.store import TrackStore
 from jobs import project as jobs

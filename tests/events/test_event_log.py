@@ -11,7 +11,7 @@ from application import Clock, call_tool, list_events, make_app
 from deepwork.edge.server.application import Application
 from deepwork.kernel.events.feed import EventBatch, EventFeed, ResyncRequired
 from deepwork.kernel.events.log import Event, EventStore, truncate_texts
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 
 
 def emit_events(app: Application, count: int, workflow_id: str | None = None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.kernel.database.adoption import SUFFIXES, find_tracking_problem
+from deepwork.kernel.database.seals import SUFFIXES, find_tracking_problem
 from deepwork.kernel.files.repositories import find_in_index, is_tracked, may_hide_changes
 
 STORE = ".deepwork/deepwork.db"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.files.private import make_state_folder
 
 FORMER = """\
 # Written by deepwork: definitions and settings belong to the project, everything else to this machine.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.ignore_rules import convert_rules, filter_ignored
+from deepwork.kernel.git.empty_repository import convert_rules, filter_ignored
 
 RULES = {
     "": "*.log\n!keep.log\n/only-root\nbuild/\n# comment\n\\#literal\n\nname \n",

@@ -14,7 +14,7 @@ from rs_bpe.bpe import openai
 from application import call_tool
 from deepwork.kernel.files.lock import FileLock
 from deepwork.kernel.foreign_text import FRAME
-from deepwork.kernel.timestamps import format_age
+from deepwork.kernel.values import format_age
 from deepwork.views.hooks import context, dispatch, failure_log, tool_use
 from deepwork.views.hooks import notices as hook_notices
 from deepwork.views.hooks.identity import MAX_ISSUES, SessionRecord, learn_from_call

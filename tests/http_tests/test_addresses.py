@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from access.other_users import use_home
-from deepwork.edge.server.http import addresses
-from deepwork.edge.server.http.limits import RateLimit
+from deepwork.edge.server.http import policy
+from deepwork.edge.server.http.guard import RateLimit
 from deepwork.edge.server.http.owner_token import load_token
 from deepwork.kernel.environment import find_secret_problem
 from deepwork.kernel.errors import DefinitionError, StorageError
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
     "host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.1.2.3", "::ffff:127.0.0.1", "１２７.0.0.1"]
 )
 def test_loopback_addresses_need_no_token(host: str):
-    assert addresses.is_loopback(addresses.require_safe_address(host, has_token=False))
+    assert policy.is_loopback(policy.require_safe_address(host, has_token=False))
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ def test_loopback_addresses_need_no_token(host: str):
 )  # fmt: skip
 def test_every_spelling_of_all_interfaces_needs_a_token(host: str):
     with pytest.raises(DefinitionError, match="no token is set") as refused:
-        addresses.require_safe_address(host, has_token=False)
+        policy.require_safe_address(host, has_token=False)
 
     assert "DEEPWORK_TOKEN" in refused.value.suggestion
-    assert addresses.require_safe_address(host, has_token=True)
+    assert policy.require_safe_address(host, has_token=True)
 
 
 def test_an_invalid_name_is_reported(monkeypatch: pytest.MonkeyPatch):
@@ -45,7 +45,7 @@ def test_an_invalid_name_is_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(socket, "getaddrinfo", unknown)  # some networks have an answer for any name
 
     with pytest.raises(DefinitionError, match="Cannot resolve the address"):
-        addresses.require_safe_address("no.such.name.invalid", has_token=True)
+        policy.require_safe_address("no.such.name.invalid", has_token=True)
 
 
 def test_a_taken_port_is_an_error_that_names_a_free_one():
@@ -55,21 +55,21 @@ def test_a_taken_port_is_an_error_that_names_a_free_one():
         port = taken.getsockname()[1]
 
         with pytest.raises(DefinitionError, match=f"Port {port} is taken") as refused:
-            addresses.bind_socket("127.0.0.1", port)
+            policy.bind_socket("127.0.0.1", port)
 
     assert "--port" in refused.value.suggestion
 
 
 def test_the_search_for_a_free_port_ends_with_the_last_port(monkeypatch: pytest.MonkeyPatch):
     def refuse(_: str, port: int) -> socket.socket:
-        if port > addresses.MAX_PORT:
+        if port > policy.MAX_PORT:
             raise OverflowError("bind(): port must be 0-65535.")
         raise OSError(errno.EADDRINUSE, "taken")
 
-    monkeypatch.setattr(addresses, "_open_listener", refuse)
+    monkeypatch.setattr(policy, "_open_listener", refuse)
 
     with pytest.raises(DefinitionError, match="Port 65530 is taken"):
-        addresses.bind_socket("127.0.0.1", 65_530)
+        policy.bind_socket("127.0.0.1", 65_530)
 
 
 def test_a_generated_token_is_stored_readable_only_by_its_owner(tmp_path: Path):

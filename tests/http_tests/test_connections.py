@@ -23,7 +23,7 @@ from deepwork.edge.server.http.connections import (
     limit_connections,
     raise_descriptor_limit,
 )
-from deepwork.edge.server.http.fast import choose_http_protocol
+from deepwork.edge.server.http.serving import choose_http_protocol
 from http_tests.http_server import HttpServer
 
 HEAD = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n"

@@ -14,9 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from application import skip_or_fail
-from deepwork.edge.server.http import fast
-from deepwork.edge.server.http.guard import Guard
-from deepwork.edge.server.http.limits import MAX_HEADERS
+from deepwork.edge.server.http import serving
+from deepwork.edge.server.http.guard import MAX_HEADERS, Guard
 from deepwork.edge.server.http.policy import AccessPolicy
 from http_tests.http_server import HttpServer
 
@@ -27,10 +26,10 @@ HEALTH, POST = (b"%s HTTP/1.1\r\nHost: here\r\n" % each for each in (b"GET /heal
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[asyncio.Protocol]:
     """How the server parses requests: without the extra, and with it."""
     if request.param == "h11":
-        monkeypatch.setattr(fast, "find_spec", lambda name: None)
+        monkeypatch.setattr(serving, "find_spec", lambda name: None)
     elif find_spec("httptools") is None:
         skip_or_fail("httptools is not installed")
-    return fast.choose_http_protocol()
+    return serving.choose_http_protocol()
 
 
 def send_bytes(protocol: type[asyncio.Protocol], *parts: bytes) -> bytes:
@@ -72,18 +71,18 @@ async def answer_after_body(scope: Any, receive: Any, send: Any) -> None:
 
 
 def test_without_the_extra_the_server_uses_h11_and_asyncio(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fast, "find_spec", lambda name: None)
+    monkeypatch.setattr(serving, "find_spec", lambda name: None)
 
-    assert fast.choose_http_protocol().__mro__[1] is H11Protocol
-    assert fast.get_loop_options() == {"use_uvloop": False}
+    assert serving.choose_http_protocol().__mro__[1] is H11Protocol
+    assert serving.get_loop_options() == {"use_uvloop": False}
 
 
 def test_with_the_extra_it_uses_httptools_and_uvloop():
     pytest.importorskip("httptools")
     pytest.importorskip("uvloop")
 
-    assert fast.get_loop_options() == {"use_uvloop": True}
-    assert fast.choose_http_protocol().__mro__[1] is HttpToolsProtocol
+    assert serving.get_loop_options() == {"use_uvloop": True}
+    assert serving.choose_http_protocol().__mro__[1] is HttpToolsProtocol
 
 
 def test_headers_of_usual_length_are_accepted(protocol: type[asyncio.Protocol]):

@@ -10,9 +10,8 @@ import pytest
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from application import make_app
-from deepwork.edge.server.http.asgi import build_router, create_mcp_app
-from deepwork.edge.server.http.guard import HEADERS, Guard
-from deepwork.edge.server.http.limits import RateLimit
+from deepwork.edge.server.http.connections import build_router, create_mcp_app
+from deepwork.edge.server.http.guard import HEADERS, Guard, RateLimit
 from deepwork.edge.server.http.policy import AccessPolicy, is_mcp_path
 from deepwork.edge.server.mcp_service import McpService
 from deepwork.kernel.protocol.handler import MessageHandler

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.edge.server.http.login_codes import CODE_SECONDS, MAX_CODES, LoginCodes
+from deepwork.edge.server.http.owner_token import CODE_SECONDS, MAX_CODES, LoginCodes
 from deepwork.edge.server.http.policy import (
     COOKIE_SECONDS,
     AccessPolicy,

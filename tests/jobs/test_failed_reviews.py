@@ -6,14 +6,9 @@ import json
 
 from call_counter import count_calls
 from deepwork.work.jobs.definitions.models import StepReview
-from deepwork.work.jobs.failed_reviews import (
-    MAX_FEEDBACK,
-    MAX_REVIEWS_BYTES,
-    cut_failed_reviews,
-    cut_feedback,
-)
 from deepwork.work.jobs.quality_gate import CriterionResult, ReviewResult, ReviewTask
 from deepwork.work.jobs.step_gate import complete_verdicts
+from deepwork.work.jobs.step_outputs import MAX_FEEDBACK, MAX_REVIEWS_BYTES, cut_failed_reviews, cut_feedback
 
 
 def fail(file: str | None = None, feedback: str = "Bad.", *criteria: CriterionResult) -> ReviewResult:

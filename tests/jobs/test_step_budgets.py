@@ -23,7 +23,8 @@ from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.jobs import tools as job_tools
 from deepwork.work.jobs.sessions.state import PinnedEntry, Session, SessionEvent
-from deepwork.work.jobs.step_budgets import (
+from deepwork.work.jobs.step_checks import ProvenStep, StepChecks
+from deepwork.work.jobs.step_rounds import (
     compute_minutes_left,
     count_time,
     find_overrun,
@@ -31,7 +32,6 @@ from deepwork.work.jobs.step_budgets import (
     start_clock,
     stop_clock,
 )
-from deepwork.work.jobs.step_checks import ProvenStep, StepChecks
 from gated_project import GatedProject, any_gated, gated, own_trust
 from jobs.project import make_review, make_step, write_files, write_job
 from jobs.runs import finish_step, get_session, get_session_file, open_app, start_job

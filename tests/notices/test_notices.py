@@ -14,7 +14,7 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call
 from deepwork.kernel.events.log import RETENTION_MS
-from deepwork.kernel.notices.service import MAX_NOTICES
+from deepwork.kernel.notices.store import MAX_NOTICES
 from notices.make import ANNA, act, beat, claim, create_plan, list_types, register_agent, write_message
 from statement_counter import count_statements
 from tracking.make import create_blocker, create_task, create_workflow_and_phase, get_context

@@ -12,7 +12,7 @@ from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.views.observability import calls
 from deepwork.views.observability.calls import BOUNDS, CallRecorder, Counters, Histogram, get_error_code
 from deepwork.views.observability.prometheus import MetricsCollector, render_metrics
-from deepwork.views.overview.activity_store import ActivityCounts
+from deepwork.views.overview.current_work_store import ActivityCounts
 from effort import measure_effort
 from observability.prometheus_reader import get_value, parse_metrics
 

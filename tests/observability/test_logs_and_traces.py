@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.edge.server.http.redaction import TokenRedactionFilter
+from deepwork.edge.server.http.metrics import TokenRedactionFilter
 from deepwork.views.observability.calls import start_tracing
 from deepwork.views.observability.logs import JsonHandler, StderrToLog
 from http_tests.http_server import HttpServer, McpSession

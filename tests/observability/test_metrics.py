@@ -24,7 +24,7 @@ from deepwork.edge.server.http.metrics import MetricsEndpoint, RefusalCounterMid
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.events.hub import EventHub
 from deepwork.views.observability.calls import Counters
-from deepwork.views.overview.activity_store import ActivityCounts, ActivityStore
+from deepwork.views.overview.current_work_store import ActivityCounts, ActivityStore
 from observability.prometheus_reader import ParsedMetric, get_value, parse_metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "observe.md"

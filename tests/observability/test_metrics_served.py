@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.toolsets import select_tools
+from deepwork.edge.server.registry import select_tools
 from deepwork.kernel.config import load_settings
 from http_tests.http_server import HttpServer, McpSession
 from observability.prometheus_reader import get_value, parse_metrics

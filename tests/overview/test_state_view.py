@@ -13,7 +13,7 @@ from deepwork.delivery.runner.attempt_files import AttemptLocks
 from deepwork.edge.server.application import Application
 from deepwork.kernel.files.lock import is_file_locked
 from deepwork.kernel.states import State
-from deepwork.views.overview.states.local_processes import LocalProcesses
+from deepwork.views.overview.states.store import LocalProcesses
 from deepwork.views.overview.states.view import StateView
 from statement_counter import count_statements
 

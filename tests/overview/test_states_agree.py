@@ -387,7 +387,7 @@ def test_a_job(interfaces: Interfaces, monkeypatch: pytest.MonkeyPatch):
     assert [(step["state"], step.get("because")) for step in steps] == [
         ("running", None), ("waiting", "tasks: write"),
     ]  # fmt: skip
-    monkeypatch.setattr("deepwork.views.overview.states.local_processes.has_exited", bool)
+    monkeypatch.setattr("deepwork.views.overview.states.store.has_exited", bool)
     assert agree(interfaces.session(id)) == ("unattended", "agent_gone", f"deepwork sessions resume {id}")
     asked = ask(app, ApprovalRequest(ApprovalKind.STEP, f"{id}/write", id, {"name": "write"}))
     approve = f"deepwork approvals approve {asked.id}"

@@ -13,7 +13,7 @@ from application import Clock, call_tool, list_events, make_app
 from conftest import KINDS
 from deepwork.delivery.store_adoption import adopt_store
 from deepwork.edge.server.application import Application
-from deepwork.gates.access.audit_chain import verify_chain
+from deepwork.gates.access.models import verify_chain
 from deepwork.gates.access.store import AuditStore, TokenStore
 from deepwork.kernel.database import schema
 from deepwork.kernel.database.sqlite import SQLite

@@ -10,7 +10,7 @@ import pytest
 
 from application import LEASE_MS
 from deepwork.kernel.errors import Code, DeepworkError, NotAllowed
-from deepwork.work.plans.rules.file_overlaps import ActiveTask, find_overlapping
+from deepwork.work.plans.rules.levels import ActiveTask, find_overlapping
 from plans.world import Plan, World, expect_error
 
 

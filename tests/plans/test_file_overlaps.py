@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deepwork.work.plans.models import parse_likely_files
-from deepwork.work.plans.rules.file_overlaps import (
+from deepwork.work.plans.rules.levels import (
     ActiveTask,
     FileSet,
     OverlapIndex,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from application import call_tool
-from deepwork.delivery.provenance.models import VerifiedCommit
+from deepwork.delivery.provenance.rules import VerifiedCommit
 from deepwork.delivery.provenance.verification import ProvenanceVerifier
 from deepwork.delivery.runner.models import Attempt, AttemptStage, RunOptions
 from deepwork.delivery.runner.service import create_run

@@ -8,8 +8,7 @@ from pathlib import Path
 from deepwork.delivery.landing.models import Landing, LandingKind
 from deepwork.delivery.landing.recorder import link_landed_commit
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.provenance.models import CommitLink, KnownBy
-from deepwork.delivery.provenance.rules import find_chain
+from deepwork.delivery.provenance.rules import CommitLink, KnownBy, find_chain
 from deepwork.delivery.provenance.store import LinkStore
 from deepwork.edge.server.application import Application
 from deepwork.kernel.git.merge_commits import CommitFacts

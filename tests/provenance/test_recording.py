@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from application import call_tool
-from deepwork.delivery.provenance.models import CommitLink
+from deepwork.delivery.provenance.rules import CommitLink
 from deepwork.delivery.provenance.store import LinkStore
 from deepwork.edge.server.application import Application
 from provenance.make import list_verdicts, make_work, start_attempt, verify
@@ -130,7 +130,7 @@ def test_one_query_finds_the_links_of_many_commits(app: Application, project: Pa
 
 
 def _make_link(number: int) -> CommitLink:
-    from deepwork.delivery.provenance.models import KnownBy
+    from deepwork.delivery.provenance.rules import KnownBy
 
     hash = f"{number:040x}"
     return CommitLink(f"tk_{number}", hash, hash, hash, KnownBy.WATCHED, hash)

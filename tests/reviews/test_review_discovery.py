@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.gates.reviews.discovery import RuleFinder, list_project_files, walk_files
-from deepwork.kernel.git.untracked_folders import list_untracked_folders
+from deepwork.kernel.git.empty_repository import list_untracked_folders
 from reviews.make import ReviewProject, make_project, make_rule_data
 
 Make = Callable[[Path], ReviewProject]

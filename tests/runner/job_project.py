@@ -13,7 +13,7 @@ from deepwork.delivery.runner.store import AttemptStore
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call
-from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.files.private import make_state_folder
 from jobs.project import make_step, write_job
 from runner.endings import PATIENCE_SECONDS
 from runner.person_checkout import create_checkout, list_differences, take_fingerprint

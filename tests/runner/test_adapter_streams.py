@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deepwork.delivery.runner.adapters import get_adapter
-from deepwork.delivery.runner.signals import Ended, LimitReached, Said, ToolEnded, TransientFailure
+from deepwork.delivery.runner.models import Ended, LimitReached, Said, ToolEnded, TransientFailure
 from deepwork.delivery.runner.stream_state import StreamState, begin_start
 from deepwork.gates.budgets.models import CostSource
 from deepwork.kernel.errors import InvalidInput

@@ -13,7 +13,7 @@ from deepwork.delivery.runner import agent_watcher, attempt_progress
 from deepwork.delivery.runner.finishing import AttemptFinisher
 from deepwork.delivery.runner.models import RunRequest, RunStatus
 from deepwork.delivery.runner.preparing import AttemptPreparer
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 from runner.endings import check_nothing_is_left, finish
 from runner.run_invariants import list_attempts
 from runner.run_project import RunProject

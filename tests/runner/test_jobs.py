@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from deepwork.delivery.runner import agent_watcher
+from deepwork.delivery.runner.claiming import find_step_overrun
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunRequest, RunStatus
 from deepwork.delivery.runner.service import RunService
-from deepwork.delivery.runner.spending_limits import find_step_overrun
 from deepwork.delivery.runner.work_sources import StepBudget
 from deepwork.gates.budgets.models import Budget, SubjectKind
 from deepwork.gates.budgets.service import BudgetService

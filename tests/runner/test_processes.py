@@ -18,8 +18,7 @@ import pytest
 import deepwork
 from application import skip_or_fail
 from deepwork.delivery.runner import processes, shim
-from deepwork.delivery.runner.attempt_files import AttemptFiles, read_lines, read_record
-from deepwork.delivery.runner.cpu_times import CpuTimes
+from deepwork.delivery.runner.attempt_files import AttemptFiles, CpuTimes, read_lines, read_record
 from deepwork.delivery.runner.models import Observation, ProcessState
 from deepwork.delivery.runner.processes import (
     AlreadyStarted,

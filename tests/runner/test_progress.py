@@ -14,7 +14,7 @@ from deepwork.delivery.runner.attempt_progress import Followed, ProgressRecorder
 from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, RunRequest
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 from runner.run_project import RunProject
 
 

@@ -8,9 +8,12 @@ from deepwork.delivery.runner.models import (
     FINAL_STAGES,
     Attempt,
     AttemptStage,
+    Ended,
+    LimitReached,
     Observation,
     ProcessState,
     RunOptions,
+    TransientFailure,
 )
 from deepwork.delivery.runner.rules import (
     MOVES,
@@ -24,7 +27,6 @@ from deepwork.delivery.runner.rules import (
     is_using_cpu,
     judge_ending,
 )
-from deepwork.delivery.runner.signals import Ended, LimitReached, TransientFailure
 from deepwork.delivery.runner.stream_state import StreamState
 from deepwork.work.plans.models import TaskStatus
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deepwork.delivery.runner.adapters import KINDS, get_adapter
 from deepwork.delivery.runner.adapters.base import StreamAdapter
-from deepwork.delivery.runner.signals import (
+from deepwork.delivery.runner.models import (
     START_TOTAL,
     Ended,
     LimitReached,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deepwork.delivery.runner.signals import (
+from deepwork.delivery.runner.models import (
     SESSION_TOTAL,
     START_TOTAL,
     Ended,

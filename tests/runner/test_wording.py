@@ -10,7 +10,7 @@ import pytest
 
 from deepwork.delivery.runner.adapters import get_adapter
 from deepwork.delivery.runner.adapters.wording import classify, find_reset
-from deepwork.delivery.runner.signals import LimitReached, TransientFailure
+from deepwork.delivery.runner.models import LimitReached, TransientFailure
 from deepwork.delivery.runner.stream_state import StreamState, begin_start
 
 NOW = datetime(2026, 11, 17, 21, 13, 20, tzinfo=UTC)

@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from application import make_app
-from deepwork.delivery.runner.tree_copies import copy_ignored
 from deepwork.delivery.runner.workspace_setup import (
     PORT_VARIABLE,
     PreparedTree,
     WorkspacePreparer,
     WorkspaceSettings,
+    copy_ignored,
 )
 from deepwork.edge.server.application import Application
 from deepwork.kernel.environment import build_child_environment

@@ -19,7 +19,7 @@ from deepwork.delivery.runner.models import Attempt, AttemptStage, RunOptions
 from deepwork.delivery.runner.processes import read_boot_id
 from deepwork.delivery.runner.service import create_run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.edge.server.agent_service import AgentService
+from deepwork.edge.server.agent_rules import AgentService
 from deepwork.edge.server.application import Application
 from deepwork.kernel.database.store_key import create_store_key
 from deepwork.kernel.protocol.messages import Request

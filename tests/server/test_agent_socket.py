@@ -20,10 +20,9 @@ import pytest
 from application import call_tool
 from deepwork.delivery.runner import bridge
 from deepwork.delivery.runner.models import AttemptStage
-from deepwork.edge.server import agent_socket, private_sockets
-from deepwork.edge.server.agent_socket import AgentServer
+from deepwork.edge.server import agent_socket
+from deepwork.edge.server.agent_socket import AgentServer, open_new_socket, open_socket
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.private_sockets import open_new_socket, open_socket
 from deepwork.kernel.environment import get_runtime_folder
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.supervision.supervisor import read_start_time
@@ -362,7 +361,7 @@ def test_a_socket_that_a_killed_process_left_is_replaced(folder: Path):
 def test_sockets_of_killed_runners_are_removed_and_those_of_others_stay(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(private_sockets, "get_runtime_folder", lambda *_: folder)
+    monkeypatch.setattr(agent_socket, "get_runtime_folder", lambda *_: folder)
     left = socket.socket(socket.AF_UNIX)
     left.bind(str(folder / "agents-1-aaaaaa"))
     left.close()
@@ -414,7 +413,7 @@ def test_a_runtime_folder_that_cannot_be_used_is_not_used(
     make: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        private_sockets, "get_runtime_folder", lambda *given: folder / "tmp" if given else make(folder).parent
+        agent_socket, "get_runtime_folder", lambda *given: folder / "tmp" if given else make(folder).parent
     )
     (folder / "tmp").mkdir(mode=0o700)
 

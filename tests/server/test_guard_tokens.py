@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from deepwork.edge.server.http.guard import Guard
-from deepwork.edge.server.http.limits import RateLimit
+from deepwork.edge.server.http.guard import Guard, RateLimit
+from deepwork.edge.server.http.metrics import TokenRedactionFilter
 from deepwork.edge.server.http.policy import (
     COOKIE_SECONDS,
     AccessPolicy,
@@ -22,7 +22,6 @@ from deepwork.edge.server.http.policy import (
     authorize_request,
     find_token_id,
 )
-from deepwork.edge.server.http.redaction import TokenRedactionFilter
 from deepwork.gates.access.models import Scope, Token, format_token, hash_secret
 from deepwork.gates.access.token_cache import TokenCache
 from deepwork.kernel.errors import StorageError

@@ -15,9 +15,9 @@ from dashboard.make import create_client
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.registry import OperationSpec
+from deepwork.kernel.answers import is_id_parameter
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import DeepworkError
-from deepwork.kernel.tool_types import is_id_parameter
 from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, ROUTES
 
 HOSTILE_IDS = {

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from deepwork.edge.server.job_stack import JobStackReader
+from deepwork.edge.server.invocation import JobStackReader
 
 OLD, OLDER = 1_000_000_000_000_000_000, 999_999_999_000_000_000
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from application import make_app
-from deepwork.edge.server.registry import OperationSpec
-from deepwork.edge.server.toolsets import select_tools
+from deepwork.edge.server.registry import OperationSpec, select_tools
 from deepwork.kernel.config import load_settings
 from deepwork.kernel.errors import DefinitionError, InvalidInput
 

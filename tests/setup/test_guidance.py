@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.instructions import build_instructions
-from deepwork.edge.server.toolsets import select_tools
+from deepwork.edge.server.prompts import build_instructions
+from deepwork.edge.server.registry import select_tools
 from deepwork.kernel.config import load_settings
 from deepwork.views.setup import guidance
 from deepwork.views.setup.jsonc import UnreadableText

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from deepwork.views.setup.jsonc import UnreadableText
-from deepwork.views.setup.toml_edits import insert, remove, update
-from deepwork.views.setup.toml_reader import find_table, parse
+from deepwork.views.setup.toml_edits import find_table, insert, parse, remove, update
 
 PATH = ("mcp_servers", "deepwork")
 ENTRY = {"command": "deepwork", "args": ["serve", "--path", "."], "env": {"DEEPWORK_SETUP": "entry"}}

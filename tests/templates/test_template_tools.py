@@ -469,7 +469,7 @@ def test_the_name_of_a_template_file_cannot_be_reused(app: Application, tmp_path
 
 
 def test_a_read_only_server_only_lists_templates(tmp_path: Path, location: str):
-    from deepwork.edge.server.toolsets import select_tools
+    from deepwork.edge.server.registry import select_tools
 
     reader = make_app(tmp_path, location, read_only=True)
 

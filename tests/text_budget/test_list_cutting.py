@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.kernel.text_budget.list_cutting import ListCutter, cut_list, measure_json
+from deepwork.kernel.text_budget.shortening import ListCutter, cut_list, measure_json
 
 
 def test_a_list_is_cut_to_its_first_entries():

@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepwork.kernel.text_budget.json_shortening import (
+from deepwork.kernel.text_budget.shortening import (
     count_json_tokens,
     fits_whole,
     shorten_json,
+    shorten_text,
+    shorten_to_sentence,
+    summarize_text,
     to_compact_json,
 )
-from deepwork.kernel.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
 from deepwork.kernel.text_budget.tokens import estimate_tokens
 from effort import measure_effort
 

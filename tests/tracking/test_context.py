@@ -10,7 +10,7 @@ import pytest
 from application import NOW, Clock, call_tool
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import Code
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from jobs import runs
 from jobs.project import make_step, write_files, write_job
 from tracking.make import (

@@ -10,7 +10,7 @@ import pytest
 from application import NOW, Clock, call_tool, list_event_types, list_events
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import Code
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from tracking.make import (
     complete_task,
     create_blocker,

@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deepwork.gates.access import audit_chain
+from deepwork.gates.access import models
 from deepwork.gates.access.models import AuditEntry
 from deepwork.gates.access.store import AuditStore
-from deepwork.kernel.database.adoption import read_identity
 from deepwork.kernel.database.engine import Engine, Row
-from deepwork.kernel.database.seals import save_seal, seal_lists
+from deepwork.kernel.database.seals import read_identity, save_seal, seal_lists
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.store_key import create_store_key
 from deepwork.kernel.database.transaction import Transaction
@@ -241,7 +240,7 @@ def _rechain(tx: Transaction, keyed_from: int | None) -> int:
     before = ""
     for link in store.iterate_chain():
         is_keyed = link.seq >= keyed_from
-        before = audit_chain.compute_chain(before, link.seq, link.entry) if is_keyed else link.chain
+        before = models.compute_chain(before, link.seq, link.entry) if is_keyed else link.chain
         if is_keyed:
             tx.execute("UPDATE audit SET chain = :chain WHERE seq = :seq", chain=before, seq=link.seq)
     tx.execute("UPDATE audit_head SET chain = :chain", chain=before)
@@ -250,7 +249,7 @@ def _rechain(tx: Transaction, keyed_from: int | None) -> int:
 
 def record_act(store: Engine, caller: str, tool: str, changes: Changes) -> None:
     """Record in the audit log of a store that it was adopted, or filled from a backup."""
-    about = {"task_ids": list(changes.reopened[: audit_chain.MAX_IDS]), "reopened": len(changes.reopened)}
+    about = {"task_ids": list(changes.reopened[: models.MAX_IDS]), "reopened": len(changes.reopened)}
     with translate_errors(store), store.writing() as connection:
         tx = Transaction(connection, store)
         AuditStore(tx).append(
@@ -261,8 +260,8 @@ def record_act(store: Engine, caller: str, tool: str, changes: Changes) -> None:
                 host=os.uname().nodename,
                 tool=tool,
                 arguments=json.dumps(about, separators=(",", ":")),
-                digest=audit_chain.compute_digest(about),
-                outcome=audit_chain.DONE,
+                digest=models.compute_digest(about),
+                outcome=models.DONE,
             )
         )
 

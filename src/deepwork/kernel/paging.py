@@ -8,9 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, Field
 from deepwork.kernel.errors import InvalidInput
-from deepwork.kernel.tool_types import Field
 
 PageLimit = Annotated[int, Field(ge=1, le=500)]
 Cursor = Annotated[str | None, Field(description="`cursor` from the previous page")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 
 
 class State(StrEnum):

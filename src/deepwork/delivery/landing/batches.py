@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from deepwork.delivery.landing.models import Landing, Problem
-from deepwork.delivery.landing.rules import build_message, name_integration_branch
+from deepwork.delivery.landing.models import Landing, Problem, build_message, name_integration_branch
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.git.command import Git

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, ClassVar
 
-from deepwork.delivery.landing.interfaces import LandingStates
-from deepwork.delivery.landing.models import Landing, LandingStatus
+from deepwork.delivery.landing.models import Landing, LandingStatus, describe_move
 from deepwork.delivery.landing.responses import (
     LandingLine,
     LandingPage,
+    LandingStates,
     LandingView,
     LandResult,
     PlanRef,
     offer_landing_actions,
 )
-from deepwork.delivery.landing.rules import describe_move
 from deepwork.delivery.landing.service import LandingService, LandRequest
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus, DecisionEffect
@@ -24,11 +23,11 @@ from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import LANDING
 from deepwork.gates.checks.responses import CheckLine
 from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.answers import Field, Id, Name
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, InvalidInput
 from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
-from deepwork.kernel.tool_types import Field, Id, Name
 from deepwork.work.plans.models import list_required_checks
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore

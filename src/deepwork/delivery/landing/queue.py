@@ -11,12 +11,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from deepwork.delivery.landing.approval_gate import (
-    ShownLanding,
-    ask_for_landing,
-    read_shown_landing,
-    use_landing_approval,
-)
 from deepwork.delivery.landing.batches import (
     BatchMerge,
     Blocked,
@@ -28,11 +22,23 @@ from deepwork.delivery.landing.batches import (
     load_items,
     merge_batch,
 )
-from deepwork.delivery.landing.checker import Green, MergeChecker, Red, Unchecked
-from deepwork.delivery.landing.models import BranchLease, Landing, LandingKind, LandingStatus, Problem
-from deepwork.delivery.landing.recorder import BranchLeases, LandingRecorder, LeaseLost, WorkReturner
-from deepwork.delivery.landing.rules import (
+from deepwork.delivery.landing.checker import (
+    Green,
+    MergeChecker,
+    Red,
+    ShownLanding,
+    Unchecked,
+    ask_for_landing,
+    read_shown_landing,
+    use_landing_approval,
+)
+from deepwork.delivery.landing.models import (
     WAITS_FOR_DEPENDENCY,
+    BranchLease,
+    Landing,
+    LandingKind,
+    LandingStatus,
+    Problem,
     choose_batch,
     describe_conflict,
     describe_landed_elsewhere,
@@ -41,6 +47,7 @@ from deepwork.delivery.landing.rules import (
     name_integration_branch,
     sort_by_dependencies,
 )
+from deepwork.delivery.landing.recorder import BranchLeases, LandingRecorder, LeaseLost, WorkReturner
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.landing.work_finder import WorkFinder
 from deepwork.gates.approvals.models import Approval, ApprovalStatus

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deepwork.delivery.landing.interfaces import WorkOrigins
 from deepwork.delivery.landing.models import (
     BranchLease,
     Landing,
@@ -18,18 +17,17 @@ from deepwork.delivery.landing.models import (
     LandingKind,
     LandingStatus,
     Problem,
+    may_return,
 )
-from deepwork.delivery.landing.responses import build_payload
-from deepwork.delivery.landing.rules import may_return
+from deepwork.delivery.landing.responses import WorkOrigins, build_payload
 from deepwork.delivery.landing.store import BranchLeaseStore, LandingStore
-from deepwork.delivery.provenance.recorder import Maker, PreparedLinks, build_landing_link
+from deepwork.delivery.provenance.store import Maker, PreparedLinks, build_landing_link
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import CommitFacts
 from deepwork.kernel.git.refs import find_first_commit
-from deepwork.kernel.names import new_id
-from deepwork.kernel.notices.service import DEEPWORK
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.notices.store import DEEPWORK
+from deepwork.kernel.values import copy_with, new_id
 from deepwork.work.plans.recorder import notify_of_reopening
 from deepwork.work.plans.status_changes import reopen_task
 

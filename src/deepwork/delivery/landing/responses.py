@@ -1,15 +1,34 @@
-"""Landings as people see them: in events, REST and the command line."""
+"""What is answered about landings, and what that needs from packages above."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem, Skipped
+from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem, Skipped, WorkOrigin
 from deepwork.gates.checks.responses import CheckLine
 from deepwork.kernel.answers import Answer, IsoTime
+from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.offered_actions import Act, offer
 from deepwork.kernel.paging import Page
+from deepwork.kernel.states import Standing
 from deepwork.work.workspaces.models import WORK_ELSEWHERE
+
+
+class LandingStates(Protocol):
+    """Judges landings in one transaction."""
+
+    def judge_landings(self, landings: Sequence[Landing], /) -> Mapping[str, Standing]: ...
+
+
+class WorkOrigins(Protocol):
+    """Tells which attempt did the work of a task, and brings work back to it."""
+
+    def find(self, tx: Transaction, task_id: str) -> WorkOrigin | None:
+        """Return the last attempt at the task; None if no attempt of deepwork did it."""
+
+    def can_continue(self, tx: Transaction, landing: Landing) -> bool:
+        """Return whether the attempt itself goes on with the work; else the task is reopened for others."""
 
 
 class LandingView(Answer):

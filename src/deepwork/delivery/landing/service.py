@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepwork.delivery.landing.approval_gate import has_pending_approval
 from deepwork.delivery.landing.batches import contains, require_target
-from deepwork.delivery.landing.interfaces import WorkOrigins
+from deepwork.delivery.landing.checker import has_pending_approval
 from deepwork.delivery.landing.models import (
     FinishedBranch,
     Landing,
@@ -17,11 +16,13 @@ from deepwork.delivery.landing.models import (
     LandingStatus,
     Skipped,
     WorkOrigin,
+    choose_exit_code,
+    describe_landed_elsewhere,
+    describe_move,
 )
 from deepwork.delivery.landing.queue import LandingQueue
 from deepwork.delivery.landing.recorder import add_landing, build_landing, move_landing
-from deepwork.delivery.landing.responses import LandingView, LandResult, describe_skipped
-from deepwork.delivery.landing.rules import choose_exit_code, describe_landed_elsewhere, describe_move
+from deepwork.delivery.landing.responses import LandingView, LandResult, WorkOrigins, describe_skipped
 from deepwork.delivery.landing.store import LandingStore, is_branch_held
 from deepwork.delivery.landing.work_finder import LandablePlan, WorkFinder, choose_target
 from deepwork.kernel.call import current_call
@@ -30,7 +31,7 @@ from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import is_shallow
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import find_own_branch_tip
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.workspaces.models import LOCAL_HOST
 

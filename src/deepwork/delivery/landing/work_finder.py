@@ -18,12 +18,14 @@ from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.watch_store import WatchStore
-from deepwork.work.workspaces.dependency_branches import WorkElsewhere, locate_work, walk_dependencies
 from deepwork.work.workspaces.finished_work import (
+    WorkElsewhere,
     explain_changed_work,
     find_completed_work,
     get_expected_files,
     is_completed_work,
+    locate_work,
+    walk_dependencies,
 )
 from deepwork.work.workspaces.models import LOCAL_HOST, CheckoutWork, FinishedTask, Workspace, WorkspaceStatus
 from deepwork.work.workspaces.repositories import RepositoryLocator

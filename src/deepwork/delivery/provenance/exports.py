@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from deepwork.kernel.vendors import AGENT_KINDS
 
 _TRACE_VERSION = "0.1.0"

@@ -7,15 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from deepwork.delivery.provenance.models import (
+from deepwork.delivery.provenance.rules import (
     AttemptIdentity,
     CommitLink,
     CommitVerdict,
     KnownBy,
     TrailerClaim,
     VerifiedCommit,
-)
-from deepwork.delivery.provenance.rules import (
     are_supported,
     build_matches,
     describe_other_content,

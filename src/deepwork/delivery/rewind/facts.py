@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.rewind.models import RewindTask, Segment
-from deepwork.delivery.rewind.rules import has_begun, list_dependents, list_segments
+from deepwork.delivery.rewind.models import RewindTask, Segment, has_begun, list_dependents, list_segments
 from deepwork.delivery.rewind.store import RewindStore
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from deepwork.delivery.rewind.models import Dependents, Rewind, RewindStage
+from deepwork.delivery.rewind.models import Dependents, Rewind, RewindStage, parse_target
 from deepwork.delivery.rewind.planner import RewindPlan, RewindPlanner, require_possible
 from deepwork.delivery.rewind.responses import RewindPage, RewindPreview, RewindView, describe_rewind
-from deepwork.delivery.rewind.rules import parse_target
 from deepwork.delivery.rewind.service import NewRewind, RewindService
 from deepwork.delivery.rewind.store import RewindStore
 from deepwork.delivery.rewind.undoing import UndoPlanner
 from deepwork.gates.approvals.acts import require_asked, require_proven
+from deepwork.kernel.answers import Field, Id
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
-from deepwork.kernel.tool_types import Field, Id
+from deepwork.kernel.values import new_id
 
 To = Annotated[str, Field(description="start, attempt:N or checkpoint:N")]
 Digest = Annotated[str | None, Field(description="Of the preview that was decided about")]

@@ -14,6 +14,7 @@ from deepwork.delivery.rewind.models import (
     Target,
     TargetKind,
     TargetMoment,
+    find_target,
 )
 from deepwork.delivery.rewind.responses import (
     DependentTask,
@@ -24,7 +25,6 @@ from deepwork.delivery.rewind.responses import (
     RewindPreview,
     cut,
 )
-from deepwork.delivery.rewind.rules import find_target
 from deepwork.delivery.rewind.tree_plans import TreePlan, TreePlanner, to_text
 from deepwork.gates.approvals.models import compute_digest
 from deepwork.kernel.database.transaction import Database

@@ -13,17 +13,16 @@ from deepwork.delivery.rewind.store import RewindStore
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.notices.models import NoticeType
-from deepwork.kernel.notices.service import NoticeService
-from deepwork.kernel.records import copy_with
-from deepwork.kernel.timestamps import measure_duration
+from deepwork.kernel.notices.store import NoticeService
+from deepwork.kernel.values import copy_with, measure_duration
 from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.claims import ClaimService
 from deepwork.work.plans.models import CheckpointType, PlanStatus, Task, TaskStatus, Workflow
 from deepwork.work.plans.recorder import PlanRecorder, withdraw_work_request
 from deepwork.work.plans.rules.transitions import derive_released_status
-from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore
+from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.workspaces.models import WorkspaceEvent, WorkspaceStatus
 from deepwork.work.workspaces.responses import WorkspaceView

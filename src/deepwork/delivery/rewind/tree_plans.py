@@ -8,8 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deepwork.delivery.rewind.facts import RewoundTask
-from deepwork.delivery.rewind.models import Revert, Segment, SetAside, Steps, TargetMoment
-from deepwork.delivery.rewind.rules import is_restorable, list_segments_to_undo, plan_shared_files
+from deepwork.delivery.rewind.models import (
+    Revert,
+    Segment,
+    SetAside,
+    Steps,
+    TargetMoment,
+    is_restorable,
+    list_segments_to_undo,
+    plan_shared_files,
+)
 from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.files.repositories import find_repository, is_tree_of
 from deepwork.kernel.git.command import Git

@@ -15,7 +15,7 @@ from deepwork.delivery.runner.stream_state import StreamState, apply
 from deepwork.kernel.errors import DeepworkError, ReviewerError
 from deepwork.kernel.files.private import to_storage_error
 from deepwork.kernel.programs import ProgramResult
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 from deepwork.work.jobs.reviewer_program import IsWanted, build_failure, quote_output, run_reviewer
 
 MAX_VERDICT: Final = 12_000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from deepwork.delivery.runner.attempt_files import free_output
+from deepwork.delivery.runner.attempt_files import CpuTimes, free_output
 from deepwork.delivery.runner.attempt_progress import (
     Fail,
     Followed,
@@ -17,8 +17,7 @@ from deepwork.delivery.runner.attempt_progress import (
     read_stream,
     read_to_end,
 )
-from deepwork.delivery.runner.claiming import STOPPED
-from deepwork.delivery.runner.cpu_times import CpuTimes
+from deepwork.delivery.runner.claiming import STOPPED, SpendingLimits
 from deepwork.delivery.runner.models import (
     Attempt,
     AttemptStage,
@@ -47,7 +46,6 @@ from deepwork.delivery.runner.rules import (
     judge_ending,
 )
 from deepwork.delivery.runner.service import AttemptService
-from deepwork.delivery.runner.spending_limits import SpendingLimits
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database

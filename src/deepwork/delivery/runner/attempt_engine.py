@@ -33,7 +33,7 @@ from deepwork.kernel.database.transaction import Database, Transaction, join_tra
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
 from deepwork.kernel.foreign_text import to_one_line
 from deepwork.work.plans.models import CheckpointType
-from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.workspaces.models import LOCAL_HOST
 
 log = logging.getLogger("deepwork")

@@ -8,16 +8,15 @@ from typing import NamedTuple
 
 from deepwork.delivery.runner.adapters import get_adapter
 from deepwork.delivery.runner.attempt_files import AttemptFiles, read_lines, read_tail, read_times
-from deepwork.delivery.runner.models import Attempt, Observation, ProcessState, RunEvent
+from deepwork.delivery.runner.models import Attempt, LimitReached, Observation, ProcessState, RunEvent
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
-from deepwork.delivery.runner.signals import LimitReached
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.stream_state import StreamState, apply, describe_now
 from deepwork.gates.budgets.models import CostSource, Entry, Usage
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 
 _READ_BYTES = 1_000_000
 _MAX_READS = 8

@@ -1,8 +1,8 @@
-"""Claims the next task of a run, or begins the next step of its job, for a new attempt."""
+"""Claims work for agents, as long as budgets allow it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepwork.delivery.landing.models import LandingStatus
@@ -12,18 +12,23 @@ from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.prompts import build_correction_prompt
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
-from deepwork.delivery.runner.rules import choose_profile
+from deepwork.delivery.runner.rules import choose_profile, find_run_overrun
 from deepwork.delivery.runner.service import has_room, move_attempt
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.delivery.runner.work_sources import WorkItem, WorkPlace
+from deepwork.delivery.runner.work_sources import StepBudget, WorkItem, WorkPlace, WorkSources
+from deepwork.gates.budgets.models import Cost, SubjectKind
+from deepwork.gates.budgets.rules import find_own_refusal
+from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
-from deepwork.kernel.names import new_id
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.errors import DeepworkError, StorageError
+from deepwork.kernel.values import copy_with, new_id
 from deepwork.work.agents.store import LeaseStore
+from deepwork.work.plans.admission import Admission
+from deepwork.work.plans.models import Task
 from deepwork.work.plans.responses import Claimed
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.workspaces.dependency_branches import describe_elsewhere
+from deepwork.work.workspaces.finished_work import describe_elsewhere
 from deepwork.work.workspaces.models import WORK_ELSEWHERE
 from deepwork.work.workspaces.service import WorkspaceService
 
@@ -206,3 +211,83 @@ def find_next_profile(tx: Transaction, run: Run, task: WorkItem) -> str | None:
     used_up = max((attempt.number for attempt in attempts if attempt.exhausted), default=0)
     failed = [attempt for attempt in attempts if attempt.stage in FAILED_STAGES and attempt.number > used_up]
     return choose_profile(run.chain, failed, task.max_attempts)
+
+
+class SpendingLimits:
+    """Compares what attempts have spent with what they may."""
+
+    def __init__(self, database: Database, sources: WorkSources) -> None:
+        self._database, self._sources = database, sources
+
+    def find_overruns(self, runs: Mapping[str, Run], attempts: Sequence[Attempt]) -> dict[str, str]:
+        """Return which budget is used up, by the id of the attempt; announces it if it is that of a plan."""
+        if not attempts:
+            return {}
+        with self._database.reading() as tx:
+            of_runs = dict(_list_overrun_runs(tx, runs, attempts))
+            found = {each.id: of_runs[each.run_id] for each in attempts if each.run_id in of_runs}
+            rest = [each for each in attempts if each.id not in found]
+            over = set(_list_overrun_tasks(tx, rest))
+        announced = {each.id: self._announce(each) for each in rest if each.task_id in over}
+        announced |= {each.id: self._find_step_overrun(each) for each in rest if each.workflow_id is None}
+        return found | {id: message for id, message in announced.items() if message}
+
+    def _find_step_overrun(self, attempt: Attempt) -> str | None:
+        try:
+            limit = self._sources.find(attempt).find_budget(attempt)
+        except StorageError:
+            raise
+        except DeepworkError:  # job.yml is being edited; what was allowed before is not known any more
+            return None
+        if limit is None:
+            return None
+        with self._database.transaction() as tx:
+            message = find_step_overrun(tx, attempt.task_id, limit, _find_running_since(attempt))
+            if message:
+                BudgetService(tx).mark_reached(SubjectKind.TASK, attempt.task_id, None, message)
+            return message
+
+    def _announce(self, attempt: Attempt) -> str | None:
+        with self._database.transaction() as tx:
+            task = TaskStore(tx).get(attempt.task_id)
+            workflow = PlanStore(tx).get_for_update(task.workflow_id)
+            overrun = Admission(tx, workflow, is_claim=True).find_overrun(task)
+            return overrun.message if overrun else None
+
+
+def find_step_overrun(
+    tx: Transaction, task_id: str, limit: StepBudget, running_since: int | None = None
+) -> str | None:
+    """Return why nothing more may be spent on a step; its minutes are those in which an agent worked."""
+    tokens, usd_micros = AttemptStore(tx).sum_of_task(task_id)
+    worked = BudgetService(tx).find_total(SubjectKind.TASK, task_id).cost.active_ms
+    worked += max(0, tx.now - running_since) if running_since is not None else 0
+    refusal = find_own_refusal(limit.budget, Cost(usd_micros, tokens, worked), limit.hint, "step")
+    return refusal.message if refusal else None
+
+
+def _find_running_since(attempt: Attempt) -> int | None:
+    return attempt.started_at if attempt.stage is AttemptStage.RUNNING else None
+
+
+def _list_overrun_runs(
+    tx: Transaction, runs: Mapping[str, Run], attempts: Sequence[Attempt]
+) -> Iterator[tuple[str, str]]:
+    for run_id in sorted({each.run_id for each in attempts}):
+        options = runs[run_id].options
+        if options.max_usd is None:
+            continue
+        if overrun := find_run_overrun(options, AttemptStore(tx).sum_usd_micros(run_id)):
+            yield run_id, overrun
+
+
+def _list_overrun_tasks(tx: Transaction, attempts: Sequence[Attempt]) -> Iterator[str]:
+    """List the tasks that have used up a budget of their own or of their plan."""
+    of_plans = [each.task_id for each in attempts if each.workflow_id is not None]
+    tasks = TaskStore(tx).find_by_ids(of_plans) if of_plans else {}
+    by_plan: dict[str, list[Task]] = {}
+    for task in tasks.values():
+        by_plan.setdefault(task.workflow_id, []).append(task)
+    for workflow_id, of_plan in by_plan.items():
+        admission = Admission(tx, PlanStore(tx).get(workflow_id))
+        yield from (task.id for task in of_plan if admission.find_overrun(task))

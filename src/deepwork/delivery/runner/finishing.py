@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.delivery.landing.models import Landing, LandingStatus, WorkOrigin
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.provenance.recorder import NO_LINKS, LinkRecorder, Maker, PreparedLinks
+from deepwork.delivery.provenance.store import NO_LINKS, LinkRecorder, Maker, PreparedLinks
 from deepwork.delivery.runner.claiming import find_next_profile
 from deepwork.delivery.runner.models import NOT_LANDED, Attempt, AttemptStage, ParkedFor
 from deepwork.delivery.runner.plan_work import PlanWork
@@ -22,7 +22,7 @@ from deepwork.kernel.errors import Code, DeepworkError, GateClosed, NotAllowed
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import get_commit, read_commits
 from deepwork.kernel.git.uncommitted import TreeChanged, commit_uncommitted, list_uncommitted
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 from deepwork.work.plans.models import Task, TaskStatus, list_required_checks
 from deepwork.work.plans.status_changes import reopen_task
 from deepwork.work.plans.stores.plan_store import PlanStore

@@ -7,25 +7,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from deepwork.delivery.provenance.recorder import NO_LINKS, LinkRecorder, PreparedLinks
+from deepwork.delivery.provenance.store import NO_LINKS, LinkRecorder, PreparedLinks
 from deepwork.delivery.runner.claiming import find_next_profile
 from deepwork.delivery.runner.finishing import prepare_links
-from deepwork.delivery.runner.job_prompts import (
+from deepwork.delivery.runner.job_steps import JobSteps, find_last_approval, is_current, split_step_id
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunStatus
+from deepwork.delivery.runner.plan_work import PlanWork
+from deepwork.delivery.runner.prompts import (
     build_step_correction,
     collect_report,
     list_outputs,
     locate_report,
 )
-from deepwork.delivery.runner.job_steps import JobSteps, find_last_approval, is_current, split_step_id
-from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunStatus
-from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.service import AttemptService, RunService, move_attempt
 from deepwork.delivery.runner.store import RunStore
 from deepwork.kernel.database.transaction import Database, join_transaction
 from deepwork.kernel.errors import Code, GateClosed, InvalidInput
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.uncommitted import commit_uncommitted
-from deepwork.kernel.timestamps import parse_timestamp
+from deepwork.kernel.values import parse_timestamp
 from deepwork.work.jobs.sessions.state import GateDecision, Session, SessionStatus
 
 _MAX_OUTCOME = 4000

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from deepwork.delivery.runner.claiming import TaskClaimer, find_next_profile
+from deepwork.delivery.runner.claiming import TaskClaimer, find_next_profile, find_step_overrun
 from deepwork.delivery.runner.job_steps import JobStep, JobSteps, build_step_id, is_current, locate_place
 from deepwork.delivery.runner.models import Attempt, Run, RunStatus
 from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.rules import is_limit_sure
 from deepwork.delivery.runner.service import RunService
-from deepwork.delivery.runner.spending_limits import find_step_overrun
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.delivery.runner.work_sources import WorkPlace
 from deepwork.gates.checks.service import CheckService

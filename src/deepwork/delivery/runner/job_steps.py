@@ -11,14 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from deepwork.delivery.runner.job_prompts import (
-    OUTPUTS_VARIABLE,
-    StepPrompt,
-    build_step_prompt,
-    locate_report,
-)
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.profiles import COMMAND_KIND
+from deepwork.delivery.runner.prompts import OUTPUTS_VARIABLE, StepPrompt, build_step_prompt, locate_report
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
@@ -29,11 +24,11 @@ from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, NotAllowed, NotFound
 from deepwork.kernel.files.lock import hold_file_lock
+from deepwork.kernel.files.private import make_state_folder
 from deepwork.kernel.files.repositories import find_git_folder, find_repository
-from deepwork.kernel.files.state import make_state_folder
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.worktrees import add_worktree, find_worktree
-from deepwork.kernel.timestamps import parse_timestamp
+from deepwork.kernel.values import parse_timestamp
 from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.definitions.catalog import JobCatalog
 from deepwork.work.jobs.responses import ActiveStep

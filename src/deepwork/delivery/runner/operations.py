@@ -28,13 +28,13 @@ from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
 from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.answers import Field, Id
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.foreign_text import escape_controls
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
 from deepwork.kernel.states import Standing
-from deepwork.kernel.tool_types import Field, Id
 from deepwork.work.plans.stores.task_store import TaskStore
 
 _MAX_ATTEMPTS = 500

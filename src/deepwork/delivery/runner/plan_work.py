@@ -1,16 +1,31 @@
-"""What the runner does with plans and agents, in calls that are recorded as those of every interface."""
+"""Tasks of plans, as work for attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
-from deepwork.delivery.runner.models import Attempt
+from deepwork.delivery.runner.models import Attempt, Run
 from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile
+from deepwork.delivery.runner.prompts import PromptContent, build_prompt
+from deepwork.delivery.runner.store import AttemptStore
+from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
+from deepwork.delivery.runner.workspace_setup import WorkspaceSettings
+from deepwork.kernel.call import current_call, use_call
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.values import copy_with
 from deepwork.kernel.vendors import RUNTIMES
 from deepwork.work.agents.models import Runtime
-from deepwork.work.plans.models import TaskStatus
+from deepwork.work.plans.interfaces import TaskWorkspace
+from deepwork.work.plans.models import Task, TaskStatus, Workflow, list_required_checks
 from deepwork.work.plans.responses import Claimed
+from deepwork.work.plans.stores.plan_store import PlanStore
+from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.workspaces.models import build_slug
+from deepwork.work.workspaces.repositories import WORKTREES
+from deepwork.work.workspaces.service import WorkspaceService
 
 _MAX_OUTCOME, _MAX_REASON = 4000, 500
 _MAX_NAME = 60
@@ -73,3 +88,86 @@ class PlanWork:
         """Load what an agent needs to know about a task, within a budget of tokens."""
         context: Mapping[str, Any] = self._perform("task_load_context", {"task_id": task_id})
         return context
+
+
+class PlannedTasks:
+    """Tasks of plans; each is worked on in a worktree of its own."""
+
+    def __init__(
+        self,
+        database: Database,
+        plans: PlanWork,
+        workspaces: WorkspaceService,
+        load_workspace_settings: Callable[[], WorkspaceSettings],
+    ) -> None:
+        self._database, self._plans, self._workspaces = database, plans, workspaces
+        self._load_workspace_settings = load_workspace_settings
+
+    def load(self, tx: Transaction, attempts: Sequence[Attempt]) -> Mapping[str, Task]:
+        """Return the tasks of attempts."""
+        return TaskStore(tx).find_by_ids([attempt.task_id for attempt in attempts])
+
+    def preview(self, run: Run, task_id: str) -> tuple[str, WorkPlace]:
+        """Return a task's name, and where it would be worked on."""
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(task_id)
+            known = self._workspaces.find_for_task(tx, task)
+        name, main = build_slug(task.name, task.id), Path(run.repository_path)
+        tree = Path(known.path or "") if known else main / WORKTREES / name
+        return task.name, WorkPlace(main, tree, (known.branch if known else None) or f"deepwork/{name}")
+
+    def provide_place(self, attempt: Attempt) -> WorkPlace:
+        """Return the tree of the task, which is never that of the person."""
+        workflow, task = self._load_task(attempt)
+        found = self._provide_tree(workflow, task)
+        return WorkPlace(Path(workflow.repository_path or ""), Path(found.path or ""), found.branch or "")
+
+    def _provide_tree(self, workflow: Workflow, task: Task) -> TaskWorkspace:
+        outcomes: list[Any] = []
+        with use_call(copy_with(current_call(), outcomes=outcomes)), self._database.transaction() as tx:
+            place = self._workspaces.provide_for_task(tx, workflow, task, others=1, is_required=True)
+        found = next((each for each in reversed(outcomes) if isinstance(each, TaskWorkspace)), place)
+        if found is None or found.path is None or not Path(found.path).is_dir():
+            problem = found.problem if found else f"Plan {workflow.id} has no repository."
+            raise NotAllowed(
+                f"There is no worktree for task {task.name!r}. {problem or ''}".strip(),
+                suggestion="An agent needs a git repository with at least one commit.",
+            )
+        return found
+
+    def build_prompt(self, attempt: Attempt) -> str:
+        """Build the prompt of a first start, or of one that continues no session."""
+        workflow, task = self._load_task(attempt)
+        with self._database.reading() as tx:
+            earlier = [each for each in AttemptStore(tx).list_of_task(task.id) if each.id != attempt.id]
+        content = PromptContent(
+            workflow=workflow,
+            task=task,
+            context=self._plans.load_context(task.id),
+            tree=attempt.tree or "",
+            branch=attempt.branch or "",
+            checks=list_required_checks(workflow.requirements, task.requirements),
+            needs_changes=not (task.requirements and task.requirements.changes == "none"),
+            has_mcp=attempt.vendor != COMMAND_KIND,
+            agent_id=attempt.agent_id,
+            claim_epoch=attempt.claim_epoch,
+            port=attempt.port,
+            ports=self._load_workspace_settings().ports,
+            earlier=earlier[-1].reason if earlier else None,
+            missing=self._workspaces.explain_missing(task.id),
+        )
+        return build_prompt(content)
+
+    def list_variables(self, attempt: Attempt) -> Mapping[str, str]:  # noqa: ARG002
+        """Return nothing: tasks need no variables of their own."""
+        return {}
+
+    def find_budget(self, attempt: Attempt) -> StepBudget | None:  # noqa: ARG002
+        """Return None: plans know the budgets of their tasks."""
+        return None
+
+    def _load_task(self, attempt: Attempt) -> tuple[Workflow, Task]:
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(attempt.task_id)
+            workflow = PlanStore(tx).get(task.workflow_id)
+            return self._workspaces.repositories.localize(tx, workflow), task

@@ -33,7 +33,7 @@ from deepwork.kernel.supervision import supervisor
 from deepwork.kernel.supervision.supervised_program import name_tree
 
 if TYPE_CHECKING:
-    from deepwork.delivery.runner.cpu_times import CpuTimes
+    from deepwork.delivery.runner.attempt_files import CpuTimes
 
 DEFAULT_GRACE_SECONDS = 30.0
 """How long an agent that is asked to end gets at most, even if the process that asked was killed."""

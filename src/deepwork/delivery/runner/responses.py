@@ -11,7 +11,7 @@ from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.offered_actions import Act, offer
 from deepwork.kernel.paging import Page
-from deepwork.kernel.timestamps import format_optional_timestamp
+from deepwork.kernel.values import format_optional_timestamp
 
 
 class AttemptView(Answer):

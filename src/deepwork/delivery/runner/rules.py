@@ -17,11 +17,11 @@ from deepwork.delivery.runner.models import (
     RunStatus,
 )
 from deepwork.gates.budgets.models import MICROS_PER_USD
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 from deepwork.work.plans.models import TaskStatus
 
 if TYPE_CHECKING:
-    from deepwork.delivery.runner.signals import LimitReached
+    from deepwork.delivery.runner.models import LimitReached
     from deepwork.delivery.runner.stream_state import StreamState
 
 MS_PER_MINUTE = 60_000

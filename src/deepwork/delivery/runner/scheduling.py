@@ -15,7 +15,7 @@ from deepwork.delivery.runner.rules import find_run_overrun, is_limit_sure, is_w
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from deepwork.work.plans.models import PlanStatus
 from deepwork.work.plans.queue_responses import NextTasks
 from deepwork.work.plans.scheduling import Scheduler

@@ -14,8 +14,7 @@ from deepwork.delivery.runner.stream_state import StreamState
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed, StorageError
-from deepwork.kernel.names import new_id
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with, new_id
 
 _TRIES = 3
 """How often a run is looked for that others begin and end meanwhile."""

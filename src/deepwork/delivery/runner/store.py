@@ -11,7 +11,7 @@ from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, Ru
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.records import build_record
+from deepwork.kernel.values import build_record
 
 
 class RunStore:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from deepwork.delivery.runner.signals import (
+from deepwork.delivery.runner.models import (
     SESSION_TOTAL,
     START_TOTAL,
     Ended,
@@ -31,9 +31,9 @@ from deepwork.delivery.runner.signals import (
     UsageReported,
 )
 from deepwork.gates.budgets.models import MICROS_PER_USD, CostSource
-from deepwork.gates.budgets.prices import Price, load_price_table, price_tokens
+from deepwork.gates.budgets.rules import Price, load_price_table, price_tokens
 from deepwork.kernel.foreign_text import MAX_TOKENS, MAX_USD, to_one_line
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 
 MAX_MESSAGE = 16_000
 """Characters of the last message that are kept: its end, which has the outcome."""

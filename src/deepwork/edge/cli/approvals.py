@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepwork.edge.cli.framework.applications import call_operation, open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
-from deepwork.edge.cli.framework.options import json_option, key_option, passphrase_option, place_options
+from deepwork.edge.cli.framework.options import (
+    CommandGroup,
+    json_option,
+    key_option,
+    passphrase_option,
+    place_options,
+)
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.kernel.errors import InvalidInput, NotAllowed
@@ -114,7 +119,7 @@ def enroll(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> 
             suggestion="Open the page Approvals of the dashboard under the name localhost: "
             "deepwork dashboard --open --host localhost",
         )
-    from deepwork.gates.approvals.passphrase import hash_passphrase
+    from deepwork.gates.approvals.credentials import hash_passphrase
 
     with open_application(place.pop("path"), place) as app:
         call = build_person_call(

@@ -10,12 +10,11 @@ from typing import Any
 import click
 
 from deepwork.edge.cli.framework.applications import call_operation, open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup
-from deepwork.edge.cli.framework.options import json_option, place_options, refuse_misplaced
+from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options, refuse_misplaced
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.framework.progress import ProgressBar
 from deepwork.edge.cli.run.rendering import name_agent
-from deepwork.gates.access.audit_chain import parse_anchor
+from deepwork.gates.access.models import parse_anchor
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import StorageError
 

@@ -7,9 +7,14 @@ from typing import Any
 import click
 
 from deepwork.edge.cli.framework.applications import call_operation, open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.id_resolution import resolve_id
-from deepwork.edge.cli.framework.options import json_option, key_option, passphrase_option, place_options
+from deepwork.edge.cli.framework.options import (
+    CommandGroup,
+    json_option,
+    key_option,
+    passphrase_option,
+    place_options,
+)
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.kernel.errors import NotFound

@@ -12,8 +12,9 @@ from urllib.parse import SplitResult, urlsplit
 
 import click
 
-from deepwork.edge.cli.framework.command_groups import CommandGroup
+from deepwork.edge.cli.framework.applications import name_person
 from deepwork.edge.cli.framework.options import (
+    CommandGroup,
     json_option,
     load_command_settings,
     passphrase_option,
@@ -23,13 +24,11 @@ from deepwork.edge.cli.framework.options import (
 )
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.framework.progress import ProgressBar
-from deepwork.edge.cli.framework.who_acts import name_person
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.engine import Engine
 from deepwork.kernel.database.opening import open_engine
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
-from deepwork.kernel.files.private import format_path
-from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.files.private import format_path, make_state_folder
 
 if TYPE_CHECKING:
     from deepwork.kernel.database.sqlite import SQLite
@@ -177,7 +176,7 @@ def _require_proof_to_replace(
     from deepwork.edge.cli.framework.applications import is_store_missing
     from deepwork.edge.cli.framework.proofs import build_act_call
     from deepwork.edge.server.application import Application
-    from deepwork.gates.approvals.act_proofs import prove_act
+    from deepwork.gates.approvals.enrollment import prove_act
     from deepwork.kernel.database.sqlite import SQLite
     from deepwork.kernel.store_admin.copying import translate_errors
 

@@ -29,7 +29,7 @@ from deepwork.kernel.config_options import OPTIONS
 from deepwork.kernel.database.opening import open_engine
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import DeepworkError, DefinitionError, GitError
-from deepwork.kernel.files.state import find_hidden_checks
+from deepwork.kernel.files.private import find_hidden_checks
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.trust import open_trust_store, render_untrusted_line
 
@@ -81,7 +81,7 @@ def _describe_origin(settings: Settings) -> Iterator[tuple[str, str]]:
     from deepwork.delivery.store_adoption import RESTORE_TOOL, TOOL
     from deepwork.gates.access.store import AuditStore
     from deepwork.kernel.database.existing_store import open_existing_store
-    from deepwork.kernel.timestamps import format_timestamp
+    from deepwork.kernel.values import format_timestamp
 
     try:
         with open_existing_store(settings.database_location, _STORE_WAIT_SECONDS) as store:
@@ -173,7 +173,7 @@ def _find_stopped_work(settings: Settings) -> Iterator[str]:
     from deepwork.kernel.foreign_text import quote_line
     from deepwork.kernel.states import State
     from deepwork.views.overview.inbox import list_reached_budgets
-    from deepwork.views.overview.states.local_processes import build_local_processes
+    from deepwork.views.overview.states.store import build_local_processes
     from deepwork.views.overview.states.totals import MAX_COUNTED
     from deepwork.views.overview.states.view import StateView
 
@@ -259,7 +259,7 @@ def _find_tool_problems(settings: Settings) -> Iterator[str]:
     if settings.toolsets == ("all",) and not settings.tools and not settings.exclude_tools:
         return
     from deepwork.edge.server.application import Application
-    from deepwork.edge.server.toolsets import select_tools
+    from deepwork.edge.server.registry import select_tools
 
     with TemporaryDirectory() as elsewhere:  # the application creates files, and `doctor` must not
         app = Application(replace(settings, project_root=Path(elsewhere), database="", global_store=False))

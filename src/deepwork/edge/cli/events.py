@@ -8,8 +8,7 @@ from dataclasses import asdict
 import click
 
 from deepwork.edge.cli.framework.applications import is_store_missing, open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup
-from deepwork.edge.cli.framework.options import load_command_settings, place_options
+from deepwork.edge.cli.framework.options import CommandGroup, load_command_settings, place_options
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.kernel.config import Settings
 from deepwork.kernel.events.feed import ResyncRequired

@@ -19,7 +19,7 @@ from deepwork.work.jobs.definitions.catalog import JobCatalog, find_locations, f
 from deepwork.work.jobs.definitions.checks import find_warnings
 from deepwork.work.jobs.definitions.graph import render_mermaid, render_text
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job, JobWorkflow
-from deepwork.work.jobs.definitions.skeleton import write_skeleton
+from deepwork.work.jobs.definitions.validation import write_skeleton
 
 
 def options(command: Function) -> Function:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import call_operation, open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup
+from deepwork.edge.cli.framework.applications import call_operation, name_person, open_application
 from deepwork.edge.cli.framework.id_resolution import choose, list_candidates, resolve_id
-from deepwork.edge.cli.framework.options import json_option, place_options
+from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
-from deepwork.edge.cli.framework.who_acts import name_person
 from deepwork.kernel.errors import NotFound
 
 if TYPE_CHECKING:

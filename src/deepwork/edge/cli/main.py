@@ -14,8 +14,8 @@ from typing import Any, cast
 import click
 
 from deepwork import __version__
-from deepwork.edge.cli.framework.command_groups import CommandGroup, sort_parameters
-from deepwork.edge.cli.framework.protected_output import protect_output
+from deepwork.edge.cli.framework.options import CommandGroup, sort_parameters
+from deepwork.edge.cli.framework.terminal import protect_output
 from deepwork.kernel.errors import Code, DeepworkError, DefinitionError, InvalidInput, StorageError
 from deepwork.kernel.foreign_text import escape_controls
 
@@ -24,7 +24,7 @@ REFUSED, MISUSED, INTERRUPTED, INTERNAL_FAILURE = 1, 2, 130, 70
 
 # Import path and short help of each command, so that `deepwork --help` need not import the commands.
 COMMANDS = {
-    "init": ("deepwork.edge.cli.init:init", "Set up deepwork in a project: settings and examples."),
+    "init": ("deepwork.edge.cli.setup:init", "Set up deepwork in a project: settings and examples."),
     "setup": (
         "deepwork.edge.cli.setup:setup",
         "Configure a client to start deepwork: Claude Code, Codex, Cursor, ...",
@@ -33,11 +33,8 @@ COMMANDS = {
         "deepwork.edge.cli.trust:trust",
         "Trust the settings of a project that can act on this machine.",
     ),
-    "serve": ("deepwork.edge.cli.serve:serve", "Run the MCP server."),
-    "dashboard": (
-        "deepwork.edge.cli.dashboard:dashboard",
-        "Serve the dashboard: see what agents do, and act.",
-    ),
+    "serve": ("deepwork.edge.cli.servers:serve", "Run the MCP server."),
+    "dashboard": ("deepwork.edge.cli.servers:dashboard", "Serve the dashboard: see what agents do, and act."),
     "db": ("deepwork.edge.cli.database:db", "Inspect, copy, back up and restore the store."),
     "doctor": ("deepwork.edge.cli.doctor:doctor", "Check the installation and suggest fixes."),
     "status": ("deepwork.edge.cli.status:status", "Show what is running and what waits for you."),
@@ -95,7 +92,7 @@ COMMANDS = {
         "Handle a client's hook event; called by clients, not by people.",
     ),
     "audit": ("deepwork.edge.cli.audit:audit", "Audit log of tool calls; `verify` checks its integrity."),
-    "completion": ("deepwork.edge.cli.completion:completion", "Print a completion script for a shell."),
+    "completion": ("deepwork.edge.cli.shell_completion:completion", "Print a completion script for a shell."),
 }
 
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import call_operation, open_application
+from deepwork.edge.cli.framework.applications import call_operation, name_person, open_application
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.edge.cli.framework.options import json_option, key_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, to_printable
-from deepwork.edge.cli.framework.who_acts import name_person
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application

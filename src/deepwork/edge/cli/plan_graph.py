@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework import clock, terminal
+from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.states import name_state
 from deepwork.kernel.states import Standing, State
@@ -79,7 +79,7 @@ def _format_note(row: Mapping[str, Any], standing: Standing) -> str:
     """Format its state, who works or worked on a task, and since when it runs or when it ended."""
     state = "" if standing.state in _TOLD_BY_STATUS else name_state(standing.state)
     moment = row["completed_at"] or row["started_at"]
-    age = clock.format_moment(moment) if moment and row["status"] != TaskStatus.PENDING else ""
+    age = terminal.format_moment(moment) if moment and row["status"] != TaskStatus.PENDING else ""
     return ", ".join(filter(None, [state, row["agent_name"], age]))
 
 

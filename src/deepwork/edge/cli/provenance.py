@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from deepwork.delivery.provenance.models import CommitVerdict
+from deepwork.delivery.provenance.rules import CommitVerdict
 from deepwork.edge.cli.framework.applications import call_operation, open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup
-from deepwork.edge.cli.framework.options import json_option, place_options
+from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 
 _MAX_UNLINKED = 20

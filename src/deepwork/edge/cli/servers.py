@@ -1,18 +1,94 @@
-"""Finds running servers and dashboards of a store through /proc."""
+"""Commands that start servers."""
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path, PurePath
+from typing import Any
 
 import click
 
-from deepwork.edge.cli.dashboard import dashboard
-from deepwork.edge.cli.framework.options import CURRENT_FOLDER
-from deepwork.edge.cli.serve import serve
+from deepwork.edge.cli.framework.background_work import log_format_option
+from deepwork.edge.cli.framework.options import CURRENT_FOLDER, load_command_settings, place_options
 from deepwork.kernel.config import find_project, load_settings
+from deepwork.kernel.config_options import OPTIONS, PLATFORMS
 from deepwork.kernel.database.processes import find_processes_with_open
 from deepwork.kernel.errors import DeepworkError
+from deepwork.views.observability.calls import set_stack_source
+from deepwork.views.observability.logs import start_logging
+
+_OPTION_HELP = {option.name: option.help for option in OPTIONS}
+
+
+@click.command()
+@place_options
+@click.option("--transport", type=click.Choice(["stdio", "sse", "http"]), help=_OPTION_HELP["transport"])
+@click.option("--host", metavar="ADDRESS", help=_OPTION_HELP["host"] + " Default: 127.0.0.1.")
+@click.option("--port", type=int, metavar="N", help=_OPTION_HELP["port"] + " Default: 8000.")
+@click.option("--socket", metavar="PATH", help=_OPTION_HELP["socket"])
+@click.option("--allowed-hosts", metavar="NAMES", help=_OPTION_HELP["allowed_hosts"])
+@click.option("--rate-limit", metavar="N", help=_OPTION_HELP["rate_limit"] + " Default: 50.")
+@click.option("--toolsets", metavar="NAMES", help=_OPTION_HELP["toolsets"] + " Default: all.")
+@click.option("--tools", metavar="NAMES", help=_OPTION_HELP["tools"])
+@click.option("--exclude-tools", metavar="NAMES", help=_OPTION_HELP["exclude_tools"])
+@click.option("--read-only", is_flag=True, help=_OPTION_HELP["read_only"])
+@click.option("--output-schemas", is_flag=True, help=_OPTION_HELP["output_schemas"])
+@click.option("--no-quality-gate", is_flag=True, help="Do not review the outputs of steps.")
+@click.option("--external-runner", metavar="NAME", help=_OPTION_HELP["external_runner"])
+@click.option("--platform", metavar="NAME", help=f"{_OPTION_HELP['platform']} One of {', '.join(PLATFORMS)}.")
+@click.option("--log-level", metavar="LEVEL", help=_OPTION_HELP["log_level"])
+@log_format_option
+def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> None:
+    """Run the MCP server: over standard input and output, as clients start it, or on the network.
+
+    With --socket, it answers only the agents that `deepwork run` started, at a Unix socket of this user.
+    """
+    from deepwork.edge.server.launch import SOCKET, run_server
+
+    settings = load_command_settings(path, quiet=True, **flags)
+    if no_quality_gate:
+        settings = load_command_settings(path, quiet=True, **flags, quality_gate="false")
+    run_server(replace(settings, transport=SOCKET) if flags["socket"] else settings, log_format)
+
+
+PORT = 8765
+_DASHBOARD_OPTION_HELP = {option.name: option.help for option in OPTIONS}
+
+
+@click.command()
+@place_options
+@click.option(
+    "--port", type=int, default=PORT, show_default=True, metavar="N", help=_DASHBOARD_OPTION_HELP["port"]
+)
+@click.option("--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1.")
+@click.option("--allowed-hosts", metavar="NAMES", help=_DASHBOARD_OPTION_HELP["allowed_hosts"])
+@click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
+@click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
+@click.option("--log-level", metavar="LEVEL", help=_DASHBOARD_OPTION_HELP["log_level"])
+@log_format_option
+def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
+    """Serve the dashboard: see in a browser what agents do, and answer those that wait for you.
+
+    It uses the same store as the project's servers, however they are started. Ctrl-C stops it.
+    """
+    from deepwork.edge.server.application import Application
+    from deepwork.edge.server.http.serving import run_http_server
+    from deepwork.edge.server.launch import warn_of_settings
+
+    settings = load_command_settings(path, quiet=True, **flags)
+    start_logging(settings.log_level, log_format)
+    warn_of_settings(settings)
+    app = Application(settings)
+    set_stack_source(app.describe_stack)
+    try:
+        with app.database.reading():  # fail here rather than on the page if the store cannot be read
+            pass
+        run_http_server(app, None, webbrowser.open if opens else None)
+    finally:
+        app.close()
+
 
 PROCESSES = Path("/proc")
 _SERVER_COMMANDS = {"serve": serve, "dashboard": dashboard}

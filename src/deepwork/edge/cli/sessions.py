@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import is_typed, open_application, print_unnotified
 from deepwork.edge.cli.framework.documents import OutputParam, TextParam, merge_outputs
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import (
@@ -23,11 +23,10 @@ from deepwork.edge.cli.framework.options import (
 from deepwork.edge.cli.framework.output import print_answer, render_json, to_printable
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
-from deepwork.edge.cli.framework.who_acts import is_typed, print_unnotified
 from deepwork.edge.cli.states import add_state_to, add_states, show_state, show_states
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
-from deepwork.gates.reviews.round_text import format_finding
+from deepwork.gates.reviews.round_trees import format_finding
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import Code, DeepworkError
 from deepwork.work.jobs.sessions.state import Session

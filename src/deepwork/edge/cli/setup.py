@@ -1,4 +1,4 @@
-"""`deepwork setup`: add deepwork to a client's configuration, and guidance for its agents."""
+"""Commands that set up a project and the clients that use it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,45 @@ from deepwork.kernel.vendors import BY_NAME, VENDORS, SetupScope, Vendor
 
 if TYPE_CHECKING:
     from deepwork.views.setup.config_files import ConfigFileChange
+    from deepwork.views.setup.guidance import ToolsetCatalog
     from deepwork.views.setup.planner import SetupPlan, SetupPlanner
-    from deepwork.views.setup.toolset_choice import ToolsetCatalog
+
+
+@click.command()
+@click.option("--example-job", is_flag=True, help="Write an example job.")
+@click.option("--example-review", is_flag=True, help="Write an example .deepreview file with two rules.")
+@project_option
+@json_option
+def init(example_job: bool, example_review: bool, path: str, as_json: bool) -> None:
+    """Set up deepwork in a project: write settings, an ignore file for the store and, on request, examples.
+
+    Existing files are left untouched; running this again is harmless.
+    """
+    from deepwork.views.setup.project import EXAMPLE_JOB, init_project
+
+    root = load_command_settings(path).project_root
+    made = init_project(root, example_job=example_job, example_review=example_review)
+    steps = _build_next_steps(EXAMPLE_JOB if example_job else None, example_review)
+    if as_json:
+        print_answer({"project": str(root), **asdict(made), "next": list(steps)}, as_json=True)
+        return
+    rows: list[tuple[str, Any]] = [("wrote", made.written), ("kept", made.kept)]
+    for word, paths in rows:
+        for each in paths:
+            print(f"{word:<6} {to_printable(each)}")
+    print("\nNext:")
+    for command, purpose in steps.items():
+        print(f"  {command:<{max(map(len, steps))}}  {purpose}")
+
+
+def _build_next_steps(job: str | None, has_rules: bool) -> dict[str, str]:
+    """Return the commands to run next, and what each is for."""
+    return {
+        "deepwork setup --detect": "list the clients found here, then: deepwork setup CLIENT",
+        **({f"deepwork jobs show {job}": "look at the example, then run it from your client"} if job else {}),
+        **({"deepwork review": "list the reviews that your changes need"} if has_rules else {}),
+        "deepwork doctor": "check the installation",
+    }
 
 
 _HELP = f"""Configure a client to start deepwork, and write guidance for its agents.
@@ -122,7 +160,7 @@ def list_set_up_clients(settings: Settings) -> list[Vendor]:
 
 def build_planner(settings: Settings) -> SetupPlanner:
     """Build what reads and plans the configuration of clients."""
-    from deepwork.views.setup.locations import MachineLocations
+    from deepwork.views.setup.entry import MachineLocations
     from deepwork.views.setup.planner import SetupPlanner
 
     here = MachineLocations(
@@ -153,8 +191,8 @@ def _build_toolbox(settings: Settings) -> ToolsetCatalog:
     from dataclasses import replace
 
     from deepwork.edge.server.application import Application
-    from deepwork.edge.server.toolsets import select_tools
-    from deepwork.views.setup.toolset_choice import ToolsetCatalog
+    from deepwork.edge.server.registry import select_tools
+    from deepwork.views.setup.guidance import ToolsetCatalog
 
     def count(toolsets: Sequence[str]) -> int:
         chosen = replace(unopened, toolsets=tuple(toolsets))

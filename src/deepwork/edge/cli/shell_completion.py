@@ -1,8 +1,4 @@
-"""Answers the shell at every TAB without importing the commands, because imports would make each TAB slow.
-
-`completion.json` describes the parameters of every command; `make docs` generates it. From this index we
-build placeholder commands with the same parameters, and click completes those.
-"""
+"""Completes commands in a shell."""
 
 from __future__ import annotations
 
@@ -15,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem, shell_complete
+from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
-from deepwork.edge.cli.framework.identifiers import list_identifiers
+from deepwork.edge.cli.framework.id_resolution import list_identifiers
 
 VARIABLE = "_DEEPWORK_COMPLETE"
 INDEX = Path(__file__).with_name("completion.json")
@@ -88,3 +84,25 @@ def _complete_value(
 def _get_option_value(context: click.Context, option: str) -> Any:
     names = (each.name or "" for each in context.command.params if option in each.opts)
     return next((context.params.get(name) for name in names), None)
+
+
+_INSTRUCTIONS = {
+    "bash": '# Put this into ~/.bashrc:  eval "$(deepwork completion bash)"',
+    "zsh": '# Put this into ~/.zshrc, after compinit:  eval "$(deepwork completion zsh)"',
+    "fish": "# Put this into ~/.config/fish/completions/deepwork.fish:  deepwork completion fish | source",
+}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(_INSTRUCTIONS)))
+def completion(shell: str) -> None:
+    """Print a completion script for a shell; it completes commands, options and ids.
+
+    bash, zsh: add eval "$(deepwork completion SHELL)" to ~/.bashrc, or to ~/.zshrc after compinit.
+
+    fish: deepwork completion fish > ~/.config/fish/completions/deepwork.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # click supports all three
+    script = kind(click.Group(), {}, "deepwork", VARIABLE).source()
+    click.echo(f"{_INSTRUCTIONS[shell]}\n{script}")

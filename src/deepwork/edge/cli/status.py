@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.foreign_stores import view_store
+from deepwork.edge.cli.framework.applications import view_store
 from deepwork.edge.cli.framework.options import json_option, load_command_settings, place_options
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.status_page import render_page
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.engine import Engine
 from deepwork.kernel.database.opening import open_engine
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from deepwork.views.hooks import failure_log
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
     from deepwork.views.overview.inbox import list_inbox
     from deepwork.views.overview.run_lines import build_run_lines, list_latest_runs
     from deepwork.views.overview.run_store import ACTIVE_STATUSES, WorkListStore
-    from deepwork.views.overview.states.local_processes import build_local_processes
+    from deepwork.views.overview.states.store import build_local_processes
     from deepwork.views.overview.states.totals import count_runs
     from deepwork.views.overview.states.view import StateView
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.edge.cli.framework import clock, terminal
+from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.states import name_state
@@ -148,7 +148,7 @@ def _build_run_row(run: Mapping[str, Any], kind: str) -> tuple[str, ...]:
 
 
 def _build_held_row(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return row["task"], row["agent"], f"claim ends {clock.format_moment(row['until_at'])}", row["task_id"]
+    return row["task"], row["agent"], f"claim ends {terminal.format_moment(row['until_at'])}", row["task_id"]
 
 
 def _format_unread(row: Mapping[str, Any]) -> str:
@@ -156,8 +156,8 @@ def _format_unread(row: Mapping[str, Any]) -> str:
 
 
 def _format_time(value: Any, key: str) -> str:
-    moment = value if isinstance(value, int) else clock.parse_moment(key, value)
-    return str(value) if moment is None else clock.format_moment(moment)
+    moment = value if isinstance(value, int) else terminal.parse_moment(key, value)
+    return str(value) if moment is None else terminal.format_moment(moment)
 
 
 def _align(rows: Sequence[Sequence[Any]], columns: int) -> list[list[str]]:

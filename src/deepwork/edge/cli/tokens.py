@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from deepwork.edge.cli.framework.applications import call_operation, open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup
-from deepwork.edge.cli.framework.options import json_option, place_options
+from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.gates.access.models import Scope
 

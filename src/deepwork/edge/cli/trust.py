@@ -24,8 +24,7 @@ from deepwork.edge.cli.framework.options import (
 )
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.gates.checks.definitions import CheckDefinitions
-from deepwork.gates.checks.models import CHECKS_FILE, CheckFile
-from deepwork.gates.checks.rules import build_trusted_definitions
+from deepwork.gates.checks.models import CHECKS_FILE, CheckFile, build_trusted_definitions
 from deepwork.gates.checks.trusting import find_untrusted_versions, pin_checks, resolve_all_pins
 from deepwork.kernel.config import Settings, list_acting_settings
 from deepwork.kernel.environment import build_child_environment
@@ -34,9 +33,9 @@ from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.foreign_text import escape_line
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import resolve_commit
-from deepwork.kernel.timestamps import format_timestamp
 from deepwork.kernel.trust import list_untrusted, open_trust_store
 from deepwork.kernel.user_settings import CredentialKind, Kind, Pins
+from deepwork.kernel.values import format_timestamp
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -181,7 +180,7 @@ def _may_need_more_than_token(settings: Settings) -> bool:
 def _prove_person(settings: Settings, new: Mapping[str, Any], *, passphrase_stdin: bool) -> CredentialKind:
     """Check the proof in the project's store: it counts tries, and shows what a passkey is asked for."""
     from deepwork.edge.cli.framework.proofs import build_act_call
-    from deepwork.gates.approvals.act_proofs import prove_act
+    from deepwork.gates.approvals.enrollment import prove_act
 
     call = build_act_call("trust", passphrase_stdin=passphrase_stdin)
     shown = {"project": str(settings.repository_root), "trusts": json.loads(json.dumps(new, default=str))}

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepwork.edge.server.job_stack import JobStackReader
+from deepwork.edge.server.invocation import JobStackReader
 from deepwork.edge.server.registry import OperationSpec, Tools, describe_class, import_class
 from deepwork.kernel.config import STATE_FOLDER, Settings
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
     from deepwork.kernel.events.feed import EventFeed
     from deepwork.views.overview.agent_operations import AgentOperations
-    from deepwork.views.overview.states.local_processes import LocalProcesses
+    from deepwork.views.overview.states.store import LocalProcesses
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
     from deepwork.views.overview.why_operations import WhyOperations
@@ -87,7 +87,7 @@ class Application:
             return self.shared_database
         from deepwork.kernel.database.opening import open_engine
         from deepwork.kernel.database.transaction import Database
-        from deepwork.kernel.files.state import make_state_folder
+        from deepwork.kernel.files.private import make_state_folder
 
         is_in_project = not self.settings.database and not self.settings.global_store
         database = Database(
@@ -219,7 +219,7 @@ class Application:
     def _find_decision_handler(self, kind: ApprovalKind) -> DecisionHandler | None:
         """Return what carries out the decisions about a kind of subject."""
         if kind in ("plan", "task_before", "task"):
-            from deepwork.work.plans.decisions import PlanDecisions
+            from deepwork.work.plans.task_reports import PlanDecisions
 
             return PlanDecisions(self.database, self._complete_approved_task)
         if kind == "landing":
@@ -319,8 +319,8 @@ class Application:
 
     @cached_property
     def _task_reports(self) -> TaskReports:
+        from deepwork.work.plans.status_changes import WorkGate
         from deepwork.work.plans.task_reports import TaskReports
-        from deepwork.work.plans.work_gate import WorkGate
 
         gate = WorkGate(self.database, self.presence, self._build_task_work)
         return TaskReports(self.database, self.presence, self.task_prover, gate, self._workspace_service)
@@ -508,7 +508,7 @@ class Application:
     @cached_property
     def processes(self) -> LocalProcesses:
         """What this machine knows about who drives what."""
-        from deepwork.views.overview.states.local_processes import build_local_processes
+        from deepwork.views.overview.states.store import build_local_processes
 
         return build_local_processes(self.settings)
 

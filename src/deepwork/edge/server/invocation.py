@@ -1,16 +1,17 @@
-"""Calls a tool, in the same way for every interface: MCP, HTTP and the command line."""
+"""Carries out calls: access, transactions, audit, errors, and the stack of jobs of who calls."""
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from deepwork.edge.server.registry import OperationSpec
 from deepwork.gates.access import models
-from deepwork.gates.access.audit_chain import REPEATED, classify_outcome
-from deepwork.gates.access.models import Scope
+from deepwork.gates.access.models import REPEATED, Scope, classify_outcome
 from deepwork.gates.access.store import AuditRecord
 from deepwork.kernel.answers import Answer, read_answer, to_json_value
 from deepwork.kernel.call import (
@@ -26,9 +27,39 @@ from deepwork.kernel.database.idempotency import KeyStore, compute_digest, find_
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
 from deepwork.kernel.operations import InTransaction, NotPrepared
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 from deepwork.views.observability.calls import CallRecorder
 from deepwork.work.agents.store import AgentStore
+
+_SETTLED_NS = 100_000_000
+"""Age after which a change of the folder has a time stamp that no later change shares."""
+
+
+class JobStackReader:
+    """Reads stacks again only after a session file has changed; without sessions it imports nothing."""
+
+    def __init__(self, folder: Path, read: Callable[[str], list[str]]) -> None:
+        self._folder, self._read = folder, read
+        self._stamp = 0
+        self._has_sessions = False
+        self._stacks: dict[str, list[str]] = {}
+
+    def get_stack(self, caller: str) -> list[str]:
+        """Return the caller's active workflows as `job/workflow:step`, outermost first."""
+        try:
+            stamp = self._folder.stat().st_mtime_ns
+        except OSError:  # no job has been started here
+            return []
+        if stamp != self._stamp:
+            self._stacks = {}
+            self._has_sessions = any(each.name.startswith("session_") for each in self._folder.iterdir())
+            self._stamp = stamp if time.time_ns() - stamp > _SETTLED_NS else 0
+        if not self._has_sessions:
+            return []
+        if caller not in self._stacks:
+            self._stacks[caller] = self._read(caller)
+        return self._stacks[caller]
+
 
 log = logging.getLogger("deepwork")
 
@@ -175,7 +206,7 @@ def _invoke_changing(
 
 def _prove(database: Database, given: Mapping[str, Any], call: Call, missing: NotProven) -> Call:
     """Check the proof, as their settings demand it, of a person whose call lets work pass a gate."""
-    from deepwork.gates.approvals.act_proofs import prove_act  # noqa: PLC0415 - only people need it
+    from deepwork.gates.approvals.enrollment import prove_act  # noqa: PLC0415 - only people need it
 
     return copy_with(call, proven=prove_act(database, call, given, missing.about))
 

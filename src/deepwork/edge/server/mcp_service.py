@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork import __version__
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.instructions import build_instructions
-from deepwork.edge.server.registry import OperationSpec
-from deepwork.edge.server.toolsets import select_tools
+from deepwork.edge.server.prompts import build_instructions
+from deepwork.edge.server.registry import OperationSpec, select_tools
 from deepwork.gates.access.models import Scope, is_offered_to
 from deepwork.kernel.call import ANONYMOUS, LOCAL, Call
 from deepwork.kernel.errors import DeepworkError, InvalidInput

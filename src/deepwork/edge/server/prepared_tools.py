@@ -103,11 +103,8 @@ def _list_sources() -> list[Path]:
     declared = ("*tools.py", "*actions.py", "*operations.py", "enrollment.py")
     names = (*declared, "inputs.py", "models.py", "*responses.py", "*_answers.py", "*_presets.py")
     slices = [path for name in names for path in PACKAGE.glob(f"*/*/{name}")]
-    shared = (
-        *("answers.py", "names.py", "offered_actions.py", "operations.py", "paging.py", "tool_types.py"),
-        "vendors.py",
-    )
-    own = ("registry.py", "schemas.py", "start_workflow.py", "tool_models.py", "type_hints.py")
+    shared = (*("answers.py", "values.py", "offered_actions.py", "operations.py", "paging.py"), "vendors.py")
+    own = ("registry.py", "schemas.py", "start_workflow.py", "tool_models.py", "plain_arguments.py")
     return sorted(
         [
             *slices,

@@ -1,15 +1,11 @@
-"""Describes every tool as data: name, parameters, schemas and effects.
-
-Does not depend on MCP: the command line, the dashboard and the documentation use the same registry. Imports
-pydantic only for what needs it: schemas that are not prepared, and arguments that are not plain.
-"""
+"""The registry of operations, and which tools a server offers."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -17,12 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from deepwork.edge.server.plain_arguments import Method, PlainArguments, get_hints
 from deepwork.edge.server.prepared_tools import PreparedTool, find_prepared_class
 from deepwork.edge.server.schemas import shorten_schema
+from deepwork.kernel.answers import check_input
+from deepwork.kernel.config import Settings
+from deepwork.kernel.errors import DefinitionError
 from deepwork.kernel.operations import InTransaction, OperationDeclaration, Traits, get_declaration
-from deepwork.kernel.tool_types import check_input
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
 
 _WORKFLOW_KINDS = {"jobs": "Job", "plans": "Plan", "tracking": "Track"}
 """By toolset, the first word of its tools' descriptions: `workflow` has three meanings."""
@@ -194,3 +191,25 @@ def _import_method(path: str, name: str) -> Method:
 
 def _return(method: Method) -> Callable[[], Method]:
     return lambda: method
+
+
+def select_tools(registry: Mapping[str, OperationSpec], settings: Settings) -> dict[str, OperationSpec]:
+    """Select the tools allowed by --toolsets, --tools, --exclude-tools and --read-only."""
+    toolsets = {spec.toolset for spec in registry.values()}
+    _require_known("toolset", settings.toolsets, toolsets | {"all"})
+    _require_known("tool", (*settings.tools, *settings.exclude_tools), registry)
+    return {
+        name: spec
+        for name, spec in registry.items()
+        if ("all" in settings.toolsets or spec.toolset in settings.toolsets)
+        and (not settings.tools or name in settings.tools)
+        and name not in settings.exclude_tools
+        and (spec.read_only or spec.declaration.offered_on_read_only_server or not settings.read_only)
+    }
+
+
+def _require_known(kind: str, names: Sequence[str], known: Iterable[str]) -> None:
+    if unknown := sorted(set(names) - set(known)):
+        raise DefinitionError(
+            f"There is no {kind} {unknown[0]!r}.", suggestion=f"The {kind}s are: {', '.join(sorted(known))}."
+        )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+from deepwork.kernel.answers import Field, Name, Text
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.operations import InTransaction, Traits, operation
-from deepwork.kernel.tool_types import Field, Name, Text
 from deepwork.work.jobs.responses import Started
 from deepwork.work.jobs.tools import WorkflowTools
 from deepwork.work.tracking.models import TrackSize

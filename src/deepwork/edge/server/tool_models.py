@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from deepwork.edge.server.argument_errors import build_argument_error
 from deepwork.edge.server.plain_arguments import get_hints
 from deepwork.edge.server.schemas import compact_schema
-from deepwork.kernel.answers import Answer, build_model
-from deepwork.kernel.tool_types import UNCHANGED
+from deepwork.kernel.answers import UNCHANGED, Answer, build_model
 
 
 def build_parameters(name: str, method: Callable[..., Any]) -> type[BaseModel]:

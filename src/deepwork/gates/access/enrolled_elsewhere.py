@@ -11,9 +11,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from deepwork.gates.approvals.credentials import Credential, find_strongest
-from deepwork.gates.approvals.passphrase import HashCost, matches_passphrase, require_verifier
-from deepwork.kernel.database.adoption import has_plain_table
+from deepwork.gates.approvals.credentials import (
+    Credential,
+    HashCost,
+    find_strongest,
+    matches_passphrase,
+    require_verifier,
+)
+from deepwork.kernel.database.seals import has_plain_table
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed
 from deepwork.kernel.store_admin.copying import translate_errors

@@ -1,16 +1,17 @@
-"""Tokens, their scopes, and entries of the audit log."""
+"""Tokens, their scopes, and the keyed chain of entries of the audit log."""
 
 from __future__ import annotations
 
 import hmac
+import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from deepwork.kernel.names import CaseInsensitiveEnum
 from deepwork.kernel.operations import OperationDeclaration
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 OWNER = "owner"
 """The account name of the person who runs the server."""
@@ -161,3 +162,141 @@ def find_acting_agent(tool: OperationDeclaration, arguments: Mapping[str, Any]) 
     """Return the id of the agent on whose behalf the call is made, if it names one."""
     agent_id = arguments.get(tool.acts_as) if tool.acts_as else None
     return agent_id if isinstance(agent_id, str) else None
+
+
+# `json.dumps` would create an encoder for every call.
+_dump_json = json.JSONEncoder(separators=(",", ":")).encode
+_dump_sorted_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
+
+MAX_IDS = 20
+DONE, REPEATED = "done", "repeated"
+_ENTITY_ID_PATTERN = re.compile(r"(wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv|ap)_[0-9a-z]{12}")
+
+
+@dataclass(frozen=True)
+class ChainVerdict:
+    """The result of verifying the whole audit log."""
+
+    rows: int
+    chain: str
+    """The hash of the last good row; a copy kept elsewhere proves that nothing before it was rewritten."""
+    bad_row: int | None = None
+    problem: str | None = None
+    unkeyed_rows: int | None = None
+    """How many rows at the beginning are chained without a key: anybody could have written those."""
+    anchored_rows: int | None = None
+    """How many rows the log had when the anchor was made with which it was compared."""
+
+
+def serialize_entry(entry: AuditEntry) -> str:
+    """Serialise an entry to JSON, identically in Python and in SQL."""
+    # Not `astuple`, which copies every value and takes longer than everything else here.
+    return _dump_json(list(vars(entry).values()))
+
+
+def hash_text(text: str) -> str:
+    """Hash a text without a key, as entries before the store had one."""
+    return sha256(text.encode()).hexdigest()
+
+
+def compute_chain(before: str, seq: int, entry: AuditEntry, digest: Callable[[str], str] = hash_text) -> str:
+    """Compute the hash of the entry with this number from the hash before it."""
+    return digest(f"{before}:{seq}:{serialize_entry(entry)}")
+
+
+def verify_chain(links: Iterable[ChainedEntry], head: ChainHead, key: ChainKey) -> ChainVerdict:
+    """Verify the chain up to the first row that is missing or was changed."""
+    verdict = _verify_links(links, head, key)
+    unkeyed = min(verdict.rows, key.keyed_from - 1)
+    return replace(verdict, unkeyed_rows=unkeyed) if unkeyed > 0 else verdict
+
+
+def _verify_links(links: Iterable[ChainedEntry], head: ChainHead, key: ChainKey) -> ChainVerdict:
+    seq, chain = 0, ""
+    for link in links:
+        if link.seq != seq + 1:
+            return ChainVerdict(seq, chain, seq + 1, f"row {seq + 1} is missing")
+        if not _is_linked(chain, link, key.digest if link.seq >= key.keyed_from else hash_text):
+            return ChainVerdict(seq, chain, link.seq, f"row {link.seq} was changed after it was written")
+        seq, chain = link.seq, link.chain
+    if seq < head.seq:
+        return ChainVerdict(seq, chain, seq + 1, f"rows {seq + 1} to {head.seq} are missing at the end")
+    if ChainHead(seq, chain) != head:
+        return ChainVerdict(seq, chain, head.seq + 1, f"the log should end with row {head.seq}, but does not")
+    return ChainVerdict(seq, chain)
+
+
+def _is_linked(before: str, link: ChainedEntry, digest: Callable[[str], str]) -> bool:
+    try:
+        return compute_chain(before, link.seq, link.entry, digest) == link.chain
+    except TypeError:  # a stored value is not text
+        return False
+
+
+def summarize_arguments(parameters: Iterable[str], given: Mapping[str, Any]) -> str:
+    """Serialise the names of known arguments, and values that are ids; never free text."""
+    return _dump_json({name: _extract_ids(given[name]) for name in parameters if name in given})
+
+
+def compute_digest(given: Mapping[str, Any]) -> str:
+    """Hash the arguments, so that someone who knows them can prove which they were."""
+    return sha256(_dump_sorted_json(given).encode()).hexdigest()
+
+
+def classify_outcome(answer: Any) -> str:
+    """Return the outcome of a call from its answer: done or refused, with the reason if known."""
+    fields = answer if isinstance(answer, dict) else getattr(answer, "__dict__", {})
+    if fields.get("success") is False:
+        return f"refused:{fields['reason']}" if isinstance(fields.get("reason"), str) else "refused"
+    return DONE
+
+
+def _extract_ids(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if _ENTITY_ID_PATTERN.fullmatch(value) else None
+    if isinstance(value, list):
+        found = [
+            item for item in value[:MAX_IDS] if isinstance(item, str) and _ENTITY_ID_PATTERN.fullmatch(item)
+        ]
+        return found or None
+    return None
+
+
+_ANCHOR_PATTERN = re.compile(r"dwa1\.([0-9a-f]{1,64})\.(\d{1,18})\.([0-9a-f]{0,64})\.([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The end of the audit log of one store at some time, signed with the key of the store."""
+
+    store_id: str
+    head: ChainHead
+    signature: str
+
+
+def create_anchor(head: ChainHead, key: ChainKey) -> str:
+    """Create the text of an anchor."""
+    return f"dwa1.{key.store_id}.{head.seq}.{head.chain}.{_sign_anchor(head, key)}"
+
+
+def parse_anchor(text: str) -> Anchor | None:
+    """Parse the text of an anchor; None if it is none."""
+    found = _ANCHOR_PATTERN.fullmatch(text.strip())
+    return Anchor(found[1], ChainHead(int(found[2]), found[3]), found[4]) if found else None
+
+
+def find_anchor_problem(anchor: Anchor, last: int, chain: str | None, key: ChainKey) -> str | None:
+    """Compare the log with an anchor: its last number, and its hash at the number of the anchor."""
+    if anchor.store_id != key.store_id:
+        return "the anchor belongs to another store, or this one was adopted or replaced since"
+    if not hmac.compare_digest(anchor.signature, _sign_anchor(anchor.head, key)):
+        return "the anchor was changed, or not made with the key of this store"
+    if anchor.head.seq > last:
+        return f"the log ends with row {last}, but it had {anchor.head.seq} rows: its end was cut off"
+    if anchor.head.seq and chain != anchor.head.chain:
+        return f"row {anchor.head.seq} is not the one of the anchor: the log was rewritten"
+    return None
+
+
+def _sign_anchor(head: ChainHead, key: ChainKey) -> str:
+    return key.digest(f"anchor:{key.store_id}:{head.seq}:{head.chain}")

@@ -8,18 +8,16 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from deepwork.gates.access import models
-from deepwork.gates.access.audit_chain import create_anchor, parse_anchor
-from deepwork.gates.access.models import ChainedEntry, Scope, Token
+from deepwork.gates.access.models import ChainedEntry, Scope, Token, create_anchor, parse_anchor
 from deepwork.gates.access.store import AuditStore, TokenStore
 from deepwork.gates.access.verification import verify_log
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, Field, Name
 from deepwork.kernel.call import AGENT_PREFIX, LOCAL, current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
-from deepwork.kernel.names import encode_letters
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
-from deepwork.kernel.tool_types import Field, Name
+from deepwork.kernel.values import encode_letters
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from deepwork.gates.access import audit_chain
-from deepwork.gates.access.audit_chain import serialize_entry
+from deepwork.gates.access import models
 from deepwork.gates.access.models import (
     AuditEntry,
     ChainedEntry,
@@ -20,16 +19,17 @@ from deepwork.gates.access.models import (
     Scope,
     Token,
     key_digest,
+    serialize_entry,
 )
-from deepwork.gates.approvals.decision_log import USE_TOOL
 from deepwork.gates.approvals.models import ApprovalEvent
+from deepwork.gates.approvals.store import USE_TOOL
 from deepwork.kernel.call import CANCELLED, Call, current_call, use_call
 from deepwork.kernel.database.engine import Row, UnreadableRow, build_where, row_parser
 from deepwork.kernel.database.seals import is_sealed, save_seal
 from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.database.transaction import Database, PendingEvent, Transaction
 from deepwork.kernel.errors import Code, DeepworkError, StorageError
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 
 PAGE = 1000
 
@@ -234,9 +234,9 @@ class AuditRecord:
 
     def __init__(self, call: Call, parameters: Iterable[str], given: Mapping[str, Any]) -> None:
         self._call = call
-        self._arguments = audit_chain.summarize_arguments(parameters, given)
-        self._digest = audit_chain.compute_digest(given)
-        self.outcome = audit_chain.DONE
+        self._arguments = models.summarize_arguments(parameters, given)
+        self._digest = models.compute_digest(given)
+        self.outcome = models.DONE
         self._is_written = False
         self.is_saved = False
 
@@ -288,9 +288,9 @@ def record_uses(tx: Transaction, events: Iterable[PendingEvent]) -> None:
     for event in events:
         if event.type == ApprovalEvent.USED:
             given = {"approval_id": event.data["id"]}
-            arguments = audit_chain.summarize_arguments(given, given)
+            arguments = models.summarize_arguments(given, given)
             outcome = f"used:{event.data['digest']}"
-            _append(tx, current_call(), USE_TOOL, arguments, audit_chain.compute_digest(given), outcome)
+            _append(tx, current_call(), USE_TOOL, arguments, models.compute_digest(given), outcome)
 
 
 def _append(tx: Transaction, call: Call, tool: str, arguments: str, digest: str, outcome: str) -> None:

@@ -8,18 +8,18 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from deepwork.gates.access.audit_chain import (
+from deepwork.gates.access.models import (
     DONE,
     Anchor,
+    ChainedEntry,
     ChainVerdict,
     compute_digest,
     find_anchor_problem,
     verify_chain,
 )
-from deepwork.gates.access.models import ChainedEntry
 from deepwork.gates.access.store import AuditStore
 from deepwork.gates.approvals.credentials import ENROLLING_TOOLS, Credential, CredentialFile, CredentialStore
-from deepwork.gates.approvals.decision_log import USE_TOOL, LoggedFact, confirms_given
+from deepwork.gates.approvals.store import USE_TOOL, LoggedFact, confirms_given
 from deepwork.kernel.database.seals import LIST_ID, UNSEALED, list_broken
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.user_settings import CredentialKind

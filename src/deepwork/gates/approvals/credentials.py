@@ -1,26 +1,175 @@
-"""What people enrolled to prove that they are people: as values, in the store, and in the user's own folder.
-
-The copy in the folder is for stores that know nothing of it yet. So a passphrase is enrolled once for all
-projects, and a new store does not begin with the weakest proof.
-"""
+"""Credentials of people: passphrases and passkeys."""
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
+import unicodedata
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import scrypt, sha256
 from typing import Any
+from urllib.parse import urlsplit
 
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.seals import LIST_ID, list_broken, save_seal, seal_list
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.environment import choose_user_file
-from deepwork.kernel.errors import Code, NotAllowed, StorageError
+from deepwork.kernel.errors import Code, InvalidInput, NotAllowed, StorageError
 from deepwork.kernel.files.lock import hold_file_lock
 from deepwork.kernel.files.private import make_private_folder, read_private_file, write_atomically
 from deepwork.kernel.user_settings import CredentialKind
+
+MIN_LENGTH = 12
+MAX_LENGTH = 1024
+_SALT_BYTES = 16
+_HASH_BYTES = 32
+
+
+@dataclass(frozen=True)
+class HashCost:
+    """What one guess costs: 32 MiB, three times."""
+
+    n: int = 2**15
+    r: int = 8
+    p: int = 3
+
+
+USUAL_COST = HashCost()
+
+
+def hash_passphrase(passphrase: str, cost: HashCost = USUAL_COST) -> dict[str, Any]:
+    """Hash a passphrase with a salt of its own; raises InvalidInput if it is too easy to guess."""
+    if not MIN_LENGTH <= len(passphrase.strip()) <= MAX_LENGTH or len(set(passphrase)) < MIN_LENGTH // 2:
+        raise InvalidInput(
+            f"A passphrase has at least {MIN_LENGTH} characters, of which {MIN_LENGTH // 2} differ.",
+            suggestion="Choose some words at random; others must not be able to guess them.",
+        )
+    salt = os.urandom(_SALT_BYTES)
+    found = _derive(passphrase, salt, cost)
+    return {**asdict(cost), "salt": b64encode(salt).decode(), "hash": b64encode(found).decode()}
+
+
+def require_verifier(data: Mapping[str, Any]) -> None:
+    """Raise InvalidInput unless these are the salt and the hash of a passphrase."""
+    try:
+        HashCost(int(data["n"]), int(data["r"]), int(data["p"]))
+        is_valid = len(b64decode(data["salt"])) == _SALT_BYTES and len(b64decode(data["hash"])) == _HASH_BYTES
+    except (KeyError, TypeError, ValueError):
+        is_valid = False
+    if not is_valid or len(data) != 5:
+        raise InvalidInput("`verifier` is not the hash of a passphrase.")
+
+
+def matches_passphrase(passphrase: str, data: Mapping[str, Any]) -> bool:
+    """Compare a passphrase with its stored hash, in constant time."""
+    if not passphrase or len(passphrase) > MAX_LENGTH:
+        return False
+    cost = HashCost(int(data["n"]), int(data["r"]), int(data["p"]))
+    found = _derive(passphrase, b64decode(data["salt"]), cost)
+    return hmac.compare_digest(found, b64decode(data["hash"]))
+
+
+def _derive(passphrase: str, salt: bytes, cost: HashCost) -> bytes:
+    # Keyboards of two systems may send the same letters in different forms.
+    text = unicodedata.normalize("NFKC", passphrase.strip()).encode()
+    memory = 128 * cost.r * (cost.n + cost.p + 2)
+    return scrypt(text, salt=salt, n=cost.n, r=cost.r, p=cost.p, maxmem=memory, dklen=_HASH_BYTES)
+
+
+_MISSING = (
+    "Passkeys need the package `webauthn`, which is not installed.",
+    "Install it with: pip install 'deepwork[passkey]'",
+)
+
+
+def encode_bytes(content: bytes) -> str:
+    """Encode bytes as browsers do for passkeys."""
+    return urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def decode_text(text: str) -> bytes:
+    """Decode what `encode_bytes` encoded."""
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def get_relying_party(origin: str) -> str:
+    """Return the name of the site that a passkey belongs to: the host of the page, without its port."""
+    return urlsplit(origin).hostname or ""
+
+
+def can_have_passkeys(origin: str) -> bool:
+    """Whether browsers offer passkeys to a page: its host has a name, not only an address."""
+    host = get_relying_party(origin)
+    return bool(host) and ":" not in host and not host.replace(".", "").isdigit()
+
+
+def verify_registration(answer: Mapping[str, Any], challenge: bytes, origin: str) -> dict[str, Any]:
+    """Verify a new passkey and return what to store of it; raises NotAllowed for one that is not valid."""
+    try:
+        from webauthn import verify_registration_response  # noqa: PLC0415 - takes long to import
+        from webauthn.helpers.exceptions import WebAuthnException  # noqa: PLC0415
+    except ImportError:
+        raise NotAllowed(_MISSING[0], suggestion=_MISSING[1]) from None
+    try:
+        found = verify_registration_response(
+            credential=dict(answer),
+            expected_challenge=challenge,
+            expected_rp_id=get_relying_party(origin),
+            expected_origin=origin,
+            require_user_verification=True,
+        )
+    except (WebAuthnException, ValueError, KeyError, TypeError) as error:
+        raise _build_refusal(error) from error
+    return {
+        "credential_id": encode_bytes(found.credential_id),
+        "public_key": encode_bytes(found.credential_public_key),
+        "relying_party": get_relying_party(origin),
+        "sign_count": found.sign_count,
+    }
+
+
+def read_credential_id(answer: Mapping[str, Any]) -> str:
+    """Return the id of the passkey that answered."""
+    id = answer.get("id")
+    if not isinstance(id, str):
+        raise InvalidInput("The answer of the passkey has no `id`.")
+    return id
+
+
+def verify_assertion(
+    answer: Mapping[str, Any], data: Mapping[str, Any], challenge: str, origin: str, sign_count: int
+) -> int:
+    """Verify that a person unlocked this passkey for this challenge; returns its new counter."""
+    try:
+        from webauthn import verify_authentication_response  # noqa: PLC0415 - takes long to import
+        from webauthn.helpers.exceptions import WebAuthnException  # noqa: PLC0415
+    except ImportError:
+        raise NotAllowed(_MISSING[0], suggestion=_MISSING[1]) from None
+    try:
+        found = verify_authentication_response(
+            credential=dict(answer),
+            expected_challenge=bytes.fromhex(challenge),
+            expected_rp_id=str(data["relying_party"]),
+            expected_origin=origin,
+            credential_public_key=decode_text(str(data["public_key"])),
+            credential_current_sign_count=sign_count,
+            require_user_verification=True,
+        )
+    except (WebAuthnException, ValueError, KeyError, TypeError) as error:
+        raise _build_refusal(error) from error
+    return found.new_sign_count
+
+
+def _build_refusal(error: Exception) -> NotAllowed:
+    return NotAllowed(
+        f"The answer of the passkey is not valid here: {str(error)[:200]}",
+        code=Code.UNAUTHORIZED,
+        suggestion="Reload the page and use the passkey again.",
+    )
+
 
 FREE_TRIES = 5
 """How many wrong passphrases in a row are answered at once."""

@@ -1,42 +1,96 @@
-"""What people read and change about their proofs: enroll one, and go back to a weaker one.
-
-A passphrase is not an argument: the record of a call has a digest of its arguments.
-"""
+"""Enrolls credentials of people, and proves acts by them."""
 
 from __future__ import annotations
 
 import hmac
 import logging
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar, Self
 
-from deepwork.gates.approvals import passkeys
+from deepwork.gates.approvals import credentials
+from deepwork.gates.approvals.acts import ProvenAct
 from deepwork.gates.approvals.credentials import (
     Credential,
     CredentialFile,
     CredentialStore,
     build_challenge,
     choose_required,
+    require_verifier,
 )
-from deepwork.gates.approvals.models import compute_digest
-from deepwork.gates.approvals.passphrase import require_verifier
+from deepwork.gates.approvals.models import (
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalStatus,
+    build_closed_error,
+    compute_digest,
+    summarize,
+)
 from deepwork.gates.approvals.person_proof import (
     CheckedProof,
     PersonProofs,
     read_proof_state,
+    require_caller,
     require_person_proof,
 )
-from deepwork.kernel.answers import Answer, IsoTime
-from deepwork.kernel.call import current_call
+from deepwork.gates.approvals.service import ask, use
+from deepwork.kernel.answers import Answer, Field, IsoTime, Name
+from deepwork.kernel.call import Call, GivenProof, current_call, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.errors import NotAllowed, StorageError
-from deepwork.kernel.names import CaseInsensitiveEnum, new_id
+from deepwork.kernel.errors import Code, GateClosed, NotAllowed, StorageError
 from deepwork.kernel.operations import InTransaction, Traits, operation
-from deepwork.kernel.timestamps import format_optional_timestamp
-from deepwork.kernel.tool_types import Field, Name
 from deepwork.kernel.user_settings import CredentialKind, UserSettings, load_user_settings
+from deepwork.kernel.values import CaseInsensitiveEnum, copy_with, format_optional_timestamp, new_id
+
+LASTS_MS = 10 * 60 * 1000
+"""How long after a person approved an act on the page it can be done."""
+
+
+def prove_act(
+    database: Database, call: Call, arguments: Mapping[str, Any], about: Mapping[str, Any]
+) -> ProvenAct:
+    """Check that the call comes with the required proof; call it while no transaction is open.
+
+    Commands cannot use a passkey, and a page does not know what it would have to sign. So a person with a
+    passkey approves the act on the page Approvals, which binds the passkey to what is shown, then does it.
+    """
+    require_caller(call.caller)
+    proofs = PersonProofs(database)
+    state = proofs.read_state()
+    subject = f"{call.tool}:{compute_digest(dict(arguments))[:16]}"
+    shown = {"title": _describe(call.tool, arguments), "action": call.tool, "arguments": dict(arguments)}
+    request = ApprovalRequest(ApprovalKind.ACT, subject, None, {**shown, **about}, LASTS_MS)
+    if state.select(CredentialKind.PASSKEY):
+        return ProvenAct(_use_approval(database, call, request), about)
+    if state.required is CredentialKind.PASSPHRASE and state.credentials and call.read_passphrase:
+        call = copy_with(call, proof=GivenProof(call.read_passphrase()))
+    return ProvenAct(proofs.check(call, request.digest), about)
+
+
+def _use_approval(database: Database, call: Call, request: ApprovalRequest) -> CheckedProof:
+    with use_call(copy_with(call, record=None)):
+        approval = ask(database, request)
+        if approval.status is ApprovalStatus.PENDING:
+            raise GateClosed(
+                f"This needs your passkey: approve {approval.id} in the dashboard first.",
+                code=Code.NEEDS_APPROVAL,
+                suggestion="Open the page Approvals (deepwork dashboard --host localhost --open), approve "
+                "it there, then do this again within ten minutes.",
+                evidence={"approval": summarize(approval)},
+            )
+        if approval.status is ApprovalStatus.REFUSED:
+            raise build_closed_error(approval)
+        with database.transaction() as tx:
+            return CheckedProof(
+                CredentialKind(use(tx, request).method or CredentialKind.TOKEN), request.digest
+            )
+
+
+def _describe(tool: str, arguments: Mapping[str, Any]) -> str:
+    named = (value for name, value in arguments.items() if name == "id" or name.endswith("_id"))
+    return " ".join([tool.replace("_", " "), *map(str, list(named)[:1])])
+
 
 log = logging.getLogger("deepwork")
 
@@ -135,7 +189,7 @@ class EnrollmentOperations:
         with self._database.reading() as tx:
             _require_own_challenge(tx, challenge)
         origin = call.proof.origin if call.proof else ""
-        data = passkeys.verify_registration(credential, challenge.encode(), origin)
+        data = credentials.verify_registration(credential, challenge.encode(), origin)
         # The audit log has a digest of the arguments: with them, it shows whether the key was replaced.
         data["enrolled_with"] = {"credential": credential, "challenge": challenge}
         about = build_challenge("enroll", "passkey", str(data["credential_id"]))
@@ -169,7 +223,7 @@ class EnrollmentOperations:
             require_person_proof(tx, challenge, checked, UserSettings)
             store = CredentialStore(tx)
             _require_new_passkey(store.list_all(), data)
-            # There is one passphrase, and any number of passkeys.
+            # There is one passphrase, and any number of credentials.
             old = [each for each in store.list_active() if each.method is method is CredentialKind.PASSPHRASE]
             for each in old:
                 store.remove(each.id)

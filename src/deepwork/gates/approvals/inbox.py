@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from deepwork.gates.approvals.rules import find_name
+from deepwork.gates.approvals.models import find_name
 from deepwork.kernel.attention import Attention, Listed, format_detail, read_first
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction

@@ -6,18 +6,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, ClassVar
 
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus, ApprovalVerdict
+from deepwork.gates.approvals.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalStatus,
+    ApprovalVerdict,
+    describe_next_call,
+    find_predecessor,
+    is_expired,
+    list_differences,
+)
 from deepwork.gates.approvals.person_proof import CheckedProof
 from deepwork.gates.approvals.responses import ApprovalDecision, Approvals, ApprovalSummary, ApprovalView
-from deepwork.gates.approvals.rules import describe_next_call, find_predecessor, is_expired, list_differences
 from deepwork.gates.approvals.service import DecisionHandler, check_decision_proof, decide, notify_of_decision
 from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.kernel.answers import Field, Id, Text
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.paging import PageLimit
-from deepwork.kernel.records import copy_with
-from deepwork.kernel.tool_types import Field, Id, Text
+from deepwork.kernel.values import copy_with
 
 FindHandler = Callable[[ApprovalKind], DecisionHandler | None]
 

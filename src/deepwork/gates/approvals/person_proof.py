@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.gates.approvals import passkeys
+from deepwork.gates.approvals import credentials
 from deepwork.gates.approvals.credentials import (
     Credential,
     CredentialFile,
     CredentialStore,
     build_challenge,
     choose_required,
+    matches_passphrase,
 )
-from deepwork.gates.approvals.passphrase import matches_passphrase
 from deepwork.kernel.call import Call, GivenProof, is_person, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.kernel.records import copy_with
 from deepwork.kernel.user_settings import CredentialKind, UserSettings, load_user_settings
+from deepwork.kernel.values import copy_with
 
 LoadSettings = Callable[[], UserSettings]
 
@@ -147,12 +147,12 @@ class PersonProofs:
                 code=Code.UNAUTHORIZED,
                 suggestion="Decide in the dashboard: deepwork dashboard --open",
             )
-        id = passkeys.read_credential_id(given.assertion)
+        id = credentials.read_credential_id(given.assertion)
         keys = state.select(CredentialKind.PASSKEY)
         credential = next((each for each in keys if each.data.get("credential_id") == id), None)
         if credential is None:
             raise NotAllowed("This passkey is not enrolled here.", code=Code.UNAUTHORIZED)
-        count = passkeys.verify_assertion(
+        count = credentials.verify_assertion(
             given.assertion, credential.data, challenge, given.origin, credential.sign_count
         )
         with self._database.transaction() as tx:

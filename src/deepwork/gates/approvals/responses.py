@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus, DecisionEffect
-from deepwork.gates.approvals.rules import find_name
+from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus, DecisionEffect, find_name
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.call import ActionOutcome
-from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
+from deepwork.kernel.values import format_optional_timestamp, format_timestamp
 
 
 class ApprovalSummary(Answer):

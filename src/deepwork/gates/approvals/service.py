@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from deepwork.gates.approvals.decision_log import is_confirmed
 from deepwork.gates.approvals.models import (
     Approval,
     ApprovalEvent,
@@ -19,12 +18,9 @@ from deepwork.gates.approvals.models import (
     ApprovalStatus,
     ApprovalVerdict,
     DecisionEffect,
-    compute_digest,
-)
-from deepwork.gates.approvals.responses import ApprovalSummary
-from deepwork.gates.approvals.rules import (
     build_closed_error,
     check_decision,
+    compute_digest,
     describe_subject,
     find_current,
     find_name,
@@ -34,14 +30,14 @@ from deepwork.gates.approvals.rules import (
     may_pass,
     summarize,
 )
-from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.gates.approvals.responses import ApprovalSummary
+from deepwork.gates.approvals.store import ApprovalStore, is_confirmed
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed
-from deepwork.kernel.notices.models import NoticeType
-from deepwork.kernel.notices.rules import build_approval_text
-from deepwork.kernel.notices.service import NoticeService
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.notices.models import NoticeType, build_approval_text
+from deepwork.kernel.notices.store import NoticeService
+from deepwork.kernel.values import copy_with
 
 if TYPE_CHECKING:  # imported by the first decision: most processes only ask and use
     from deepwork.gates.approvals.person_proof import CheckedProof

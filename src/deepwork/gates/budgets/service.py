@@ -21,7 +21,7 @@ from deepwork.gates.budgets.models import (
 from deepwork.gates.budgets.rules import format_usd
 from deepwork.gates.budgets.store import SpendingStore
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.files.state import FileStamp, find_stamp
+from deepwork.kernel.files.private import FileStamp, find_stamp
 from deepwork.kernel.user_settings import list_settings_files, load_user_settings
 
 _LOCK_ORDER = (SubjectKind.PLAN, SubjectKind.TASK, SubjectKind.DAY)

@@ -13,8 +13,8 @@ from deepwork.gates.checks.models import (
     CheckFile,
 )
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.files.private import find_hidden_checks
 from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, FileProblem, InvalidDefinition
-from deepwork.kernel.files.state import find_hidden_checks
 from deepwork.kernel.files.yaml import YamlDocument, load_yaml
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.exact_files import read_committed_file

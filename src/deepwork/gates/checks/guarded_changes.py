@@ -7,13 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
-from deepwork.gates.approvals.rules import diff_texts, summarize
+from deepwork.gates.approvals.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalStatus,
+    diff_texts,
+    summarize,
+)
 from deepwork.gates.approvals.service import ask, use
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.gates.checks.models import CheckVerdict, GuardedChange, GuardedStart, Proof, ProofRequest
+from deepwork.gates.checks.models import (
+    CheckVerdict,
+    GuardedChange,
+    GuardedStart,
+    Proof,
+    ProofRequest,
+    name_paths,
+)
 from deepwork.gates.checks.responses import build_entry
-from deepwork.gates.checks.rules import name_paths
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, GitError
 from deepwork.kernel.git.snapshot import SnapshotStore

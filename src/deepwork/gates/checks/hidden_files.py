@@ -11,10 +11,10 @@ import os
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
-from deepwork.gates.checks.rules import select_guarded
+from deepwork.gates.checks.models import select_guarded
 from deepwork.kernel.files.globs import Globs
+from deepwork.kernel.git.empty_repository import convert_rules
 from deepwork.kernel.git.exact_files import to_versions
-from deepwork.kernel.git.ignore_rules import convert_rules
 from deepwork.kernel.git.snapshot import SnapshotStore
 
 CACHES = (

@@ -19,8 +19,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deepwork.gates.checks.hidden_files import HiddenRules, list_hidden
-from deepwork.gates.checks.models import Check
-from deepwork.gates.checks.rules import InputFile, compute_inputs_digest, select_guarded, select_inputs
+from deepwork.gates.checks.models import (
+    Check,
+    InputFile,
+    compute_inputs_digest,
+    select_guarded,
+    select_inputs,
+)
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.lock import is_locked
 from deepwork.kernel.git.snapshot import SnapshotStore

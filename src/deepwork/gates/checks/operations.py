@@ -18,11 +18,11 @@ from deepwork.gates.checks.responses import (
 )
 from deepwork.gates.checks.service import CheckService
 from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.answers import Field, Id, Text
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
-from deepwork.kernel.tool_types import Field, Id, Text
 
 _MOST_VERIFIED = 100
 _SUBJECT_KINDS = ("task", "tracked_task", "step")

@@ -9,7 +9,7 @@ from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.foreign_text import fence, remove_invisible
 from deepwork.kernel.paging import Page
 from deepwork.kernel.text_budget.tokens import fits, measure_tail
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 
 
 class CheckLine(Answer):

@@ -28,8 +28,6 @@ from deepwork.gates.checks.models import (
     CheckVerdict,
     Proof,
     ProofKey,
-)
-from deepwork.gates.checks.rules import (
     compute_definition_digest,
     decide_verdict,
     find_changed_paths,
@@ -47,13 +45,13 @@ from deepwork.gates.checks.watching import (
 )
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.files.lock import is_locked
-from deepwork.kernel.files.open_writers import find_open_for_writing
 from deepwork.kernel.files.private import make_private_folder
+from deepwork.kernel.files.watching import find_open_for_writing
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
-from deepwork.kernel.names import new_id
 from deepwork.kernel.trust import compute_pins_digest
 from deepwork.kernel.user_settings import Pins
+from deepwork.kernel.values import new_id
 
 
 class InputsChanged(Exception):

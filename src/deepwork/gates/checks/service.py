@@ -34,15 +34,14 @@ from deepwork.gates.checks.models import (
     Proof,
     ProofRequest,
     ProofSubject,
+    find_changed_paths,
+    select_guarded,
 )
 from deepwork.gates.checks.responses import build_entry, describe_failure, render_output
-from deepwork.gates.checks.rules import find_changed_paths, select_guarded
-from deepwork.gates.checks.run_files import OutputFiles
-from deepwork.gates.checks.run_table import CheckRun, RunTable
+from deepwork.gates.checks.run_files import CheckRun, OutputFiles, RunTable
 from deepwork.gates.checks.runner import CheckedTree, CheckRunner, CheckTask, InputsChanged
 from deepwork.gates.checks.store import ProofStore
-from deepwork.gates.checks.trusting import find_pins
-from deepwork.gates.checks.verification import Comparison, compare_proof
+from deepwork.gates.checks.trusting import Comparison, compare_proof, find_pins
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed, NotARepository

@@ -1,13 +1,26 @@
-"""What a person trusts about checks: their definitions, and the programs and environment they run with."""
+"""Whether a check is the one that a person trusted, and a proof what its run said."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
-from deepwork.gates.checks.models import Check, CheckFile
-from deepwork.gates.checks.rules import build_trusted_definitions, name_version
+from deepwork.gates.checks.input_files import select_committed_inputs
+from deepwork.gates.checks.models import (
+    Check,
+    CheckFile,
+    InputFile,
+    Proof,
+    build_trusted_definitions,
+    compute_definition_digest,
+    name_version,
+)
+from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.git.exact_files import to_versions
+from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.programs import find_problem, resolve_pins
 from deepwork.kernel.trust import find_untrusted, open_trust_store
 from deepwork.kernel.user_settings import Kind, Pins
@@ -84,3 +97,73 @@ def pin_checks(
 def resolve_all_pins(file: CheckFile, environment: Mapping[str, str] = os.environ) -> dict[str, Pins]:
     """Find what each check would run with, by its version."""
     return {name_version(check): resolve_pins(check.run, environment) for check in file.checks.values()}
+
+
+@dataclass
+class Comparison:
+    """What differs, and what could not be compared."""
+
+    problems: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def compare_proof(
+    proof: Proof,
+    output: bytes | None,
+    load_definitions: Callable[[str], CheckFile],
+    store: SnapshotStore,
+    prefix: str,
+) -> Comparison:
+    """Compare one proof; `load_definitions` returns the checks of a commit."""
+    found = Comparison()
+    _compare_output(proof, output, found)
+    check = _find_definition(proof, load_definitions)
+    if check is None:
+        found.unknown.append("Its definition is not in the commits that are known here.")
+    else:
+        _compare_inputs(proof, check, store, prefix, found)
+    return found
+
+
+def _compare_output(proof: Proof, output: bytes | None, found: Comparison) -> None:
+    if output is None:
+        found.unknown.append("Its output was removed.")
+    elif sha256(output).hexdigest() != proof.output_digest:
+        found.problems.append("Its output was changed.")
+
+
+def _find_definition(proof: Proof, load_definitions: Callable[[str], CheckFile]) -> Check | None:
+    for commit in (proof.head, "HEAD"):
+        try:
+            check = load_definitions(commit).checks.get(proof.check_name) if commit else None
+        except DeepworkError:  # the commit is gone, or its file is wrong
+            continue
+        if check and (found := _match(check, proof)):
+            return found
+    return None
+
+
+def _match(check: Check, proof: Proof) -> Check | None:
+    """Return the variant of the check with this digest: as defined, in a clean tree, or at the base."""
+    clean = replace(check, clean=True)
+    variants = (check, clean, replace(clean, not_fewer=False))
+    digest, pins = proof.definition_digest, proof.pins_digest
+    return next((each for each in variants if compute_definition_digest(each, pins) == digest), None)
+
+
+def _compare_inputs(proof: Proof, check: Check, store: SnapshotStore, prefix: str, found: Comparison) -> None:
+    try:
+        stored = select_committed_inputs(to_versions(store.list_exactly(proof.tree)), check, prefix)
+    except DeepworkError:
+        found.unknown.append("Its tree is not stored here any more.")
+        return
+    if stored.digest == proof.inputs_digest:
+        return
+    if any(_is_more_than_stored(file) for file in stored.files):
+        found.unknown.append("Its tree has submodules or converts files, so its inputs cannot be compared.")
+    else:
+        found.problems.append("Its inputs are not those of its tree, or include large untracked files.")
+
+
+def _is_more_than_stored(file: InputFile) -> bool:
+    return file.version.startswith("160000 ") or file.path.endswith(".gitattributes")

@@ -17,12 +17,12 @@ from deepwork.gates.reviews.models import RULES_FILE, ReviewRule, RuleSet
 from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.kernel.errors import InvalidInput, NotARepository
 from deepwork.kernel.files.definitions import DefinitionCatalog, DefinitionReader
+from deepwork.kernel.files.private import FileStamp, are_reliable, find_stamp, to_printable_name
 from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, InvalidDefinition, format_value
-from deepwork.kernel.files.state import FileStamp, are_reliable, find_stamp, to_printable_name
 from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.kernel.git.changes import list_files
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.untracked_folders import list_untracked_folders
+from deepwork.kernel.git.empty_repository import list_untracked_folders
 
 if TYPE_CHECKING:
     from deepwork.gates.reviews.rule_file import RuleDefinition

@@ -21,16 +21,17 @@ from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.kernel.errors import InvalidInput, NotFound
 from deepwork.kernel.files.lock import open_unlocked
 from deepwork.kernel.files.paths import read_confined
-from deepwork.kernel.files.private import to_storage_error, write_atomically
-from deepwork.kernel.files.state import (
+from deepwork.kernel.files.private import (
     find_stamp,
     make_state_folder,
     read_state_file,
     remove_old_files,
     to_printable_name,
+    to_storage_error,
+    write_atomically,
 )
 from deepwork.kernel.foreign_text import fence
-from deepwork.kernel.names import encode_letters
+from deepwork.kernel.values import encode_letters
 
 FOLDER = f"{TMP_FOLDER}/review_instructions"
 

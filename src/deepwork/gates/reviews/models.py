@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from deepwork.gates.reviews.rounds import ReviewPolicy
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.files.problems import FileProblem
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 RULES_FILE = ".deepreview"
 

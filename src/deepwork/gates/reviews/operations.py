@@ -13,10 +13,10 @@ from deepwork.gates.reviews.planner import ReviewPlanner
 from deepwork.gates.reviews.responses import ReviewDecided, ReviewRoundRow, ReviewRounds
 from deepwork.gates.reviews.rule_rounds import name_rule
 from deepwork.gates.reviews.store import PassedReviews, RoundStore, RuleDecision, Series
+from deepwork.kernel.answers import Id
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.tool_types import Id
 
 
 class ReviewOperations:

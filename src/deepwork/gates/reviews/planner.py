@@ -28,8 +28,8 @@ from deepwork.kernel.call import LOCAL
 from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, InvalidInput, NotARepository, NotFound, StorageError
+from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.files.problems import FileProblem
-from deepwork.kernel.files.state import to_printable_name
 from deepwork.kernel.git.changes import find_changed_files
 from deepwork.kernel.git.command import Git
 

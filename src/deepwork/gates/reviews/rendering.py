@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from deepwork.gates.reviews.instructions import PreparedReview
-from deepwork.kernel.files.state import to_printable_name
-from deepwork.kernel.text_budget.list_cutting import cut_list
+from deepwork.kernel.files.private import to_printable_name
+from deepwork.kernel.text_budget.shortening import cut_list
 
 GENERAL = "general-purpose"
 MAX_REVIEWS = 200

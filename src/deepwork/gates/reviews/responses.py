@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 from deepwork.gates.reviews.models import ReviewRule
-from deepwork.gates.reviews.round_text import format_finding
+from deepwork.gates.reviews.round_trees import format_finding
 from deepwork.gates.reviews.rounds import Finding, FindingEffect
 from deepwork.gates.reviews.store import RuleEntry
 from deepwork.kernel.answers import Answer
+from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.files.problems import FileProblem
-from deepwork.kernel.files.state import to_printable_name
 
 
 class RuleView(Answer):

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from deepwork.gates.reviews.deltas import build_material, compute_delta
 from deepwork.gates.reviews.models import Review, Strategy
-from deepwork.gates.reviews.round_text import render_changes, render_round, render_rules
-from deepwork.gates.reviews.round_trees import RoundTrees
+from deepwork.gates.reviews.round_trees import RoundTrees, render_changes, render_round, render_rules
 from deepwork.gates.reviews.rounds import (
     PersonReason,
     ReviewPolicy,

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from deepwork.gates.reviews.rounds import Round, parse_round
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 
 class PassedReviews:

@@ -11,7 +11,7 @@ from deepwork.gates.reviews.instructions import ReviewRequest
 from deepwork.gates.reviews.models import Review, ReviewEvent
 from deepwork.gates.reviews.planner import ReviewPlanner, resolve_path
 from deepwork.gates.reviews.responses import FindingView, ReviewPassed, RuleView, to_shown
-from deepwork.gates.reviews.round_text import format_findings
+from deepwork.gates.reviews.round_trees import format_findings
 from deepwork.gates.reviews.rounds import (
     Finding,
     Round,
@@ -22,12 +22,12 @@ from deepwork.gates.reviews.rounds import (
 )
 from deepwork.gates.reviews.rule_rounds import RuleRounds, name_rule
 from deepwork.gates.reviews.store import PassedReviews, RoundStore
+from deepwork.kernel.answers import Field, Id, Limit1000
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed, StorageError
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.tool_types import Field, Id, Limit1000
+from deepwork.kernel.values import format_timestamp
 
 if TYPE_CHECKING:
     from deepwork.gates.reviews.inputs import FindingInput

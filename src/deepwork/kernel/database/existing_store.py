@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from deepwork.kernel.database import schema
-from deepwork.kernel.database.adoption import find_tracking_problem, read_identity, require_own_mark
 from deepwork.kernel.database.engine import format_colon_placeholder
 from deepwork.kernel.database.fulltext import SQLITE
+from deepwork.kernel.database.seals import find_tracking_problem, read_identity, require_own_mark
 from deepwork.kernel.database.store_file import connect
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.files.lock import FileLock
-from deepwork.kernel.files.state import find_store_link_problem
+from deepwork.kernel.files.private import find_store_link_problem
 
 if TYPE_CHECKING:
     import psycopg

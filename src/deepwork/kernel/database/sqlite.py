@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.kernel.database import fulltext, json_texts, schema
-from deepwork.kernel.database.adoption import (
+from deepwork.kernel.database.engine import Connection, Cursor, Row, format_colon_placeholder
+from deepwork.kernel.database.processes import find_processes_with_open
+from deepwork.kernel.database.schema import find_network_file_system
+from deepwork.kernel.database.seals import (
     SUFFIXES,
     find_tracking_problem,
     has_plain_table,
@@ -24,9 +27,6 @@ from deepwork.kernel.database.adoption import (
     require_own_mark,
     write_key,
 )
-from deepwork.kernel.database.engine import Connection, Cursor, Row, format_colon_placeholder
-from deepwork.kernel.database.processes import find_processes_with_open
-from deepwork.kernel.database.schema import find_network_file_system
 from deepwork.kernel.database.store_file import (
     CACHED_STATEMENTS,
     LARGE_WAL,
@@ -44,8 +44,7 @@ from deepwork.kernel.database.tables import VERSION_TABLE
 from deepwork.kernel.database.wakeups import SQLiteListener, WakeupChannel
 from deepwork.kernel.errors import Code, StorageError, StoreNotAdopted
 from deepwork.kernel.files.lock import FileLock
-from deepwork.kernel.files.private import make_folder, move_durably, to_storage_error
-from deepwork.kernel.files.state import find_store_link_problem
+from deepwork.kernel.files.private import find_store_link_problem, make_folder, move_durably, to_storage_error
 
 if TYPE_CHECKING:
     import sqlite3

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from deepwork.kernel.database.adoption import SUFFIXES
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.seals import SUFFIXES
 from deepwork.kernel.database.store_key import hmac_hex
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.files.lock import FileIdentity, locked_files, read_file_identity

@@ -9,7 +9,7 @@ from pathlib import Path
 from selectors import EVENT_WRITE, DefaultSelector
 from typing import Any
 
-from deepwork.kernel.database.adoption import has_plain_table
+from deepwork.kernel.database.seals import has_plain_table
 from deepwork.kernel.database.tables import VERSION_TABLE, Table, Values
 from deepwork.kernel.errors import StorageError
 

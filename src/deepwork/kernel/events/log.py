@@ -9,7 +9,7 @@ from typing import Any
 
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import PendingEvent, Transaction
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 
 RETENTION_MS = 30 * 24 * 3600 * 1000
 MAX_TEXT = 2048

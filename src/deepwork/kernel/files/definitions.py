@@ -10,8 +10,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.files.paths import read_confined
+from deepwork.kernel.files.private import FileStamp, are_reliable, find_stamp
 from deepwork.kernel.files.problems import FileProblem, InvalidDefinition
-from deepwork.kernel.files.state import FileStamp, are_reliable, find_stamp
 from deepwork.kernel.files.yaml import YamlDocument, load_yaml
 
 Definition = TypeVar("Definition")

@@ -1,15 +1,20 @@
-"""A repository of our own for one question: no settings, ignore rules or attributes of others count there."""
+"""Asks git by rules that are not those of the repository, such as what it ignores or converts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from deepwork.kernel.errors import GitError
+from deepwork.kernel.files.lock import open_unlocked
+from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.exact_files import find_mode, hash_files
+from deepwork.kernel.git.refs import compute_hash, find_algorithm
+from deepwork.kernel.git.snapshot_types import LINK_MODE, TreeFile
 
 _HEAD = b"ref: refs/heads/none\n"
 _SHA256_CONFIG = b"[core]\n\trepositoryFormatVersion = 1\n[extensions]\n\tobjectFormat = sha256\n"
@@ -96,3 +101,106 @@ def _read(path: str) -> bytes | None:
     if os.path.islink(path):  # noqa: PTH114 - faster
         return os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would normalize it
     return None if os.path.isdir(path) else Path(path).read_bytes()  # noqa: PTH112 - faster
+
+
+_ATTRIBUTES = ".gitattributes"
+
+
+def find_misconverted(
+    git: Git, folder: Path, files: Sequence[TreeFile], tree: Iterable[TreeFile]
+) -> list[str]:
+    """List those of these files that git stores otherwise than the attributes of their tree say.
+
+    Line endings do not count: the settings of many repositories convert them, and no other byte.
+    """
+    left = [file for file in files if not _has_other_line_ends(folder / file.path, file.blob)]
+    if not left:
+        return []
+    rules = [file.path for file in tree if os.path.basename(file.path) == _ATTRIBUTES]  # noqa: PTH119
+    stored = _convert(git, folder, left, rules)
+    return [file.path for file in left if stored.get(file.path) != file.blob]
+
+
+def _has_other_line_ends(path: Path, blob: str) -> bool:
+    with open(path, "rb", opener=open_unlocked) as file:
+        content = file.read()
+    return compute_hash("blob", content.replace(b"\r\n", b"\n"), find_algorithm(blob)) == blob
+
+
+def _convert(git: Git, folder: Path, files: Sequence[TreeFile], rules: Iterable[str]) -> dict[str, str]:
+    """Return the hashes that git gives these files if nothing but the rules of their tree counts."""
+    with open_empty_repository(algorithm=find_algorithm(files[0].blob)) as empty:
+        for path in rules:
+            if find_mode(folder / path) not in (None, LINK_MODE):
+                empty.write(f"tree/{path}", (folder / path).read_bytes())
+        for file in files:
+            if f"tree/{file.path}" not in empty.made:
+                empty.link(f"tree/{file.path}", folder / file.path)
+        empty.seal()
+        return hash_files(git.at(empty.tree), [file.path for file in files], env=empty.environment)
+
+
+_SPECIAL = frozenset("*?[\\!# ")
+
+
+def convert_rules(text: str, folder: str) -> Iterator[str]:
+    """Convert the rules of the `.gitignore` in a folder, such as `docs/`, to rules of the root."""
+    start = "".join(f"\\{sign}" if sign in _SPECIAL else sign for sign in folder)
+    for line in text.splitlines():
+        rule = line if line.endswith("\\ ") else line.rstrip(" ")
+        if not rule or rule.startswith("#"):
+            continue
+        sign, rule = ("!", rule[1:]) if rule.startswith("!") else ("", rule)
+        if not folder:
+            yield f"{sign}{rule}"
+        elif "/" in rule.rstrip("/"):
+            yield f"{sign}/{start}{rule.lstrip('/')}"
+        else:
+            yield f"{sign}/{start}**/{rule}"
+
+
+def filter_ignored(
+    git: Git, paths: Collection[str], excludes: Sequence[str], work_tree: Path | None = None
+) -> set[str]:
+    """Return the paths that these rules ignore, or those of the `.gitignore` files in a tree.
+
+    Neither `info/exclude` nor the user's own ignore file counts: git is asked in an empty repository.
+    """
+    if not paths:
+        return set()
+    rules = b"".join(os.fsencode(rule) + b"\n" for rule in excludes)
+    with open_empty_repository(work_tree=work_tree, excludes=rules) as empty:
+        listed = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        found = git.at(empty.tree).run(
+            "check-ignore", "-z", "--stdin", "--no-index",
+            input=listed, env=empty.environment, ok_codes=(0, 1),
+        )  # fmt: skip
+    return set(os.fsdecode(found).split("\0")[:-1])
+
+
+_MAX_FOLDERS = 10_000
+
+
+def list_untracked_folders(git: Git) -> list[str]:
+    """List untracked folders, with empty and nested ones, relative to the project."""
+    return walk_untracked(
+        git.root, git.run("ls-files", "-z", "--others", "--directory", "--exclude-standard")
+    )
+
+
+def walk_untracked(root: Path, listed: bytes) -> list[str]:
+    """List the folders that `git ls-files --directory` names, and all folders in them."""
+    new = [entry.rstrip("/") for entry in os.fsdecode(listed).split("\0") if entry.endswith("/")]
+    found: list[str] = []
+    for folder in new:
+        for inner in _walk_folders(os.fspath(root), folder):
+            found.append(inner)
+            if len(found) == _MAX_FOLDERS:  # a large tree that is not ignored: its files are listed anyway
+                return found
+    return found
+
+
+def _walk_folders(root: str, folder: str) -> Iterator[str]:
+    for path, inner, _ in os.walk(os.path.join(root, folder)):  # noqa: PTH118
+        inner[:] = [name for name in inner if name != ".git"]
+        yield os.path.relpath(path, root)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
+from deepwork.kernel.files.private import FileStamp, find_stamp
 from deepwork.kernel.files.repositories import (
     BRANCH_PREFIX,
     Head,
@@ -21,7 +22,6 @@ from deepwork.kernel.files.repositories import (
     read_head,
     resolve_ref,
 )
-from deepwork.kernel.files.state import FileStamp, find_stamp
 from deepwork.kernel.git.command import Git, check_hash, is_hash
 from deepwork.kernel.git.snapshot_types import TreeFile
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from deepwork.kernel.errors import GitError
+from deepwork.kernel.files.private import FileStamp, are_reliable, find_stamp
 from deepwork.kernel.files.repositories import Places, read_places
-from deepwork.kernel.files.state import FileStamp, are_reliable, find_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.files.private import find_stamp
 from deepwork.kernel.files.repositories import find_tree_root
-from deepwork.kernel.files.state import find_stamp
 from deepwork.kernel.git.checksums import ChecksumSnapshotStore
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.empty_repository import filter_ignored
 from deepwork.kernel.git.history import HeadProgress
-from deepwork.kernel.git.ignore_rules import filter_ignored
 from deepwork.kernel.git.snapshot_types import (
     FileChange,
     Patch,

@@ -14,11 +14,9 @@ from tempfile import TemporaryDirectory
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.files.lock import hold_file_lock, is_locked
-from deepwork.kernel.files.private import write_atomically
-from deepwork.kernel.files.state import find_stamp
+from deepwork.kernel.files.private import find_stamp, write_atomically
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash, is_hash
-from deepwork.kernel.git.conversions import find_misconverted
-from deepwork.kernel.git.empty_repository import open_empty_repository
+from deepwork.kernel.git.empty_repository import find_misconverted, open_empty_repository, walk_untracked
 from deepwork.kernel.git.exact_files import find_mode, hash_exactly, hash_files
 from deepwork.kernel.git.history import HeadProgress, list_new_commits
 from deepwork.kernel.git.patches import EMPTY_TREES
@@ -52,7 +50,6 @@ from deepwork.kernel.git.snapshot_types import (
     add_listed_changes,
     parse_raw_diff,
 )
-from deepwork.kernel.git.untracked_folders import walk_untracked
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
 _PATCH_COMMAND = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")

@@ -6,7 +6,7 @@ from typing import Self
 
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.notices.models import Notice, NoticeType
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 
 
 class NoticeView(Answer):

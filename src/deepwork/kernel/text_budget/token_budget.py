@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from deepwork.kernel.text_budget.json_shortening import (
+from deepwork.kernel.text_budget.shortening import (
     MeasuredValue,
     compute_share,
     count_json_tokens,
     estimate_length,
     shorten_json,
+    shorten_text,
     to_compact_json,
 )
-from deepwork.kernel.text_budget.text_shortening import shorten_text
 
 T = TypeVar("T")
 

@@ -18,12 +18,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from deepwork.gates.access.models import Scope
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, check_input
 from deepwork.kernel.call import Call
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import Code, InvalidArguments, InvalidInput, NotAllowed
 from deepwork.kernel.events.log import EventStore
-from deepwork.kernel.tool_types import check_input
 from deepwork.views.dashboard.actions import (
     ACTIONS_BY_PATH,
     ActionExecutor,
@@ -36,7 +35,7 @@ from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, Operati
 from deepwork.views.dashboard.health import read_server_status
 from deepwork.views.dashboard.http_errors import HttpError, error_to_response, require_method
 from deepwork.views.dashboard.openapi import build_openapi
-from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
+from deepwork.views.overview.states.store import UNKNOWN_PROCESSES, LocalProcesses
 from deepwork.work.agents.presence import Presence
 
 ErrorToDict = Callable[[Exception, str], dict[str, Any]]

@@ -20,7 +20,7 @@ from deepwork.kernel.operations import OperationDeclaration
 from deepwork.kernel.paging import decode_cursor as decode_cursor  # noqa: PLC0414 - until all lists are routes
 from deepwork.kernel.paging import encode_cursor as encode_cursor  # noqa: PLC0414
 from deepwork.kernel.states import Standing, State
-from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
+from deepwork.views.overview.states.store import UNKNOWN_PROCESSES, LocalProcesses
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.agents.presence import Presence
 

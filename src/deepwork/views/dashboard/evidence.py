@@ -10,7 +10,7 @@ from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.responses import CheckLine
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.timestamps import format_optional_timestamp
+from deepwork.kernel.values import format_optional_timestamp
 from deepwork.views.dashboard.endpoints import RestAnswer
 from deepwork.views.overview.spending import Amounts, build_plan_spending, build_task_spending
 from deepwork.work.plans.models import Task, Workflow, list_required_checks

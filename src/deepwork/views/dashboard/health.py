@@ -10,7 +10,7 @@ from deepwork import __version__
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.events.log import RETENTION_MS, EventStore
 from deepwork.kernel.store_admin.store_overview import load_overview
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from deepwork.views.dashboard.endpoints import RestAnswer
 from deepwork.work.tracking.watch_store import WatchStore
 

@@ -9,7 +9,7 @@ from deepwork.kernel.attention import Attention
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.states import Cause
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.views.overview.inbox import list_inbox

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.states import Cause, Standing, State
-from deepwork.kernel.timestamps import parse_timestamp
+from deepwork.kernel.values import parse_timestamp
 from deepwork.views.dashboard.endpoints import (
     Endpoint,
     NoParameters,

@@ -13,8 +13,7 @@ from typing import Any
 
 from deepwork.kernel.config import Settings
 from deepwork.kernel.files.lock import FileLock
-from deepwork.kernel.files.private import write_atomically
-from deepwork.kernel.files.state import find_link_problem, make_state_folder
+from deepwork.kernel.files.private import find_link_problem, make_state_folder, write_atomically
 from deepwork.views.hooks.failure_log import FOLDER
 from deepwork.views.hooks.identity import SessionRecord
 from deepwork.views.hooks.protocol import HookEvent

@@ -10,7 +10,7 @@ from typing import Any
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.timestamps import format_age
+from deepwork.kernel.values import format_age
 from deepwork.views.hooks.identity import SessionRecord
 from deepwork.views.overview.current_work_store import MAX_ROWS, CurrentWorkStore
 
@@ -102,8 +102,8 @@ def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
     # Imported here because most sessions hold no task.
     from deepwork.work.plans import task_context as contexts  # noqa: PLC0415
     from deepwork.work.plans.context_loading import load_claim_facts  # noqa: PLC0415
-    from deepwork.work.plans.stores.checkpoint_store import CheckpointStore  # noqa: PLC0415
     from deepwork.work.plans.stores.plan_store import PlanStore  # noqa: PLC0415
+    from deepwork.work.plans.stores.search_store import CheckpointStore  # noqa: PLC0415
     from deepwork.work.plans.stores.task_store import TaskStore  # noqa: PLC0415
     from deepwork.work.workspaces.responses import describe_workspace  # noqa: PLC0415
     from deepwork.work.workspaces.store import WorkspaceStore  # noqa: PLC0415

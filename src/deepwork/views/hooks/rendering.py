@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.foreign_text import FRAME, close_quotes, quote, quote_line, quote_value, show_id
 from deepwork.kernel.states import RUNNING, State
-from deepwork.kernel.timestamps import format_age
+from deepwork.kernel.values import format_age
 from deepwork.views.overview.current_work_store import MOST_COUNTED
 
 if TYPE_CHECKING:

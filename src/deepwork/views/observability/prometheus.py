@@ -22,7 +22,7 @@ from deepwork import __version__
 from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.runner.models import FINAL_STAGES, AttemptStage
 from deepwork.views.observability.calls import BOUNDS, REFUSAL_STATUSES, CounterSnapshot, Histogram
-from deepwork.views.overview.activity_store import ActivityCounts
+from deepwork.views.overview.current_work_store import ActivityCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN_STAGES = [stage.value for stage in AttemptStage if stage not in FINAL_STAGES]

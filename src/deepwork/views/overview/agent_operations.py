@@ -6,14 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, Id
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.offered_actions import Act, Asked
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, Page, PageLimit
-from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
-from deepwork.kernel.tool_types import Id
+from deepwork.kernel.values import format_optional_timestamp, format_timestamp
 from deepwork.work.agents.models import Agent, AgentStatus, Role, normalize_runtime
 from deepwork.work.agents.presence import AgentView, Presence
 from deepwork.work.agents.store import AgentStore

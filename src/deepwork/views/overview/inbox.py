@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deepwork.delivery.landing.models import Landing, LandingStatus
-from deepwork.delivery.landing.rules import PROBLEM_WORDS
+from deepwork.delivery.landing.models import PROBLEM_WORDS, Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import Attempt, ParkedFor, Run
 from deepwork.delivery.runner.store import AttemptStore
@@ -25,7 +24,7 @@ from deepwork.kernel.attention import Attention, Listed, format_detail, read_fir
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Command, Standing
-from deepwork.kernel.timestamps import parse_timestamp
+from deepwork.kernel.values import parse_timestamp
 from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, Gate, list_gates
 from deepwork.views.overview.states.view import StateView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
-from deepwork.delivery.provenance.models import AttemptIdentity
+from deepwork.delivery.provenance.rules import AttemptIdentity
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 

@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.states import State
-from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
+from deepwork.kernel.values import format_optional_timestamp, format_timestamp
 from deepwork.views.overview.run_store import (
     JOB,
     PLAN,

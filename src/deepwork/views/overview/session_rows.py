@@ -8,7 +8,7 @@ from typing import Any
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.views.overview.run_event_store import MAX_REVIEWS, RunEventStore
+from deepwork.views.overview.run_search_store import MAX_REVIEWS, RunEventStore
 
 MAX_ACTIVE_SESSIONS = 200
 RUNNING_STATUSES = ("in_progress", "needs_work")

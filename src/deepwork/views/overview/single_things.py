@@ -19,7 +19,7 @@ from deepwork.kernel.notices.store import NoticeStore
 from deepwork.work.messages.responses import MessageView
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.responses import CheckpointView
-from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import (
     DecisionView,

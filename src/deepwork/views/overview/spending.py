@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 from deepwork.gates.budgets.models import MICROS_PER_USD, MS_PER_MINUTE, Cost, SubjectKind
 from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.gates.budgets.store import Grouping, SpendingStore
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, Id
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.timestamps import format_optional_timestamp
-from deepwork.kernel.tool_types import Id
+from deepwork.kernel.values import format_optional_timestamp
 from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind
 from deepwork.work.plans.admission import Admission
 from deepwork.work.plans.models import Task, Workflow

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.timestamps import format_optional_timestamp, format_timestamp
+from deepwork.kernel.values import format_optional_timestamp, format_timestamp
 from deepwork.views.overview.provenance_store import ProvenanceStore
 from deepwork.views.overview.run_store import parse_session_row
 from deepwork.views.overview.why_answers import (

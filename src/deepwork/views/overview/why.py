@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.delivery.provenance.exports import ExportedCommit, remove_private
-from deepwork.delivery.provenance.models import CommitVerdict, Match, VerifiedCommit
+from deepwork.delivery.provenance.rules import CommitVerdict, Match, VerifiedCommit
 from deepwork.delivery.provenance.verification import ProvenanceVerifier
 from deepwork.delivery.runner.attempt_files import AttemptFiles
 from deepwork.kernel.database.transaction import Database
@@ -25,7 +25,7 @@ from deepwork.kernel.git.history import (
 from deepwork.kernel.git.line_origins import LineOrigin, find_line_origins
 from deepwork.kernel.git.patches import list_added_lines
 from deepwork.kernel.git.refs import get_commit
-from deepwork.kernel.timestamps import format_timestamp
+from deepwork.kernel.values import format_timestamp
 from deepwork.views.overview.provenance_store import list_running_tasks
 from deepwork.views.overview.task_chains import build_chains
 from deepwork.views.overview.task_lines import TaskLineFinder

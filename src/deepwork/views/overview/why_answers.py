@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.delivery.provenance.models import CommitVerdict, KnownBy
+from deepwork.delivery.provenance.rules import CommitVerdict, KnownBy
 from deepwork.kernel.answers import Answer
 
 

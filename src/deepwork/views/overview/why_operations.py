@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from deepwork import __version__
 from deepwork.delivery.provenance.exports import ExportedCommit, build_note, build_statement, build_trace
-from deepwork.delivery.provenance.models import VerifiedCommit
+from deepwork.delivery.provenance.rules import VerifiedCommit
 from deepwork.delivery.provenance.verification import ProvenanceVerifier
+from deepwork.kernel.answers import Field
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.notes import write_notes
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.tool_types import Field
 from deepwork.views.overview.why import MAX_LINES, WhyService
 from deepwork.views.overview.why_answers import (
     ClaimView,

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, Field, Id
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, Page, PageLimit, decode_cursor, encode_cursor
-from deepwork.kernel.timestamps import format_optional_timestamp, parse_timestamp
-from deepwork.kernel.tool_types import Field, Id
+from deepwork.kernel.values import format_optional_timestamp, parse_timestamp
 from deepwork.views.overview import run_lines
-from deepwork.views.overview.run_event_store import RunEventStore
 from deepwork.views.overview.run_lines import list_merged_rows
 from deepwork.views.overview.run_refs import get_run_row
+from deepwork.views.overview.run_search_store import RunEventStore
 from deepwork.views.overview.run_store import (
     ACTIVE_STATUSES,
     ENDED_STATUSES,

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
 from deepwork.kernel.vendors import VENDORS, SetupScope, Vendor
-from deepwork.views.setup import guidance, hook_entries, servers
+from deepwork.views.setup import entry, guidance, hook_entries
 from deepwork.views.setup.config_files import ConfigFileChange, build_unreadable_error, read_text
 from deepwork.views.setup.entry import (
+    MachineLocations,
     build_serve_arguments,
     is_marked,
     list_arguments,
@@ -20,9 +21,8 @@ from deepwork.views.setup.entry import (
     list_user_variables,
     parse_toolsets,
 )
+from deepwork.views.setup.guidance import ToolsetCatalog, ToolsetChoice, choose_toolsets
 from deepwork.views.setup.jsonc import UnreadableText
-from deepwork.views.setup.locations import MachineLocations
-from deepwork.views.setup.toolset_choice import ToolsetCatalog, ToolsetChoice, choose_toolsets
 
 _NOT_ON_PATH_NOTE = (
     "`deepwork` is not on PATH, so the file has its full path, which is valid on this machine only. "
@@ -114,13 +114,13 @@ class SetupPlanner:
         )
         folder = self._get_folder_argument(request)
         arguments = build_serve_arguments(folder, choice.named, list_user_arguments(before))
-        drafts.edit(path, "server", lambda text: servers.put_entry(client, text, program, arguments))
+        drafts.edit(path, "server", lambda text: entry.put_entry(client, text, program, arguments))
         notes += self._add_guidance(request, choice, drafts) if request.with_guidance else []
         notes += self._add_hooks(request, program, list_store_arguments(arguments), drafts)
         notes += client.project_notes if request.scope == "project" else ()
         if client.tool_limit is not None and choice.tools > client.tool_limit:
             notes.append(
-                f"{choice.tools} tools are on; {client.title} shows {client.tool_limit} across all servers."
+                f"{choice.tools} tools are on; {client.title} shows {client.tool_limit} across all entry."
             )
         if folder == str(self._locations.project):
             notes.append(
@@ -141,7 +141,7 @@ class SetupPlanner:
                 f"The entry in {path} was not written by `deepwork setup`, so it stays; --force removes it."
             )
         else:
-            drafts.edit(path, "server", lambda text: servers.remove_entry(client, text))
+            drafts.edit(path, "server", lambda text: entry.remove_entry(client, text))
         if file := self._get_guidance_path(client, request.scope):
             others = [other.title for other, _ in self._list_sharing_clients(client, request.scope)]
             if others and guidance.has_section(drafts.get_text(file)):
@@ -168,7 +168,7 @@ class SetupPlanner:
             return ""
         path = self.get_config_path(client, scope)
         try:
-            existing = servers.find_entry(client, read_text(path) or "")
+            existing = entry.find_entry(client, read_text(path) or "")
         except UnreadableText as error:
             return f"unreadable at line {error.line}"
         except DeepworkError:  # one bad file must not hide the other clients; its own setup gives the details
@@ -202,7 +202,7 @@ class SetupPlanner:
 
     def _find_entry(self, client: Vendor, path: Path, drafts: FileDrafts) -> object:
         try:
-            return servers.find_entry(client, drafts.get_text(path))
+            return entry.find_entry(client, drafts.get_text(path))
         except UnreadableText as error:
             raise build_unreadable_error(path, error.line, error.problem) from None
 
@@ -280,7 +280,7 @@ class SetupPlanner:
                 if (other, where) == (client, scope) or not _is_same_file(file, mine):
                     continue
                 if self.get_status(other, where) == "yes":
-                    existing = servers.find_entry(other, read_text(self.get_config_path(other, where)) or "")
+                    existing = entry.find_entry(other, read_text(self.get_config_path(other, where)) or "")
                     chosen = (
                         parse_toolsets(list_arguments(other.shape, existing))
                         or self._load_toolsets().configured

@@ -12,8 +12,7 @@ from typing import Any
 from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.config_options import OPTIONS, Option
 from deepwork.kernel.files.paths import confine
-from deepwork.kernel.files.private import to_storage_error, write_atomically
-from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.files.private import make_state_folder, to_storage_error, write_atomically
 
 EXAMPLE_JOB = "release_notes"
 _CONFIG_HEADER = """\

@@ -1,8 +1,9 @@
-"""Adds, updates or removes one table of a TOML text; comments, order and all other entries stay."""
+"""Reads and edits TOML files of clients."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,30 @@ from tomlkit.container import Container
 from tomlkit.items import AoT, Item, Table, Whitespace
 
 from deepwork.views.setup.jsonc import UnreadableText, get_line_number
-from deepwork.views.setup.toml_reader import BOM, find_table, parse
+
+BOM = "\ufeff"
+_ERROR_POSITION_PATTERN = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)")
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the text or raise `UnreadableText`."""
+    try:
+        return tomllib.loads(text.removeprefix(BOM).replace("\r\n", "\n"))
+    except tomllib.TOMLDecodeError as error:
+        found = _ERROR_POSITION_PATTERN.search(str(error))
+        line = int(found[1]) if found and found[1] else get_line_number(text, len(text.rstrip()))
+        raise UnreadableText(_ERROR_POSITION_PATTERN.sub("", str(error)), line) from None
+    except RecursionError:
+        raise UnreadableText("Nested too deeply", 1) from None
+
+
+def find_table(data: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """Find the value at a path."""
+    found: Any = data
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
 
 KeyPath = tuple[str, ...]
 

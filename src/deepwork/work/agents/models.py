@@ -8,7 +8,7 @@ from typing import Any
 
 from deepwork.kernel.call import is_person
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 from deepwork.kernel.vendors import VENDORS
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS
 

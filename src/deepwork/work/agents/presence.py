@@ -11,7 +11,7 @@ from deepwork.kernel.call import ANONYMOUS, LOCAL, current_call, is_own_agent, i
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 from deepwork.work.agents.models import (
     Agent,
     AgentEvent,

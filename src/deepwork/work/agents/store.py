@@ -9,7 +9,7 @@ from deepwork.kernel.call import PERSON_PREFIX
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.records import build_record
+from deepwork.kernel.values import build_record
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS, HAS_RUN_OUT
 from deepwork.work.agents.models import TAKEN_AWAY, Agent, AgentStatus, Lease, Role, Runtime
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from deepwork.kernel.answers import Done
+from deepwork.kernel.answers import UNCHANGED, Done, Field, Id, Limit1000, Name, check_object
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.names import new_id
-from deepwork.kernel.notices.service import carry_notices
+from deepwork.kernel.notices.store import carry_notices
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
-from deepwork.kernel.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
+from deepwork.kernel.values import new_id
 from deepwork.work.agents.models import (
     Agent,
     AgentEvent,

@@ -10,7 +10,7 @@ from deepwork.work.jobs.definitions.catalog import read_instructions
 from deepwork.work.jobs.definitions.models import Job, OutputSpec, OutputType, Step
 from deepwork.work.jobs.responses import ActiveStep, ConcurrentStep, ExpectedOutput, ReviewInfo, StepInput
 from deepwork.work.jobs.sessions.state import Session, format_now
-from deepwork.work.jobs.step_budgets import compute_minutes_left
+from deepwork.work.jobs.step_rounds import compute_minutes_left
 
 _SYNTAX_BY_OUTPUT_TYPE = {
     OutputType.FILE: "filepath",

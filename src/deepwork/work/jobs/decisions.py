@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from deepwork.kernel.call import current_call, is_person
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError
-from deepwork.kernel.notices.models import NoticeType
-from deepwork.kernel.notices.rules import build_abort_text, build_gate_text
-from deepwork.kernel.notices.service import NoticeService
-from deepwork.kernel.notices.store import NoticeStore
+from deepwork.kernel.notices.models import NoticeType, build_abort_text, build_gate_text
+from deepwork.kernel.notices.store import NoticeService, NoticeStore
 from deepwork.work.jobs.responses import DecisionInfo
 from deepwork.work.jobs.sessions.state import GateDecision, PersonDecision, Session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from deepwork.gates.reviews.inputs import FindingInput
-from deepwork.kernel.tool_types import Name
+from deepwork.kernel.answers import Name
 
 
 class CriterionVerdict(BaseModel):

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from deepwork.gates.approvals.acts import require_asked
+from deepwork.kernel.answers import Field, Text
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed, StateError
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.tool_types import Field, Text
 from deepwork.work.jobs.decisions import notify_of_decision
 from deepwork.work.jobs.definitions.catalog import JobCatalog
 from deepwork.work.jobs.responses import Decided
@@ -19,8 +19,8 @@ from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import GateDecision, Session, SessionEvent, StepProgress, format_now
 from deepwork.work.jobs.sessions.state_manager import SessionChange, StateManager
 from deepwork.work.jobs.step_approvals import StepApprovals
-from deepwork.work.jobs.step_budgets import renew_minutes, stop_clock
 from deepwork.work.jobs.step_outputs import complete_steps, split_outputs
+from deepwork.work.jobs.step_rounds import renew_minutes, stop_clock
 
 Decide = Callable[[Session], tuple[Session, SessionEvent]]
 StepId = Annotated[str | None, Field(description="Refused unless this step is current")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.gates.reviews.round_text import format_finding
+from deepwork.gates.reviews.round_trees import format_finding
 from deepwork.gates.reviews.rounds import PersonReason, list_blocking
 from deepwork.kernel.call import is_person
 from deepwork.kernel.errors import Code, GateClosed, InvalidInput, NotAllowed

@@ -13,13 +13,13 @@ from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.branch import build_branch_note
 from deepwork.work.jobs.decisions import to_infos
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.failed_reviews import cut_failed_reviews, cut_feedback, cut_findings
 from deepwork.work.jobs.quality_gate import SentBack
 from deepwork.work.jobs.responses import FinishedStep
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import PersonDecision, Session, SessionEvent
 from deepwork.work.jobs.sessions.state_manager import SessionChange, StateManager
 from deepwork.work.jobs.step_checks import ClosedGate, describe_gate
+from deepwork.work.jobs.step_outputs import cut_failed_reviews, cut_feedback, cut_findings
 from deepwork.work.jobs.step_rounds import JudgedRound
 
 ReviewKind = Literal["reviewer", "self_review", "override", "person"]

@@ -8,8 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, compute_digest
-from deepwork.gates.approvals.rules import build_closed_error, may_pass
+from deepwork.gates.approvals.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalRequest,
+    build_closed_error,
+    compute_digest,
+    may_pass,
+)
 from deepwork.gates.approvals.service import ask, use
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import GateClosed, InvalidInput

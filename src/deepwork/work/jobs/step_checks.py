@@ -11,10 +11,10 @@ from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.git.command import Git
 from deepwork.work.jobs.definitions.committed import CommittedJob, list_mappings
 from deepwork.work.jobs.definitions.models import Job
-from deepwork.work.jobs.failed_reviews import cut_feedback
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import Session, SessionEvent
 from deepwork.work.jobs.sessions.state_manager import StateManager
+from deepwork.work.jobs.step_outputs import cut_feedback
 
 if TYPE_CHECKING:  # imported by the first step that names a check
     from deepwork.gates.checks.models import Proof

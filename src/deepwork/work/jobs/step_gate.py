@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from deepwork.gates.reviews.rounds import DEFAULT_ROUNDS, PersonReason, find_person_reason, read_findings
 from deepwork.kernel.call import current_call
 from deepwork.kernel.errors import DeepworkError, ReviewerError
-from deepwork.work.jobs.failed_reviews import cut_feedback
 from deepwork.work.jobs.quality_gate import (
     CriterionResult,
     Outcome,
@@ -25,7 +24,7 @@ from deepwork.work.jobs.rules import build_gate_error, build_reviewer_error
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import Session, SessionEvent, format_now
 from deepwork.work.jobs.sessions.state_manager import StateManager
-from deepwork.work.jobs.step_outputs import StepOutputs
+from deepwork.work.jobs.step_outputs import StepOutputs, cut_feedback
 from deepwork.work.jobs.step_review import StepReviewService
 from deepwork.work.jobs.step_rounds import JudgedRound, may_ask_reviewer
 

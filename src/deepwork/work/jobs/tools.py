@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.gates.approvals.acts import require_asked
 from deepwork.gates.reviews.rounds import PersonReason
+from deepwork.kernel.answers import Field, Name, Text
 from deepwork.kernel.call import current_call, is_own_session, is_person
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.tool_types import Field, Name, Text
 from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
 from deepwork.work.jobs.decisions import (
@@ -28,7 +28,6 @@ from deepwork.work.jobs.decisions import (
 from deepwork.work.jobs.definitions.catalog import JobCatalog
 from deepwork.work.jobs.definitions.committed import CommittedJob, require_commit, require_same_gates
 from deepwork.work.jobs.definitions.models import Job, JobWorkflow
-from deepwork.work.jobs.failed_reviews import cut_feedback
 from deepwork.work.jobs.quality_gate import Outcome, Passed, SentBack
 from deepwork.work.jobs.responses import (
     Aborted,
@@ -58,7 +57,11 @@ from deepwork.work.jobs.sessions.state_manager import SessionChange, StateManage
 from deepwork.work.jobs.sessions.store import SessionStore
 from deepwork.work.jobs.step_answers import StepAnswers, add_verdicts
 from deepwork.work.jobs.step_approvals import StepApprovals
-from deepwork.work.jobs.step_budgets import (
+from deepwork.work.jobs.step_checks import StepChecks
+from deepwork.work.jobs.step_gate import StepGate, Submitted
+from deepwork.work.jobs.step_outputs import complete_steps, cut_feedback, find_problems, split_outputs
+from deepwork.work.jobs.step_review import StepReviewService
+from deepwork.work.jobs.step_rounds import (
     count_time,
     find_overrun,
     pin_budgets,
@@ -66,10 +69,6 @@ from deepwork.work.jobs.step_budgets import (
     start_clock,
     stop_clock,
 )
-from deepwork.work.jobs.step_checks import StepChecks
-from deepwork.work.jobs.step_gate import StepGate, Submitted
-from deepwork.work.jobs.step_outputs import complete_steps, find_problems, split_outputs
-from deepwork.work.jobs.step_review import StepReviewService
 
 if TYPE_CHECKING:
     from deepwork.work.jobs.inputs import ReviewVerdict

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.errors import InvalidInput
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 _MIN_MILLISECOND_TIMESTAMP = 10**11
 

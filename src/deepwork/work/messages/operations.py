@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+from deepwork.kernel.answers import Field, Id
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, decode_cursor, encode_cursor
-from deepwork.kernel.tool_types import Field, Id
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.messages.models import MessageStatusFilter, resolve_statuses
 from deepwork.work.messages.responses import MessagePage, Messages, MessageView

@@ -6,16 +6,20 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from deepwork.kernel.answers import MAX_LIST, Field, Id, Limit200, Name, Text, check_object
 from deepwork.kernel.call import PERSON_PREFIX, current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.kernel.names import new_id
-from deepwork.kernel.notices.models import NoticeType
-from deepwork.kernel.notices.rules import build_message_text
-from deepwork.kernel.notices.service import MAX_NOTICES, NoticeService, build_views, carry_after_reading
-from deepwork.kernel.notices.store import NoticeStore
+from deepwork.kernel.notices.models import NoticeType, build_message_text
+from deepwork.kernel.notices.store import (
+    MAX_NOTICES,
+    NoticeService,
+    NoticeStore,
+    build_views,
+    carry_after_reading,
+)
 from deepwork.kernel.operations import Traits, WhenFalse, operation
-from deepwork.kernel.tool_types import MAX_LIST, Field, Id, Limit200, Name, Text, check_object
+from deepwork.kernel.values import new_id
 from deepwork.work.agents.models import Agent, LivingStatus, normalize_runtime, require_registered
 from deepwork.work.agents.presence import Presence, TaskDirectory
 from deepwork.work.agents.store import AgentStore

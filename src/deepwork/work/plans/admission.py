@@ -14,7 +14,7 @@ from deepwork.gates.budgets.models import MS_PER_DAY, ActiveWork, Budget, Cost, 
 from deepwork.gates.budgets.rules import Limit, find_own_refusal, find_shared_refusal
 from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.timestamps import measure_duration
+from deepwork.kernel.values import measure_duration
 from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, Workflow
 from deepwork.work.plans.recorder import (
     APPROVAL,
@@ -24,7 +24,7 @@ from deepwork.work.plans.recorder import (
     summarize_obstacle,
 )
 from deepwork.work.plans.responses import Claimed, RefusalReason
-from deepwork.work.plans.rules.file_overlaps import ActiveTask, build_path_query, find_overlapping
+from deepwork.work.plans.rules.levels import ActiveTask, build_path_query, find_overlapping
 from deepwork.work.plans.rules.transitions import (
     MAX_NAMED,
     describe_pause,

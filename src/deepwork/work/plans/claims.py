@@ -14,7 +14,7 @@ from deepwork.gates.approvals.acts import allow_person
 from deepwork.kernel.call import current_call, is_own_agent, is_person, may_change_of_others
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 from deepwork.work.agents.models import Agent, AgentStatus, Lease, require_own_kind
 from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import AgentStore, LeaseStore
@@ -23,7 +23,7 @@ from deepwork.work.plans.interfaces import WorkspaceProvider
 from deepwork.work.plans.models import CheckpointType, PlanEvent, PlanStatus, Task, TaskStatus, Workflow
 from deepwork.work.plans.recorder import PlanRecorder, notify_of_release, use_start_approval
 from deepwork.work.plans.responses import Claimed
-from deepwork.work.plans.rules.file_overlaps import ActiveTask
+from deepwork.work.plans.rules.levels import ActiveTask
 from deepwork.work.plans.rules.transitions import (
     build_ended_plan_error,
     build_held_error,
@@ -33,10 +33,10 @@ from deepwork.work.plans.rules.transitions import (
     derive_released_status,
     list_warnings,
 )
-from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.queue_store import QueueStore
+from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
 _START = 'task_update_status(status="in_progress") when you start'

@@ -12,9 +12,9 @@ from deepwork.work.plans.interfaces import TaskWorkspace, WorkspaceProvider
 from deepwork.work.plans.models import Task, TaskStatus
 from deepwork.work.plans.responses import TaskRelations
 from deepwork.work.plans.rules.levels import Levels
-from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
+from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.plans.task_context import (
     DEFAULT_TOKENS,

@@ -1,14 +1,50 @@
-"""Plans and tasks that wait for a person, for the inbox."""
+"""Tasks that wait for a person."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from deepwork.gates.approvals.models import ApprovalStatus
 from deepwork.gates.budgets.rules import describe_budget
 from deepwork.kernel.attention import Attention, Listed, format_detail, read_first
+from deepwork.kernel.call import current_call
 from deepwork.kernel.database.engine import Row
-from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.states import Cause, Command
 from deepwork.work.agents.lease_conditions import HAS_RUN_OUT
 from deepwork.work.plans.models import parse_plan_requirements, parse_task_requirements
+from deepwork.work.plans.queue_responses import NextTasks
+
+MAX_WAIT_SECONDS = 30
+_CHECK_EVERY = 0.5
+"""How soon a cancelled call stops."""
+_LOOK_EVERY = 5.0
+"""How soon an expired claim is noticed, since no event announces it."""
+
+
+def wait_for_tasks(database: Database, look: Callable[[], NextTasks], seconds: float) -> NextTasks:
+    """Look again after every change until there is something to say, but not for longer than this."""
+    end = time.monotonic() + seconds
+    with closing(database.listen()) as listener:
+        while True:
+            found = look()
+            look_again_at = min(end, time.monotonic() + _LOOK_EVERY)
+            if _is_news(found) or time.monotonic() >= end:
+                return found
+            while not listener.wait(min(_CHECK_EVERY, max(0.0, look_again_at - time.monotonic()))):
+                if not current_call().is_wanted():
+                    return found
+                if time.monotonic() >= look_again_at:
+                    break
+
+
+def _is_news(found: NextTasks) -> bool:
+    """Whether an agent should act: on a task, or because none will be offered soon."""
+    is_refused = found.approval is not None and found.approval["status"] == ApprovalStatus.REFUSED
+    is_over = found.all_complete or not found.workflow_status.hands_out_tasks
+    return found.recommended_count > 0 or is_over or is_refused
 
 
 def list_failed_tasks(tx: Transaction, limit: int) -> Listed:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from deepwork.kernel.tool_types import MAX_NAME, Name
+from deepwork.kernel.answers import MAX_NAME, Name
 from deepwork.work.plans.models import ApprovalTime, Complexity, Outline, PlanRequirements, read_requirements
 
 Sequence = Annotated[int, Field(ge=0, le=1_000_000)]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self, TypeVar
 
 from deepwork.gates.budgets.models import Budget
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 DEFAULT_MAX_ATTEMPTS = 3
 """How often a task may fail, if neither it nor its plan says otherwise."""

@@ -11,13 +11,12 @@ from deepwork.gates.approvals.service import record_unasked
 from deepwork.gates.budgets.models import Budget, BudgetEvent, SubjectKind
 from deepwork.gates.budgets.rules import describe_budget, is_raised
 from deepwork.gates.budgets.service import BudgetService
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Answer, Field, Id
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.records import copy_with
-from deepwork.kernel.tool_types import Field, Id
+from deepwork.kernel.values import copy_with
 from deepwork.work.plans.diagrams import render_mermaid, render_text
 from deepwork.work.plans.models import PlanRequirements, PlanStatus, Task, TaskRequirements, Workflow
 from deepwork.work.plans.recorder import PlanRecorder

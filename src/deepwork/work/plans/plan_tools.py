@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from deepwork.gates.approvals.acts import allow_person
-from deepwork.kernel.answers import Done
+from deepwork.kernel.answers import Done, Field, Id, Limit200, Limit1000, Name, Text
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotFound
-from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import Traits, WhenFalse, operation
 from deepwork.kernel.text_budget import tokens
-from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Name, Text
+from deepwork.kernel.values import new_id
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans import summary as summaries
 from deepwork.work.plans.claims import ClaimService
 from deepwork.work.plans.context_loading import load_task_relations
+from deepwork.work.plans.inbox import MAX_WAIT_SECONDS, wait_for_tasks
 from deepwork.work.plans.interfaces import RepositoryRegistry
 from deepwork.work.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
 from deepwork.work.plans.planning import Planner
@@ -63,7 +63,6 @@ from deepwork.work.plans.task_proofs import (
     record_start,
     require_checked_names,
 )
-from deepwork.work.plans.waiting import MAX_WAIT_SECONDS, wait_for_tasks
 
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
     from deepwork.work.plans.inputs import Plan, PlannedTask

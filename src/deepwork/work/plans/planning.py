@@ -10,7 +10,7 @@ from typing import Any
 from deepwork.gates.approvals.acts import allow_person
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.names import new_ids
+from deepwork.kernel.values import new_ids
 from deepwork.work.plans.models import Node, Outline, PlanEvent, PlanRequirements, PlanStatus, Task, Workflow
 from deepwork.work.plans.recorder import PlanRecorder
 from deepwork.work.plans.rules import graph

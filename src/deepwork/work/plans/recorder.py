@@ -6,8 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
-from deepwork.gates.approvals.rules import build_closed_error, find_current, may_pass, summarize
+from deepwork.gates.approvals.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalStatus,
+    build_closed_error,
+    find_current,
+    may_pass,
+    summarize,
+)
 from deepwork.gates.approvals.service import find_or_ask, use, withdraw
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.budgets.service import BudgetService, load_day_budget
@@ -15,8 +23,9 @@ from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.foreign_text import truncate_to_line
-from deepwork.kernel.notices.models import Notice, NoticeType
-from deepwork.kernel.notices.rules import (
+from deepwork.kernel.notices.models import (
+    Notice,
+    NoticeType,
     build_plan_change_text,
     build_plan_text,
     build_release_text,
@@ -25,10 +34,8 @@ from deepwork.kernel.notices.rules import (
     build_retry_text,
     build_task_text,
 )
-from deepwork.kernel.notices.service import MAX_NOTICES, NoticeService
-from deepwork.kernel.notices.store import NoticeStore
-from deepwork.kernel.records import copy_with
-from deepwork.kernel.timestamps import measure_duration
+from deepwork.kernel.notices.store import MAX_NOTICES, NoticeService, NoticeStore
+from deepwork.kernel.values import copy_with, measure_duration
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.models import (
     ApprovalTime,

@@ -24,9 +24,8 @@ from deepwork.work.plans.queue_responses import (
     ProgressView,
 )
 from deepwork.work.plans.recorder import describe_obstacle, find_plan_obstacle, summarize_obstacle
-from deepwork.work.plans.rules.file_overlaps import OverlapIndex
 from deepwork.work.plans.rules.graph import recommend_count, warn_of_waiting_tasks
-from deepwork.work.plans.rules.levels import Levels
+from deepwork.work.plans.rules.levels import Levels, OverlapIndex
 from deepwork.work.plans.rules.transitions import derive_released_status, describe_pause, explain_no_tasks
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.foreign_text import to_one_line, to_paragraph, truncate_to_line
-from deepwork.kernel.text_budget.text_shortening import shorten_text
-from deepwork.kernel.timestamps import format_age
+from deepwork.kernel.text_budget.shortening import shorten_text
+from deepwork.kernel.values import format_age
 from deepwork.work.plans.models import Task, TaskStatus, Workflow
-from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore
+from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
 _STATUS_MARKS = {

@@ -8,8 +8,12 @@ from typing import Any
 
 from deepwork.kernel.notices.models import Notice
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.kernel.text_budget.json_shortening import count_json_tokens
-from deepwork.kernel.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
+from deepwork.kernel.text_budget.shortening import (
+    count_json_tokens,
+    shorten_text,
+    shorten_to_sentence,
+    summarize_text,
+)
 from deepwork.kernel.text_budget.token_budget import (
     ContentSection,
     FittedSection,

@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.gates.approvals.acts import allow_person
-from deepwork.kernel.answers import Done
+from deepwork.kernel.answers import Done, Field, Id, Limit200, Limit1000, Text, check_object
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.kernel.notices.service import carry_after_reading, carry_notices
+from deepwork.kernel.notices.store import carry_after_reading, carry_notices
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.records import copy_with
-from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Text, check_object
+from deepwork.kernel.values import copy_with
 from deepwork.work.agents.presence import Presence
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.claims import ClaimService, LockedTask
@@ -49,10 +48,12 @@ from deepwork.work.plans.status_changes import (
     apply_status,
     build_status_answer,
     may_give_attempts,
+    record_checkpoint_usage,
+    record_result_usage,
     reopen_by_person,
 )
-from deepwork.work.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.work.plans.stores.plan_store import PlanStore
+from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.plans.task_context import (
     DEFAULT_TOKENS,
@@ -64,7 +65,6 @@ from deepwork.work.plans.task_context import (
 from deepwork.work.plans.task_presets import TASK_PRESETS
 from deepwork.work.plans.task_proofs import list_used_proofs
 from deepwork.work.plans.task_reports import TaskReports, add_checkpoint, create_recorder
-from deepwork.work.plans.work_gate import record_checkpoint_usage, record_result_usage
 
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
     from deepwork.work.plans.inputs import ContextParts, TaskPlan

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.files.definitions import DefinitionCatalog, DefinitionReader, list_entries
+from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.files.problems import MAX_PROBLEMS, FileProblem, InvalidDefinition
-from deepwork.kernel.files.state import to_printable_name
 from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.work.plans.models import Outline
 from deepwork.work.templates.models import (

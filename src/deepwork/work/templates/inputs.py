@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from deepwork.kernel.tool_types import Name
+from deepwork.kernel.answers import Name
 from deepwork.work.plans.inputs import PlannedTask
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from deepwork.kernel.answers import Field, Id, Limit1000, Name
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
 from deepwork.kernel.files.problems import find_nearest
-from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import Preset, Traits, operation
-from deepwork.kernel.tool_types import Field, Id, Limit1000, Name
+from deepwork.kernel.values import new_id
 from deepwork.work.plans.interfaces import RepositoryRegistry
 from deepwork.work.plans.models import (
     Outline,

@@ -1,20 +1,21 @@
-"""Attributing changed files to tasks that run in the same working tree at the same time.
-
-Between two snapshots of a working tree some tasks ran and some files changed. Each changed file is attributed
-to the tasks that may have changed it, with how certain that is. Changes of several tasks to the same file
-between two snapshots cannot be separated: they are shared.
-"""
+"""Which task changed which file."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
+from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.foreign_text import truncate_to_line
-from deepwork.kernel.git.snapshot_types import FileChange
-from deepwork.work.tracking.models import AttributedChange, Attribution
+from deepwork.kernel.git.history import HistoryCommit
+from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.git.snapshot_types import FileChange, Snapshot
+from deepwork.work.tracking.list_responses import RunRef
+from deepwork.work.tracking.models import AttributedChange, Attribution, JobSessionState
 
 _MAX_SHOWN_LENGTH = 1000
 _WHOLE_TREE_AREAS = frozenset({".", "./", "/", "*", "**"})
@@ -182,3 +183,58 @@ def _merge(earlier: AttributedChange | None, later: AttributedChange) -> Attribu
         attribution=max(earlier.attribution, later.attribution, key=_UNCERTAINTY_RANK.__getitem__),
         shared_with=tuple(sorted({*earlier.shared_with, *later.shared_with})),
     )
+
+
+class RunDirectory(Protocol):
+    """Knows the runs of all kinds; implemented by the overview."""
+
+    def require(self, tx: Transaction, id: str) -> object:
+        """Raise NotFound if there is no such run."""
+
+    def find_refs(self, tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:
+        """Find kind and name of these runs; missing runs are left out."""
+
+
+class JobSessionFinder(Protocol):
+    """Finds job sessions; implemented by `jobs`."""
+
+    def find_session(self, tx: Transaction, id: str) -> JobSessionState | None:
+        """Return the session with this id, or None."""
+
+
+@dataclass(frozen=True)
+class WatchedWork:
+    """What is known of a task's work in a tree when it ends."""
+
+    task_id: str
+    workflow_id: str
+    agent_id: str | None
+    """Who held the task when its watch began, if that was an agent."""
+    tree: Path
+    snapshots: SnapshotStore
+    began: Snapshot
+    began_at: int
+    """Nanoseconds on the clock of this host."""
+    ended: Snapshot
+    commits: tuple[HistoryCommit, ...]
+    """Those that HEAD got meanwhile, the oldest first; they may have been fetched."""
+    starts: tuple[str, ...]
+    """The commits at which all watches of the task in this tree began."""
+    changed: Mapping[str, bool]
+    """The files that it changed, and whether no other task may have changed them."""
+    is_alone: bool
+    """Whether no other task ran in the tree meanwhile."""
+
+
+class UnstoredLinks(Protocol):
+    """Links between commits and a task, found by git and not stored yet."""
+
+    def store(self, tx: Transaction) -> None:
+        """Store them in the transaction that ends the task."""
+
+
+class CommitRecorder(Protocol):
+    """Links commits with the task that made them; implemented by `provenance`."""
+
+    def prepare_watched(self, work: WatchedWork) -> UnstoredLinks:
+        """Find the commits that were made while a task was watched. Not inside a transaction."""

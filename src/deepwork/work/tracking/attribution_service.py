@@ -24,9 +24,16 @@ from deepwork.kernel.git.snapshot_types import (
     SnapshotDiff,
     SnapshotKind,
 )
-from deepwork.kernel.text_budget.list_cutting import ListCutter
-from deepwork.work.tracking.attribution import CandidateTask, Interval, attribute_changes, evaluate_scope
-from deepwork.work.tracking.interfaces import CommitRecorder, UnstoredLinks, WatchedWork
+from deepwork.kernel.text_budget.shortening import ListCutter
+from deepwork.work.tracking.attribution import (
+    CandidateTask,
+    CommitRecorder,
+    Interval,
+    UnstoredLinks,
+    WatchedWork,
+    attribute_changes,
+    evaluate_scope,
+)
 from deepwork.work.tracking.models import AttributedChange, Attribution, Watch
 from deepwork.work.tracking.watch_store import NO_START, SnapshotResult, SnapshotService, WatchStore
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from deepwork.gates.budgets.models import MICROS_PER_USD, Entry
 from deepwork.gates.budgets.service import BudgetService
-from deepwork.gates.budgets.usage import build_usage
+from deepwork.gates.budgets.store import build_usage
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.timestamps import format_timestamp, measure_duration
+from deepwork.kernel.values import format_timestamp, measure_duration
 from deepwork.work.tracking import rules
 from deepwork.work.tracking.inputs import Metadata, Outcome
 from deepwork.work.tracking.models import (

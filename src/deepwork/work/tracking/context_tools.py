@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+from deepwork.kernel.answers import Field, Id, Limit200
 from deepwork.kernel.call import current_call, is_person
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.notices.service import MAX_NOTICES, build_views, carry_after_reading
-from deepwork.kernel.notices.store import NoticeStore
+from deepwork.kernel.notices.store import MAX_NOTICES, NoticeStore, build_views, carry_after_reading
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.tool_types import Field, Id, Limit200
 from deepwork.work.agents.presence import Presence
+from deepwork.work.tracking.attribution import JobSessionFinder
 from deepwork.work.tracking.context import (
     ContextRequest,
     build_plan_context,
@@ -19,7 +19,6 @@ from deepwork.work.tracking.context import (
 )
 from deepwork.work.tracking.diffs import DiffService, TaskDiff
 from deepwork.work.tracking.inputs import ContextSection, Filter
-from deepwork.work.tracking.interfaces import JobSessionFinder
 from deepwork.work.tracking.models import TrackedWorkflowStatus
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import Context, TrackedWorkflows, TrackedWorkflowView

@@ -8,7 +8,7 @@ from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, InvalidInput
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
-from deepwork.kernel.text_budget.list_cutting import cut_list, measure_json
+from deepwork.kernel.text_budget.shortening import cut_list, measure_json
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.models import AttributedChange, Watch
 from deepwork.work.tracking.store import TrackStore

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from deepwork.kernel.tool_types import Name, Text
+from deepwork.kernel.answers import Name, Text
 from deepwork.work.tracking.models import TestsStatus
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
+from deepwork.kernel.answers import Field, Id, Name, Text, check_object
 from deepwork.kernel.call import is_person
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed, NotFound
 from deepwork.kernel.foreign_text import remove_invisible
-from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
-from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.tool_types import Field, Id, Name, Text, check_object
+from deepwork.kernel.values import format_timestamp, new_id
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.interfaces import JobSessionFinder
+from deepwork.work.tracking.attribution import JobSessionFinder
 from deepwork.work.tracking.models import (
     Category,
     Decision,

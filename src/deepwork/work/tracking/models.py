@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from deepwork.kernel.git.snapshot_types import FileChange
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 from deepwork.work.plans.models import TaskRequirements
 
 

@@ -6,10 +6,14 @@ from deepwork.gates.approvals.acts import require_proven
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest, ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.names import new_id
-from deepwork.kernel.notices.models import NoticeType
-from deepwork.kernel.notices.rules import build_abandon_text, build_answer_text, build_review_text
-from deepwork.kernel.notices.service import NoticeService
+from deepwork.kernel.notices.models import (
+    NoticeType,
+    build_abandon_text,
+    build_answer_text,
+    build_review_text,
+)
+from deepwork.kernel.notices.store import NoticeService
+from deepwork.kernel.values import new_id
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.models import Issue, Milestone, RecordSubject, TrackedTask

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
+from deepwork.kernel.answers import Field, Id
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.offered_actions import Act, offer
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, decode_cursor, encode_cursor
-from deepwork.kernel.tool_types import Field, Id
-from deepwork.work.tracking.interfaces import RunDirectory
+from deepwork.work.tracking.attribution import RunDirectory
 from deepwork.work.tracking.list_responses import (
     Blockers,
     ChangedFilePage,

@@ -8,7 +8,7 @@ from typing import Any, Self
 from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.notices.responses import NoticeView
-from deepwork.kernel.timestamps import format_optional_timestamp, measure_duration
+from deepwork.kernel.values import format_optional_timestamp, measure_duration
 from deepwork.work.tracking.models import (
     CallerType,
     Category,

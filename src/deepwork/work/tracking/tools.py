@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from deepwork.kernel.answers import Field, Id, Name, Text
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import InTransaction, Traits, operation
 from deepwork.kernel.reserved_names import require_unreserved
-from deepwork.kernel.timestamps import format_timestamp
-from deepwork.kernel.tool_types import Field, Id, Name, Text
+from deepwork.kernel.values import format_timestamp, new_id
 from deepwork.work.tracking import rules
 from deepwork.work.tracking.attribution_service import AttributionService, TaskChanges
 from deepwork.work.tracking.completion import (

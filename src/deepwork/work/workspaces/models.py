@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deepwork.kernel.call import ActionOutcome
 from deepwork.kernel.errors import Code, NotAllowed
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 LOCAL_HOST = "local"
 """The machine of a store in a file: always this one, even if it is renamed."""

@@ -15,19 +15,20 @@ from deepwork.kernel.database.idempotency import forget_key
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.files.repositories import find_repository
-from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import NotPrepared
+from deepwork.kernel.values import new_id
 from deepwork.work.plans.interfaces import TaskWorkspace
 from deepwork.work.plans.models import Task, Workflow
 from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.workspaces.dependency_branches import (
+from deepwork.work.workspaces.finished_work import (
     DependencyBranches,
+    FinishedWork,
+    build_finished_work,
     describe_elsewhere,
     select_dependency_branches,
 )
-from deepwork.work.workspaces.finished_work import FinishedWork, build_finished_work
 from deepwork.work.workspaces.models import (
     LOCAL_HOST,
     CheckoutWork,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.names import new_id
+from deepwork.kernel.values import new_id
 from deepwork.work.workspaces.models import CheckoutWork, FinishedTask, Repository, Workspace, WorkspaceStatus
 
 

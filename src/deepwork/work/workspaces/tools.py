@@ -6,15 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from deepwork.kernel.answers import Done
+from deepwork.kernel.answers import Done, Field, Id, Limit200, Limit1000, Name, Text
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput, NotAllowed
 from deepwork.kernel.files.repositories import find_repository, is_tree_of
-from deepwork.kernel.names import new_id
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.text_budget.list_cutting import MAX_LIST_BYTES, ListCutter
-from deepwork.kernel.tool_types import Field, Id, Limit200, Limit1000, Name, Text
+from deepwork.kernel.text_budget.shortening import MAX_LIST_BYTES, ListCutter
+from deepwork.kernel.values import new_id
 from deepwork.work.plans.models import Task
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore

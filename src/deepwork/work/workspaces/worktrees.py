@@ -9,8 +9,8 @@ from pathlib import Path
 
 from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.errors import GitError, NotAllowed
+from deepwork.kernel.files.private import make_state_folder
 from deepwork.kernel.files.repositories import is_tree_of
-from deepwork.kernel.files.state import make_state_folder
 from deepwork.kernel.git.branch_merges import (
     BranchMerge,
     UnmergedBranch,
@@ -38,8 +38,8 @@ from deepwork.kernel.git.refs import (
 from deepwork.kernel.git.rescue import is_dirty, rescue
 from deepwork.kernel.git.worktrees import add_worktree, find_worktree, remove_worktree
 from deepwork.work.plans.interfaces import FinishedTree
-from deepwork.work.workspaces.dependency_branches import DependencyBranches
 from deepwork.work.workspaces.finished_work import (
+    DependencyBranches,
     FinishedWork,
     find_completed_work,
     is_saved,

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from deepwork.delivery.runner.adapters.wording import classify, find_reset, is_lost_session
-from deepwork.delivery.runner.signals import Ended, LimitReached, Signal, ToolEnded, TransientFailure
+from deepwork.delivery.runner.models import Ended, LimitReached, Signal, ToolEnded, TransientFailure
 from deepwork.delivery.runner.stream_state import StreamState, apply
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.foreign_text import MAX_TOKENS, MAX_USD, read_number, read_whole_number
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.profiles import AgentProfile

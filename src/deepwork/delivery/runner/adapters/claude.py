@@ -26,7 +26,7 @@ from deepwork.delivery.runner.adapters.base import (
     list_objects,
 )
 from deepwork.delivery.runner.adapters.wording import bound_reset
-from deepwork.delivery.runner.signals import (
+from deepwork.delivery.runner.models import (
     START_TOTAL,
     Ended,
     LimitReached,

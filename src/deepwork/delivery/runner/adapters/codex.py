@@ -22,7 +22,7 @@ from deepwork.delivery.runner.adapters.base import (
     get_session_id,
     get_text,
 )
-from deepwork.delivery.runner.signals import (
+from deepwork.delivery.runner.models import (
     SESSION_TOTAL,
     Ended,
     Said,

@@ -23,10 +23,10 @@ from deepwork.delivery.runner.adapters.base import (
     get_usd_micros,
     parse_event,
 )
+from deepwork.delivery.runner.models import START_TOTAL, Ended, LimitReached, Said, Signal, UsageReported
 from deepwork.delivery.runner.profiles import COMMAND_KIND, PROMPT_FILE_FIELD
-from deepwork.delivery.runner.signals import START_TOTAL, Ended, LimitReached, Said, Signal, UsageReported
 from deepwork.delivery.runner.stream_state import StreamState
-from deepwork.kernel.records import copy_with
+from deepwork.kernel.values import copy_with
 
 MAX_MESSAGE_BYTES = 2048
 

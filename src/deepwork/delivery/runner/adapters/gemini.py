@@ -23,7 +23,7 @@ from deepwork.delivery.runner.adapters.base import (
     get_session_id,
     get_text,
 )
-from deepwork.delivery.runner.signals import (
+from deepwork.delivery.runner.models import (
     START_TOTAL,
     Ended,
     Said,

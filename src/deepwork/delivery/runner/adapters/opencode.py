@@ -23,7 +23,7 @@ from deepwork.delivery.runner.adapters.base import (
     get_usd_micros,
 )
 from deepwork.delivery.runner.adapters.wording import bound_reset
-from deepwork.delivery.runner.signals import (
+from deepwork.delivery.runner.models import (
     Ended,
     LimitReached,
     Said,

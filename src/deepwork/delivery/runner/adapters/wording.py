@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from deepwork.delivery.runner.signals import LimitReached, TransientFailure
+from deepwork.delivery.runner.models import LimitReached, TransientFailure
 from deepwork.kernel.foreign_text import read_decimal, read_moment
 
 _MAX_TEXT = 8_000

@@ -1,20 +1,138 @@
-"""Opens the application behind a command; one that only reads, or changes what is there, creates no store."""
+"""Opens the application that a command works with, and says who acts."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepwork.edge.cli.framework.foreign_stores import ViewedStore, view_store
 from deepwork.edge.cli.framework.options import load_command_settings
 from deepwork.kernel.config import TMP_FOLDER, Settings
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
+    from deepwork.edge.server.registry import OperationSpec
     from deepwork.kernel.call import Call
+    from deepwork.kernel.database.engine import Engine
+    from deepwork.kernel.errors import StorageError
+    from deepwork.kernel.operations import Preset
+
+
+@dataclass(frozen=True)
+class ViewedStore:
+    """The settings of the store to read, and why nothing may be written there."""
+
+    settings: Settings
+    refusal: StorageError | None = None
+
+    def forbid_writes(self, engine: Engine) -> None:
+        """Make the engine raise the reason for every write, if there is one."""
+        from deepwork.kernel.database.sqlite import SQLite
+
+        if self.refusal is not None and isinstance(engine, SQLite):
+            engine.refuse_writes(self.refusal)
+
+
+@contextmanager
+def view_store(settings: Settings) -> Iterator[ViewedStore]:
+    """Yield the store itself, or a copy of one that is not this user's, with a warning on standard error.
+
+    In the copy, tokens are revoked and what people did is marked as unverified, as after an adoption.
+    """
+    location = settings.database_location
+    refusal = None if "://" in location else _find_refusal(Path(location))
+    if refusal is None:
+        yield ViewedStore(settings)
+        return
+    from tempfile import TemporaryDirectory
+
+    print(f"{refusal.message} This shows a copy; {_lower_first(refusal.suggestion)}", file=sys.stderr)
+    with TemporaryDirectory(prefix="deepwork-") as elsewhere:
+        copy = Path(elsewhere) / "copy.db"
+        _copy_store(Path(location), copy)
+        yield ViewedStore(replace(settings, database=str(copy)), refusal)
+
+
+def _find_refusal(path: Path) -> StorageError | None:
+    from deepwork.kernel.database.sqlite import SQLite
+
+    if path.is_symlink() or not path.is_file() or not path.stat().st_size:
+        return None  # the command reports it, or creates a store
+    store = SQLite(path)
+    try:
+        return store.find_adoption_problem()
+    finally:
+        store.close()
+
+
+def _copy_store(path: Path, to: Path) -> None:
+    from deepwork.delivery.store_adoption import take_over_copy
+    from deepwork.kernel.database.sqlite import SQLite
+    from deepwork.kernel.store_admin.backup import save_pages
+
+    store, pages, copy = SQLite(path), SQLite(to.with_name("pages.db")), SQLite(to)
+    try:
+        save_pages(store, pages.path)
+        take_over_copy(pages, copy)
+    finally:
+        for each in (store, pages, copy):
+            each.close()
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+_REPORTING_TOOLS = ("log_milestone", "message_send")
+"""For people too, but mostly what an agent writes about its own work, and in its own name."""
+_PLANNING_TOOLS = ("workflow_replan", "workflow_remove_task", "workflow_set_parallelism")
+"""What people do to plans at a shell; the dashboard does not offer it."""
+_NOTIFYING_TOOLS = (
+    "workflow_update_status",
+    "task_release",
+    "abort_workflow",
+    "abandon_task",
+    *_PLANNING_TOOLS,
+)
+"""What agents get a notice of if a person does it, and what names no agent that did it."""
+
+
+def is_persons_command(spec: OperationSpec, preset: Preset | None) -> bool:
+    """Whether it is a person's command by nature, and so acts as the person if typed at a terminal."""
+    if preset is not None and preset.reports_work:
+        return False
+    return is_for_people(spec) and spec.name not in _REPORTING_TOOLS
+
+
+def is_for_people(spec: OperationSpec) -> bool:
+    """Whether people use the command too, so that they can choose to act as themselves."""
+    return spec.declaration.for_people or spec.name in _PLANNING_TOOLS
+
+
+def is_typed() -> bool:
+    """Whether standard input is a terminal, so that a person, not a program, runs the command."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def print_unnotified(tool: str) -> None:
+    """Say that agents were not notified, if they would have been of a person."""
+    if tool in _NOTIFYING_TOOLS:
+        print("Agents were not notified of this; --as-person does that.", file=sys.stderr)
+
+
+def name_person() -> str:
+    """Return the caller `human:<user>` of the person at this shell; `local` if the system has no name."""
+    import getpass
+
+    from deepwork.kernel.call import PERSON_PREFIX
+
+    try:
+        return f"{PERSON_PREFIX}{getpass.getuser()}"
+    except (KeyError, OSError):  # such as in a container whose user has no entry
+        return f"{PERSON_PREFIX}local"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Work in a thread, while the main thread heeds Ctrl-C."""
+"""Works that run while a command waits, and their log."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Generic, Self, TypeVar
+
+import click
+
+from deepwork.views.observability.logs import FORMATS
+
+# Not a project setting: the log format depends on where the server runs.
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    envvar="DEEPWORK_LOG_FORMAT",
+    show_default=True,
+    show_envvar=True,
+    help="The format of the log on standard error: text, or one JSON object per line.",
+)
+
 
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes."""

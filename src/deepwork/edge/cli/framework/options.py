@@ -1,4 +1,4 @@
-"""Options that several commands share, and the settings that result from them."""
+"""Options and arguments that many commands share, and groups of commands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,108 @@ import click
 from click.core import ParameterSource
 
 from deepwork.kernel.config import Settings, find_project, load_settings
+
+_KINDS = {
+    "agent_id": "agent",
+    "sender_id": "agent",
+    "recipient_id": "agent",
+    "issue_id": "issue",
+    "job_name": "job",
+    "phase_id": "phase",
+    "session_id": "session",
+    "task_id": "task",
+    "task_ids": "task",
+    "template_id": "template",
+    "message_ids": "message",
+    "workflow_id": "plan",
+    "from_workflow_id": "plan",
+    "workspace_id": "workspace",
+}
+_KINDS_BY_GROUP = {
+    ("plans", "id"): "plan",
+    ("tasks", "id"): "task",
+    ("agents", "id"): "agent",
+    ("messages", "id"): "message",
+    ("workspaces", "id"): "workspace",
+    ("jobs", "name"): "job",
+    ("jobs", "targets"): "job",
+    ("track", "workflow_id"): "record",
+    ("track", "task_id"): "tracked_task",
+    ("track", "parent_task_id"): "tracked_task",
+    ("diff", "task_id"): "any_task",
+    ("answer", "id"): "any_issue",
+    ("approvals", "id"): "approval",
+    ("tell", "agent"): "agent",
+    ("show", "id"): "any",
+    ("run", "target"): "plan_or_job",
+    ("land", "work"): "task_or_plan",
+    ("landings", "id"): "landing",
+    ("landings", "plan"): "plan",
+    ("runs", "id"): "run",
+    ("runs", "attempt_id"): "attempt",
+}
+"""(first word of the command, parameter) -> kind of value, where the parameter's name is ambiguous."""
+
+
+def find_kind(group: str, parameter: str) -> str:
+    """Return the kind of thing that a command's parameter names; empty if it names none."""
+    return _KINDS_BY_GROUP.get((group, parameter)) or _KINDS.get(parameter, "")
+
+
+def is_stored(kind: str) -> bool:
+    """Whether things of this kind are only in the store; jobs and templates are also files."""
+    return kind not in ("", "job", "template")
+
+
+class CommandGroup(click.Group):
+    """A group whose help shows the first paragraph of each command's help without cutting it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command; if it is unknown, the error suggests similar names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            names = self.list_commands(ctx)
+            raise click.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = self.build_help_rows(ctx)
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def build_help_rows(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Return (name, short help) for each visible command."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        return [
+            (name, format_short_help(each)) for name, each in found if each is not None and not each.hidden
+        ]
+
+
+def format_short_help(command: click.Command) -> str:
+    """Return the first paragraph of a command's help as one line."""
+    return " ".join((command.help or "").split("\n\n")[0].split())
+
+
+_SHARED_OPTIONS = ("--path", "--db", "--global", "--json", "--idempotency-key")
+
+
+def sort_parameters(command: click.Command) -> click.Command:
+    """Sort the parameters of a command and its subcommands: arguments, its own options, shared options."""
+    command.params.sort(key=_rank_parameter)
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            sort_parameters(each)
+    return command
+
+
+def _rank_parameter(parameter: click.Parameter) -> int:
+    if isinstance(parameter, click.Argument):
+        return -2
+    return next((_SHARED_OPTIONS.index(name) for name in parameter.opts if name in _SHARED_OPTIONS), -1)
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 CURRENT_FOLDER = "."

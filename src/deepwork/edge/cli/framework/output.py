@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from deepwork.edge.cli.framework import clock, terminal
-from deepwork.edge.cli.framework.headings import to_heading
+from deepwork.edge.cli.framework import terminal
+from deepwork.edge.cli.framework.terminal import to_heading
 from deepwork.kernel.foreign_text import dump_json, escape_line
 
 
@@ -35,8 +35,8 @@ def render_lines(answer: Any) -> list[str]:
 
 def format_cell(key: str, value: Any) -> str:
     """Format a value for people: times by `clock`, lists of strings joined, null as empty."""
-    if (moment := clock.parse_moment(key, value)) is not None:
-        return clock.format_moment(moment)
+    if (moment := terminal.parse_moment(key, value)) is not None:
+        return terminal.format_moment(moment)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return to_printable(", ".join(value))
     return "" if value in (None, {}) else to_printable(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepwork.edge.cli.framework.who_acts import name_person
+from deepwork.edge.cli.framework.applications import name_person
 from deepwork.kernel.call import Call, GivenProof
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.user_settings import CredentialKind

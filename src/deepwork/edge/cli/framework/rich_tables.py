@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from deepwork.edge.cli.framework.headings import to_heading
 from deepwork.edge.cli.framework.tables import is_never_shortened, measure_width, select_columns, shorten
+from deepwork.edge.cli.framework.terminal import to_heading
 
 _MAX_CELL_WIDTH = 400
 """Longer text in a cell is cut; the object's own `get` command shows all of it."""

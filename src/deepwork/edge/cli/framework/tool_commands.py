@@ -12,20 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup, format_short_help, sort_parameters
+from deepwork.edge.cli.framework.applications import (
+    is_for_people,
+    is_persons_command,
+    is_typed,
+    open_application,
+    print_unnotified,
+)
 from deepwork.edge.cli.framework.id_resolution import resolve_arguments
 from deepwork.edge.cli.framework.options import (
+    CommandGroup,
+    find_kind,
+    format_short_help,
+    is_stored,
     json_option,
     key_option,
     passphrase_option,
     person_option,
     place_options,
+    sort_parameters,
 )
 from deepwork.edge.cli.framework.output import print_answer
-from deepwork.edge.cli.framework.parameter_kinds import find_kind, is_stored
 from deepwork.edge.cli.framework.proofs import build_act_call
-from deepwork.edge.cli.framework.who_acts import is_for_people, is_persons_command, is_typed, print_unnotified
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -260,7 +268,7 @@ def call_tool(
     from deepwork.edge.server.invocation import invoke
     from deepwork.kernel.call import LOCAL, Call
     from deepwork.kernel.database.idempotency import check_key
-    from deepwork.kernel.records import copy_with
+    from deepwork.kernel.values import copy_with
 
     checked = None if key is None else check_key(key)
     if as_person:

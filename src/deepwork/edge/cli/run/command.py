@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import name_person, open_application
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import place_options
 from deepwork.edge.cli.framework.output import to_printable
-from deepwork.edge.cli.framework.who_acts import name_person
 from deepwork.edge.cli.run.options import (
     build_request,
     engine_options,

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.edge.cli.framework.background_work import INTERRUPTED, TERMINATED, BackgroundWork, Interruptions
 from deepwork.edge.cli.run.outputs import RunOutput, belongs_to
-from deepwork.edge.cli.run.rendering import choose_exit_code
-from deepwork.edge.cli.run.state import RunState, decide, find_task_names, load_run_state
+from deepwork.edge.cli.run.rendering import (
+    RunState,
+    choose_exit_code,
+    decide,
+    find_task_names,
+    load_run_state,
+)
 from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.kernel.events.feed import Backoff, ResyncRequired
-from deepwork.kernel.files.private import make_private_folder, to_storage_error
-from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.files.private import make_private_folder, make_state_folder, to_storage_error
 from deepwork.kernel.supervision.supervisor import hide_process
 
 if TYPE_CHECKING:

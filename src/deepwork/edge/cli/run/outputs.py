@@ -1,31 +1,153 @@
-"""Shows a run: live in a terminal, as one line for each event elsewhere, or as JSON."""
+"""Shows what agents of a run wrote."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from deepwork.delivery.runner.models import FINAL_STAGES, AttemptStage, Run, RunEvent
+from deepwork.delivery.runner.adapters import get_adapter
+from deepwork.delivery.runner.attempt_files import AttemptFiles, read_lines
+from deepwork.delivery.runner.models import (
+    FINAL_STAGES,
+    Attempt,
+    AttemptStage,
+    Ended,
+    LimitReached,
+    Run,
+    RunEvent,
+    Said,
+    SessionStarted,
+    Signal,
+    ToolStarted,
+    TransientFailure,
+)
 from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
+from deepwork.delivery.runner.store import AttemptStore
 from deepwork.edge.cli.framework import terminal
-from deepwork.edge.cli.framework.live_lines import LiveLines, measure_lines
 from deepwork.edge.cli.framework.output import to_printable
+from deepwork.edge.cli.framework.progress import LiveLines, measure_lines
 from deepwork.edge.cli.framework.tables import shorten
 from deepwork.edge.cli.run.rendering import (
+    RunState,
     format_duration,
     format_local_time,
     format_tokens,
     format_usd,
+    get_step_name,
     name_agent,
     render_screen,
     render_summary,
 )
-from deepwork.edge.cli.run.state import RunState, get_step_name
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.events.log import Event
-from deepwork.kernel.foreign_text import dump_json
+from deepwork.kernel.foreign_text import dump_json, escape_controls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deepwork.kernel.database.transaction import Database
+
+_READ_BYTES = 256_000
+_POLL_SECONDS = 0.5
+
+
+class LogEntry(NamedTuple):
+    """A line, of which start of which attempt."""
+
+    attempt_id: str
+    start: int
+    line: str
+
+
+Render = Callable[[LogEntry], list[str]]
+
+
+class LogReader:
+    """Reads the output of an attempt's processes, one after another."""
+
+    def __init__(
+        self, database: Database, state_folder: Path, attempt_id: str, *, is_stderr: bool = False
+    ) -> None:
+        self._database, self._folder, self._is_stderr = database, state_folder, is_stderr
+        self._attempt = self._load(attempt_id)
+
+    @property
+    def vendor(self) -> str:
+        return self._attempt.vendor
+
+    def read(self, *, follow: bool) -> Iterator[LogEntry]:
+        """Yield the lines of every start; with `follow`, new ones until the attempt has ended."""
+        start, offset = 1, 0
+        while True:
+            attempt = self._load(self._attempt.id)  # before reading: what follows its end is nothing
+            while start <= attempt.starts:
+                is_over = start < attempt.starts or attempt.ended_at is not None
+                files = self._locate(start)
+                lines, after = read_lines(files, offset, _READ_BYTES, is_over=is_over or None)
+                yield from (LogEntry(attempt.id, start, line) for line in lines)
+                if after != offset:
+                    offset = after
+                elif is_over:
+                    start, offset = start + 1, 0
+                else:
+                    break
+            if not follow or attempt.ended_at is not None:
+                return
+            time.sleep(_POLL_SECONDS)
+
+    def _locate(self, start: int) -> AttemptFiles:
+        files = AttemptFiles.locate(self._folder, self._attempt.id, start)
+        return _ErrorFiles(files.folder) if self._is_stderr else files
+
+    def _load(self, id: str) -> Attempt:
+        with self._database.reading() as tx:
+            return AttemptStore(tx).get(id)
+
+
+class _ErrorFiles(AttemptFiles):
+    """The same files, where the error output is read."""
+
+    @property
+    def stdout(self) -> Path:
+        return self.stderr
+
+
+def choose_renderer(vendor: str, *, as_json: bool, is_raw: bool) -> Render:
+    """Choose how a line is printed."""
+    if as_json:
+        return _render_json
+    if is_raw:
+        return lambda entry: [escape_controls(entry.line)]
+    adapter = get_adapter(vendor)
+    return lambda entry: [line for signal in adapter.read_line(entry.line) for line in render_signal(signal)]
+
+
+def render_signal(signal: Signal) -> list[str]:
+    """Render what a line of the stream says; most signals are of no interest to a person."""
+    text = ""
+    match signal:
+        case SessionStarted(session_id=id):
+            text = f"[session {id}]"
+        case ToolStarted(name=name, detail=detail):
+            text = f"[{name}] {detail}".rstrip()
+        case Said(text=said):
+            text = said
+        case LimitReached(message=message):
+            text = f"[limit] {message}"
+        case TransientFailure(message=message):
+            text = f"[failed request] {message}"
+        case Ended(is_error=True, text=said, reason=reason):
+            text = f"[error] {said or reason}"
+    return [to_printable(line) for line in text.splitlines()]
+
+
+def _render_json(entry: LogEntry) -> list[str]:
+    about = {"type": "output", "id": entry.attempt_id, "start": entry.start}
+    return [dump_json({**about, "line": entry.line})]
+
 
 _TYPES = {"run": "run", "attempt": "attempt", "plan_task": "task", "landing": "landing"}
 """What an event is about, by the first word of its type."""

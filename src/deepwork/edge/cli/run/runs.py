@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepwork.edge.cli.framework.applications import open_application
-from deepwork.edge.cli.framework.command_groups import CommandGroup
 from deepwork.edge.cli.framework.id_resolution import resolve_id
-from deepwork.edge.cli.framework.options import json_option, place_options
+from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ def runs() -> None:
 @place_options
 def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any) -> None:
     """List runs, the newest first."""
-    from deepwork.edge.cli.run.rendering import build_run_rows
-    from deepwork.edge.cli.run.state import load_runs
+    from deepwork.edge.cli.run.rendering import build_run_rows, load_runs
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         found = load_runs(app, limit, is_open=is_open)
@@ -52,8 +50,7 @@ def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any)
 @place_options
 def show_run(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Show a run: how it is, what it cost, and each attempt at a task."""
-    from deepwork.edge.cli.run.rendering import build_run_answer, render_run
-    from deepwork.edge.cli.run.state import load_run_state
+    from deepwork.edge.cli.run.rendering import build_run_answer, load_run_state, render_run
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         state = load_run_state(app, resolve_id(app.database, "run", id), is_whole=True)
@@ -89,7 +86,7 @@ def logs(
     attempt_id: str, follow: bool, raw: bool, is_stderr: bool, as_json: bool, path: str, **place: Any
 ) -> None:
     """Print what the agent of an attempt did and said, from its first start on."""
-    from deepwork.edge.cli.run.logs import LogReader, choose_renderer
+    from deepwork.edge.cli.run.outputs import LogReader, choose_renderer
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         known = resolve_id(app.database, "attempt", attempt_id)
@@ -138,7 +135,7 @@ def stop(id: str, now: bool, as_json: bool, path: str, **place: Any) -> None:
 
 
 def _decide(app: Application, operation: str, id: str, **arguments: Any) -> dict[str, Any]:
-    from deepwork.edge.cli.run.state import decide
+    from deepwork.edge.cli.run.rendering import decide
 
     return decide(app, operation, resolve_id(app.database, "run", id), **arguments)
 

@@ -8,13 +8,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepwork.delivery.provenance.recorder import LinkRecorder
+from deepwork.delivery.provenance.store import LinkRecorder
 from deepwork.delivery.runner.attempt_engine import AttemptEngine
 from deepwork.delivery.runner.attempt_files import AttemptLocks
 from deepwork.delivery.runner.claiming import TaskClaimer
 from deepwork.delivery.runner.finishing import AttemptFinisher, AttemptLander
-from deepwork.delivery.runner.plan_work import PlanWork
-from deepwork.delivery.runner.planned_tasks import PlannedTasks
+from deepwork.delivery.runner.plan_work import PlannedTasks, PlanWork
 from deepwork.delivery.runner.preparing import AttemptPreparer, RunnerFolders
 from deepwork.delivery.runner.runner import Runner
 from deepwork.delivery.runner.scheduling import RunScheduler

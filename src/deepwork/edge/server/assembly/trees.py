@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.files.private import make_state_folder
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.trust import build_git_environment
@@ -40,7 +40,7 @@ class TreesAssembly:
     @cached_property
     def attribution(self) -> AttributionService:
         """Finds out which task changed which files."""
-        from deepwork.delivery.provenance.recorder import LinkRecorder
+        from deepwork.delivery.provenance.store import LinkRecorder
         from deepwork.work.tracking.attribution_service import AttributionService
         from deepwork.work.tracking.watch_store import SnapshotService
 

@@ -1,9 +1,12 @@
-"""ASGI middleware that authorises every HTTP and WebSocket request."""
+"""Checks every request before any route sees it."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qs
 
@@ -12,7 +15,6 @@ import anyio.to_thread
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deepwork.edge.server.http.limits import MAX_BODY, MAX_HEADERS, RateLimit, create_guess_limit
 from deepwork.edge.server.http.policy import (
     COOKIE_SECONDS,
     AccessPolicy,
@@ -27,6 +29,50 @@ from deepwork.edge.server.http.revocation import CHECK_SECONDS, RevocableSend, R
 from deepwork.gates.access.models import Token
 from deepwork.gates.access.token_cache import TokenCache
 from deepwork.kernel.errors import Code, StorageError
+
+MAX_BODY = 4 * 1024 * 1024
+MAX_HEADERS = 16 * 1024
+MAX_CONNECTIONS = 512
+MAX_BUCKETS = 10_000
+GUESSES_PER_MINUTE = 10
+
+
+@dataclass
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class RateLimit:
+    """A token bucket per caller: a number of requests per second, with a burst."""
+
+    def __init__(self, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second, self._burst, self._clock = per_second, burst, clock
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def try_acquire(self, name: str) -> bool:
+        """Take one token; return False if none is left."""
+        bucket = self._refill_bucket(name)
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+    def _refill_bucket(self, name: str) -> _Bucket:
+        now = self._clock()
+        bucket = self._buckets.pop(name, None) or _Bucket(self._burst, now)
+        bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.filled_at) * self._per_second)
+        bucket.filled_at = now
+        self._buckets[name] = bucket
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        return bucket
+
+
+def create_guess_limit() -> RateLimit:
+    """Create the limit for wrong tokens from one address."""
+    return RateLimit(GUESSES_PER_MINUTE / 60, GUESSES_PER_MINUTE)
+
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "

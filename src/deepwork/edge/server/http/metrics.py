@@ -1,9 +1,11 @@
-"""`/metrics`: metrics of this process and the store, for Prometheus."""
+"""Metrics and access logs, without secrets."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import re
 import threading
 import time
 from contextlib import suppress
@@ -20,11 +22,38 @@ from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import DeepworkError, StorageError
 from deepwork.kernel.events.hub import EventHub, SerializedEvent
 from deepwork.views.observability.calls import COUNTERS, REFUSAL_STATUSES, Counters
-from deepwork.views.overview.activity_store import ActivityCounts, ActivityStore
-from deepwork.views.overview.states.local_processes import UNKNOWN_PROCESSES, LocalProcesses
+from deepwork.views.overview.current_work_store import ActivityCounts, ActivityStore
+from deepwork.views.overview.states.store import UNKNOWN_PROCESSES, LocalProcesses
 from deepwork.views.overview.states.totals import count_by_kind
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.agents.presence import Presence
+
+_TOKEN_PATTERN = re.compile(r"dw_[0-9a-z]{12}_[A-Za-z0-9_-]{43}")
+HIDDEN = "dw_…"
+
+
+class TokenRedactionFilter(logging.Filter):
+    """Replaces named tokens and the owner's token in every line."""
+
+    def __init__(self, owner_token: str) -> None:
+        super().__init__()
+        self._owner_forms = {owner_token, repr(owner_token)[1:-1]}  # plain, and escaped as in a traceback
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        line = record.getMessage()
+        hidden = _TOKEN_PATTERN.sub(HIDDEN, line)
+        for form in self._owner_forms:
+            hidden = hidden.replace(form, HIDDEN)
+        if hidden != line:
+            record.msg, record.args = hidden, ()
+        return True
+
+
+def redact_tokens_in_logs(owner_token: str) -> None:
+    """Add the filter to all log handlers of this process."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(TokenRedactionFilter(owner_token))
+
 
 FRESH_SECONDS = 5.0
 """How long figures of the store are cached, regardless of how many clients collect them."""

@@ -1,8 +1,4 @@
-"""The owner's token: the configured one, or one generated and stored for this project.
-
-A generated token ends with a mark, made with the key that also marks this user's stores. So a token that came
-along with an archive, and that somebody else knows, is not used.
-"""
+"""The token of the owner, and the codes with which a browser gets it."""
 
 from __future__ import annotations
 
@@ -11,13 +7,46 @@ import logging
 import os
 import secrets
 import stat
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
-from deepwork.kernel.database.adoption import check_tracking
+from deepwork.kernel.database.seals import check_tracking
 from deepwork.kernel.database.store_key import find_user_key, get_or_create_user_key, hmac_hex
 from deepwork.kernel.environment import find_secret_problem
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.files.private import write_atomically
+
+CODE_SECONDS = 60.0
+MAX_CODES = 16
+
+
+class LoginCodes:
+    """Codes that were issued and not used yet; each signs in as the owner, once, within a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._expiries: OrderedDict[str, float] = OrderedDict()
+
+    def create(self) -> str:
+        """Issue a code; the oldest unused one gives way if there are too many."""
+        code = secrets.token_urlsafe(32)
+        self._expiries[_hash(code)] = self._clock() + CODE_SECONDS
+        if len(self._expiries) > MAX_CODES:
+            self._expiries.popitem(last=False)
+        return code
+
+    def redeem(self, code: str) -> bool:
+        """Return whether the code is valid; it is not valid again."""
+        # Found by its hash, so that the time of the search tells nothing about a code.
+        return self._clock() < self._expiries.pop(_hash(code), 0.0)
+
+
+def _hash(code: str) -> str:
+    return sha256(code.encode()).hexdigest()
+
 
 MIN_LENGTH = 16
 _MARK_LENGTH = 32

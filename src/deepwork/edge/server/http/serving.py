@@ -1,4 +1,4 @@
-"""Runs the HTTP server until a signal stops it."""
+"""Serves HTTP."""
 
 from __future__ import annotations
 
@@ -9,36 +9,112 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from types import FrameType
 
 import anyio
 import uvicorn
 
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.http.addresses import (
+from deepwork.edge.server.http.connections import (
+    MAX_SILENT,
+    ConnectionLimits,
+    McpApp,
+    build_exception_handler,
+    build_websocket_protocol,
+    create_asgi_app,
+    create_mcp_app,
+    limit_connections,
+    raise_descriptor_limit,
+)
+from deepwork.edge.server.http.guard import MAX_CONNECTIONS, MAX_HEADERS
+from deepwork.edge.server.http.metrics import redact_tokens_in_logs
+from deepwork.edge.server.http.owner_token import load_token
+from deepwork.edge.server.http.policy import (
     LOOPBACK_NAMES,
+    AccessPolicy,
     bind_socket,
     format_url,
     is_loopback,
     require_safe_address,
 )
-from deepwork.edge.server.http.asgi import McpApp, create_asgi_app, create_mcp_app
-from deepwork.edge.server.http.connections import (
-    MAX_SILENT,
-    ConnectionLimits,
-    build_exception_handler,
-    build_websocket_protocol,
-    limit_connections,
-    raise_descriptor_limit,
-)
-from deepwork.edge.server.http.fast import choose_http_protocol, get_loop_options
-from deepwork.edge.server.http.limits import MAX_CONNECTIONS, MAX_HEADERS
-from deepwork.edge.server.http.owner_token import load_token
-from deepwork.edge.server.http.policy import AccessPolicy
-from deepwork.edge.server.http.redaction import redact_tokens_in_logs
 from deepwork.kernel.config import Settings
-from deepwork.kernel.files.state import make_state_folder
+from deepwork.kernel.files.private import make_state_folder
 from deepwork.kernel.protocol.handler import MessageHandler
+
+_TOO_LONG = b"The headers are too long."
+_TOO_LONG_RESPONSE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_TOO_LONG), _TOO_LONG)
+)
+
+
+def get_loop_options() -> dict[str, bool]:
+    """Return the options of `anyio.run`."""
+    return {"use_uvloop": find_spec("uvloop") is not None}
+
+
+def choose_http_protocol() -> type[asyncio.Protocol]:
+    """Choose how uvicorn parses requests.
+
+    Both ways refuse headers that do not end in time; the guard refuses complete ones that are too long.
+    """
+    return _build_httptools_protocol() if find_spec("httptools") is not None else _build_h11_protocol()
+
+
+def _build_h11_protocol() -> type[asyncio.Protocol]:
+    from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - not needed with httptools
+
+    class BoundedH11Protocol(H11Protocol):
+        """Answers 431 instead of 400 to headers without end."""
+
+        def send_400_response(self, msg: str) -> None:
+            unparsed, _ = self.conn.trailing_data
+            if len(unparsed) > MAX_HEADERS:
+                _refuse_headers(self.transport)
+            else:
+                super().send_400_response(msg)
+
+    return BoundedH11Protocol
+
+
+def _build_httptools_protocol() -> type[asyncio.Protocol]:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415 - may not be installed
+
+    class BoundedHttpProtocol(HttpToolsProtocol):
+        """Reads headers as h11 does: refuses them if they do not end, and leaves out spaces after a value."""
+
+        _unparsed = 0
+        """How many bytes have arrived since the headers or a part of the body were complete."""
+
+        def data_received(self, data: bytes) -> None:
+            self._unparsed += len(data)
+            super().data_received(data)
+            if self._unparsed > MAX_HEADERS and not self.transport.is_closing():
+                _refuse_headers(self.transport)
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            super().on_header(name, value.rstrip(b" \t"))
+
+        def on_headers_complete(self) -> None:
+            self._unparsed = 0
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._unparsed = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._unparsed = 0
+            super().on_message_complete()
+
+    return BoundedHttpProtocol
+
+
+def _refuse_headers(transport: asyncio.Transport) -> None:
+    transport.write(_TOO_LONG_RESPONSE)
+    transport.close()
+
 
 GRACE_SECONDS = 3
 PING_SECONDS = 20

@@ -21,9 +21,15 @@ from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
 from deepwork.views.overview.session_rows import SessionRow, list_gates
 from deepwork.views.overview.states import run_rules, work_rules
-from deepwork.views.overview.states.local_processes import LocalProcesses
 from deepwork.views.overview.states.run_rules import AttemptFacts, LandingFacts, RunFacts
-from deepwork.views.overview.states.store import HAS_WORK, IS_SPECIAL, OF_PLANS, OF_TASKS, StateStore
+from deepwork.views.overview.states.store import (
+    HAS_WORK,
+    IS_SPECIAL,
+    OF_PLANS,
+    OF_TASKS,
+    LocalProcesses,
+    StateStore,
+)
 from deepwork.views.overview.states.work_rules import (
     PlanFacts,
     PlanTotals,

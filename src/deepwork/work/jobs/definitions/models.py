@@ -11,7 +11,7 @@ from typing import Any
 
 from deepwork.gates.budgets.models import Budget
 from deepwork.gates.reviews.rounds import ReviewPolicy
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 JOB_FILE = "job.yml"
 IDENTIFIER = "^[a-z][a-z0-9_]*$"

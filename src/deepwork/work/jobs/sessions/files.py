@@ -1,4 +1,4 @@
-"""Stores job sessions as JSON files, written atomically and protected by a checksum."""
+"""The files of job sessions, and the process that works on each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,11 +18,18 @@ from typing import Any
 
 from deepwork.gates.reviews.rounds import parse_round
 from deepwork.kernel.call import current_call
-from deepwork.kernel.database.adoption import check_tracking
+from deepwork.kernel.database.seals import check_tracking
 from deepwork.kernel.errors import Code, DeepworkError, NotFound, StateError, StorageError
 from deepwork.kernel.files.lock import FileLock
-from deepwork.kernel.files.private import format_path, make_folder, to_storage_error, write_atomically
-from deepwork.kernel.files.state import find_link_problem, make_state_folder, read_state_file
+from deepwork.kernel.files.private import (
+    find_link_problem,
+    format_path,
+    make_folder,
+    make_state_folder,
+    read_state_file,
+    to_storage_error,
+    write_atomically,
+)
 from deepwork.work.jobs.sessions.state import (
     GateDecision,
     LastAnswer,
@@ -34,6 +42,41 @@ from deepwork.work.jobs.sessions.state import (
     StepProgress,
     StepRound,
 )
+
+
+def get_process_identity() -> str:
+    """Return `host/pid/start time`, unique even if the system reuses the pid."""
+    return f"{socket.gethostname()}/{os.getpid()}/{_read_start_time(os.getpid())}"
+
+
+def has_exited(owner: str) -> bool:
+    """Whether the process has exited; assumed to be running if it is on another machine."""
+    host, _, pid = owner.rpartition("/")[0].rpartition("/")
+    start_time = owner.rpartition("/")[2]
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    return _read_start_time(int(pid)) != start_time
+
+
+def _read_start_time(pid: int) -> str:
+    """Read the start time of a process in clock ticks since boot; empty if it does not exist."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[19]
+    except OSError:
+        return "" if Path("/proc/self").exists() else _probe_process(pid)
+
+
+def _probe_process(pid: int) -> str:
+    """Return a constant if the process exists: without /proc its start time is not known."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        pass
+    return "alive"
+
 
 SCHEMA = 1
 LOCK_SECONDS = 900.0

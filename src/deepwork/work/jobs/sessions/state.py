@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deepwork.gates.reviews.rounds import Round
-from deepwork.kernel.names import CaseInsensitiveEnum
+from deepwork.kernel.values import CaseInsensitiveEnum
 
 Outputs = Mapping[str, str | list[str]]
 

@@ -17,8 +17,7 @@ from deepwork.kernel.database.idempotency import build_key_reused_error
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, DeepworkError, NotAllowed, NotFound, StateError
 from deepwork.work.jobs.responses import JobAnswer, StackEntry
-from deepwork.work.jobs.sessions import process_identity
-from deepwork.work.jobs.sessions.files import SessionFiles, require_wanted
+from deepwork.work.jobs.sessions.files import SessionFiles, get_process_identity, has_exited, require_wanted
 from deepwork.work.jobs.sessions.state import LastAnswer, Session, SessionEvent, StepProgress, StepRound
 from deepwork.work.jobs.sessions.store import SessionStore
 
@@ -58,7 +57,7 @@ class StateManager:
     def __init__(self, files: SessionFiles, database: Database) -> None:
         self._files = files
         self._database = database
-        self._owner = process_identity.get_process_identity()
+        self._owner = get_process_identity()
         self._stacks: dict[str, list[str]] = {}
         self._changing = threading.Lock()
 
@@ -84,7 +83,7 @@ class StateManager:
         if caller == ANONYMOUS and len(active) == 1:
             # An anonymous caller has no stack, so the call can only refer to the single active session.
             return active[0].session_id, False
-        orphans = [session for session in active if process_identity.has_exited(session.owner)]
+        orphans = [session for session in active if has_exited(session.owner)]
         if takes_over and len(orphans) == 1:
             return orphans[0].session_id, True
         raise _build_no_session_error(active)
@@ -116,7 +115,7 @@ class StateManager:
 
     def has_no_other_owner(self, session: Session) -> bool:
         """Whether the session is this process's, or that of one that has exited."""
-        return session.owner == self._owner or process_identity.has_exited(session.owner)
+        return session.owner == self._owner or has_exited(session.owner)
 
     def list_all(self) -> list[Session]:
         """List every readable session, oldest first."""
@@ -168,7 +167,7 @@ class StateManager:
             self._raise_if_answered(session)
             if session.is_active or not accepts_ended(session):
                 self._require_active(session)
-            if is_orphan and not process_identity.has_exited(session.owner):
+            if is_orphan and not has_exited(session.owner):
                 raise _build_no_session_error(self._list_active())
             own = replace(session, caller=call.caller, owner=self._owner) if adopts else session
             change = apply(own, is_orphan)

@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from deepwork.kernel.errors import Code, Conflict, InvalidInput, NotAllowed
-from deepwork.kernel.records import copy_with
-from deepwork.kernel.timestamps import measure_duration
+from deepwork.kernel.values import copy_with, measure_duration
 from deepwork.work.plans.models import (
     DEFAULT_MAX_ATTEMPTS,
     PlanStatus,
@@ -17,7 +16,7 @@ from deepwork.work.plans.models import (
     TaskStatus,
     Workflow,
 )
-from deepwork.work.plans.rules.file_overlaps import ActiveTask, list_shared_files
+from deepwork.work.plans.rules.levels import ActiveTask, list_shared_files
 
 MAX_NAMED = 3
 """How many tasks and files an answer names."""

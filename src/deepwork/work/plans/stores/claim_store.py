@@ -9,7 +9,7 @@ from typing import NamedTuple
 from deepwork.gates.budgets.models import Budget, Cost
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.timestamps import measure_duration
+from deepwork.kernel.values import measure_duration
 from deepwork.work.agents.lease_conditions import IS_VALID, VALID_UNTIL
 from deepwork.work.agents.models import Lease
 from deepwork.work.plans.models import Task, TaskStatus, parse_task_requirements

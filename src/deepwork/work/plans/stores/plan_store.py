@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.records import build_record
+from deepwork.kernel.values import build_record
 from deepwork.work.plans.models import (
     FileConflicts,
     PlanChange,

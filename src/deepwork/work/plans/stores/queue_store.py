@@ -15,7 +15,7 @@ from deepwork.kernel.database.json_texts import JsonTexts
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.work.agents.lease_conditions import HAS_RUN_OUT
 from deepwork.work.plans.models import Task, TaskStatus, parse_likely_files
-from deepwork.work.plans.rules.file_overlaps import ActiveTask, PathQuery
+from deepwork.work.plans.rules.levels import ActiveTask, PathQuery
 from deepwork.work.plans.stores.plan_store import (
     COLUMNS,
     DONE,

@@ -1,17 +1,18 @@
-"""Full-text index of plans, tasks, outcomes and checkpoints.
-
-Words are folded identically for every database, and usable for every script. Entries are only ever added: a
-task stays searchable by its earlier texts, and entries of deleted tasks are filtered out when searching.
-"""
+"""Rows that are read beside tasks: checkpoints, and what a search finds."""
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.values import new_id
+from deepwork.work.plans.models import Checkpoint, CheckpointType, Task
+from deepwork.work.plans.stores.task_store import TaskStore
 
 _MAX_TEXT_LENGTH = 16 * 1024
 _MAX_WORD_LENGTH = 60
@@ -100,3 +101,84 @@ class SearchStore:
             sql, query=full_text.build_query(wanted), workflow_id=workflow_id, limit=limit
         )
         return [row["id"] for row in rows], rows[0]["total"] if rows else 0
+
+
+class CheckpointStore:
+    """Reads and writes checkpoints; those of a task are numbered from 1 without gaps."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(
+        self,
+        task: Task,
+        type: CheckpointType,
+        summary: str,
+        *,
+        detail: Mapping[str, Any] | None = None,
+        files_changed: Sequence[str] = (),
+        agent_id: str | None = None,
+    ) -> Checkpoint:
+        """Add a checkpoint and index its summary for search."""
+        checkpoint = Checkpoint(
+            id=new_id("cp"),
+            task_id=task.id,
+            sequence=TaskStore(self._tx).take_checkpoint_number(task.id),
+            type=type,
+            summary=summary,
+            detail=detail,
+            files_changed=tuple(files_changed),
+            agent_id=agent_id,
+            created_at=self._tx.now,
+        )
+        self._tx.insert("checkpoints", _to_row(checkpoint))
+        SearchStore(self._tx).add([SearchEntry(checkpoint.id, task.workflow_id, summary)])
+        return checkpoint
+
+    def list_after(
+        self, task_id: str, sequence: int, types: Sequence[CheckpointType] | None, limit: int
+    ) -> tuple[list[Checkpoint], int]:
+        """Return the first checkpoints after a sequence number, and how many match in all."""
+        conditions = build_where(
+            {"task_id = :task_id": task_id, "sequence > :after": sequence, "type IN :types": types or None}
+        )
+        values = {"task_id": task_id, "after": sequence, "types": types}
+        sql = f"SELECT {_COLUMNS} FROM checkpoints {conditions} ORDER BY sequence LIMIT :limit"
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
+        total = len(rows)
+        if total == limit:
+            total = self._tx.fetch_value(f"SELECT count(*) FROM checkpoints {conditions}", **values)
+        return [_read_checkpoint(row) for row in rows], total
+
+    def list_newest(self, task_id: str, limit: int) -> list[Checkpoint]:
+        """Return the last checkpoints of a task, oldest first."""
+        sql = f"SELECT {_COLUMNS} FROM checkpoints WHERE task_id = :id ORDER BY sequence DESC LIMIT :limit"
+        rows = self._tx.fetch_all(sql, id=task_id, limit=limit)
+        return [_read_checkpoint(row) for row in reversed(rows)]
+
+    def find_by_ids(self, ids: Sequence[str]) -> dict[str, Checkpoint]:
+        """Return the checkpoints with these ids, by id; ids that do not exist are left out."""
+        rows = self._tx.fetch_all(f"SELECT {_COLUMNS} FROM checkpoints WHERE id IN :ids", ids=list(ids))
+        return {row["id"]: _read_checkpoint(row) for row in rows}
+
+
+_COLUMNS = ", ".join(Checkpoint.__dataclass_fields__)
+
+
+def _to_row(checkpoint: Checkpoint) -> Row:
+    detail = checkpoint.detail
+    return vars(checkpoint) | {
+        "detail": None if detail is None else json.dumps(detail),
+        "files_changed": json.dumps(checkpoint.files_changed),
+    }
+
+
+@row_parser
+def _read_checkpoint(row: Row) -> Checkpoint:
+    detail = row["detail"]
+    read = {
+        "type": CheckpointType(row["type"]),
+        "detail": None if detail is None else json.loads(detail),
+        "files_changed": tuple(json.loads(row["files_changed"])),
+    }
+    return Checkpoint(**(row | read))

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from deepwork.kernel.names import encode_letters
+from deepwork.kernel.values import encode_letters
 
 revision = "0012"
 down_revision = "0011"

@@ -15,8 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import context, op
 
-from deepwork.kernel.database.adoption import require_own_mark
-from deepwork.kernel.database.seals import SEALED_COLUMNS, compute_seal
+from deepwork.kernel.database.seals import SEALED_COLUMNS, compute_seal, require_own_mark
 from deepwork.kernel.database.store_key import COLUMNS, StoreKey, parse_identity, read_exposed_key
 from deepwork.kernel.errors import DeepworkError
 

@@ -10,8 +10,13 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import context, op
 
-from deepwork.kernel.database.adoption import require_own_mark
-from deepwork.kernel.database.seals import LISTED_TABLES, SEALED_COLUMNS, compute_list_seal, compute_seal
+from deepwork.kernel.database.seals import (
+    LISTED_TABLES,
+    SEALED_COLUMNS,
+    compute_list_seal,
+    compute_seal,
+    require_own_mark,
+)
 from deepwork.kernel.database.store_key import (
     COLUMNS,
     StoreKey,

@@ -1,11 +1,66 @@
-"""Formats and parses timestamps: Unix milliseconds to and from ISO 8601 in UTC."""
+"""Values that everything uses: names and ids, times, and fast copies of records."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import lru_cache
+from typing import Any, TypeVar
 
 from deepwork.kernel.errors import InvalidInput
+
+Record = TypeVar("Record")
+
+
+def build_record(kind: type[Record], values: Mapping[str, Any]) -> Record:
+    """Build a frozen dataclass from all its fields, several times as fast as its constructor.
+
+    Only for values that are complete by construction, such as the row of a query that names every field.
+    """
+    record = object.__new__(kind)
+    record.__dict__.update(values)
+    return record
+
+
+def copy_with(record: Record, /, **changes: Any) -> Record:
+    """Return a copy of a frozen dataclass with these changes; `replace` takes ten times as long."""
+    fields = record.__dict__
+    if not fields.keys() >= changes.keys():
+        raise TypeError(f"{type(record).__name__} has no field {min(changes.keys() - fields.keys())!r}.")
+    copy = object.__new__(type(record))
+    copy.__dict__.update(fields, **changes)
+    return copy
+
+
+class CaseInsensitiveEnum(StrEnum):
+    """An enum of lower-case words; accepts any case and always returns lower case."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> CaseInsensitiveEnum | None:
+        if not isinstance(value, str):
+            return None
+        return cls._value2member_map_.get(value.strip().lower())  # type: ignore[return-value]
+
+
+def new_id(prefix: str) -> str:
+    """Return a new id such as `ag_3k9x0q2m7b1z`: 62 random bits, short because ids cost agents tokens."""
+    return f"{prefix}_{encode_letters(os.urandom(12))}"
+
+
+def new_ids(prefix: str, count: int) -> list[str]:
+    """Return new ids, many times as fast as one by one."""
+    letters = os.urandom(12 * count).translate(_LETTER_TABLE).decode()
+    return [f"{prefix}_{letters[start : start + 12]}" for start in range(0, 12 * count, 12)]
+
+
+def encode_letters(noise: bytes) -> str:
+    """Encode the first twelve bytes, random or from a hash, as letters and digits."""
+    return noise[:12].translate(_LETTER_TABLE).decode()
+
+
+_LETTER_TABLE = (b"0123456789abcdefghijklmnopqrstuvwxyz" * 8)[:256]
 
 
 def format_optional_timestamp(milliseconds: int | None) -> str | None:

@@ -1,11 +1,13 @@
-"""Notices every file and folder that appears in folders, or disappears from them, even for a moment."""
+"""Notices names that appear in folders meanwhile, and programs that have files open for writing."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import select
+import signal
 import struct
 import sys
 import threading
@@ -14,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from deepwork.kernel.files.lock import open_unlocked
 
 _IN_CREATE, _IN_DELETE, _IN_MOVED_FROM, _IN_MOVED_TO = 0x100, 0x200, 0x40, 0x80
 _IN_Q_OVERFLOW, _IN_ISDIR = 0x4000, 0x4000_0000
@@ -116,3 +120,33 @@ class FolderWatch:
             self.events.added_folders.add(path)
         else:
             self.events.added_files.add(path)
+
+
+_SET_SIGNAL = 10
+"""F_SETSIG of Linux, which Python does not name."""
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def find_open_for_writing(folder: Path, paths: Iterable[str]) -> list[str]:
+    """List the files that some program may write without opening them again; elsewhere than on Linux none."""
+    if sys.platform != "linux":
+        return []
+    start = f"{folder}/"
+    return [path for path in paths if _is_open_for_writing(start + path)]
+
+
+def _is_open_for_writing(path: str) -> bool:
+    """Ask the kernel for a lease: it gives none to read a file that somebody may write."""
+    try:
+        descriptor = open_unlocked(path, _FLAGS)
+    except OSError:  # a link, or gone: both are compared elsewhere
+        return False
+    try:
+        # Whoever opens the file at this moment would else end this process: the default of SIGIO.
+        fcntl.fcntl(descriptor, _SET_SIGNAL, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError as error:  # other errors: a file of another user, or a file system without leases
+        return error.errno == errno.EAGAIN
+    finally:
+        os.close(descriptor)  # ends the lease
+    return False

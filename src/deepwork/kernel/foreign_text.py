@@ -148,10 +148,7 @@ _BLANK_BRAILLE = "\u2800"  # a pattern without dots, which Unicode does not coun
 _SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
-_LINES_MAX_LINE_LENGTH = 200
-
-
-def truncate_to_line(text: str | None, longest: int = _LINES_MAX_LINE_LENGTH) -> str | None:
+def truncate_to_line(text: str | None, longest: int = _MAX_LINE_LENGTH) -> str | None:
     """Return the beginning of the text on one line."""
     if text is None:
         return None

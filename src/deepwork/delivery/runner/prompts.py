@@ -119,7 +119,7 @@ def _quote(title: str, text: str | None) -> str:
     return f"# {title}\n\n{text[:_MAX_REASON]}" if text else ""
 
 
-_JOB_PROMPTS_MAX_REASON = 8000
+_MAX_FEEDBACK = 8000
 _ALONE = (
     "Do this step, and no other one. Nobody is there to answer questions: decide what is left open, and say "
     "so in your last message."
@@ -158,15 +158,13 @@ def build_step_prompt(content: StepPrompt) -> str:
         f"# Step {step.step_id} of {content.workflow}",
         f"The goal of the whole workflow: {content.goal}",
         _ALONE,
-        _job_prompts_quote("About this job", step.common_job_info),
-        _job_prompts_quote("What to do", step.step_instructions),
+        _quote_whole("About this job", step.common_job_info),
+        _quote_whole("What to do", step.step_instructions),
         _describe_inputs(step.step_inputs),
         _describe_outputs(content),
         _describe_gate(content),
-        _job_prompts_describe_place(content),
-        _job_prompts_quote(
-            "What is wrong with the work so far", (content.earlier or "")[:_JOB_PROMPTS_MAX_REASON]
-        ),
+        _describe_step_place(content),
+        _quote_whole("What is wrong with the work so far", (content.earlier or "")[:_MAX_FEEDBACK]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -174,7 +172,7 @@ def build_step_prompt(content: StepPrompt) -> str:
 def build_step_correction(feedback: str, step_id: str) -> str:
     """Build the prompt for a step that needs work."""
     return (
-        f"Step {step_id} is not done yet. This is why:\n\n{feedback[:_MAX_REASON]}\n\n"
+        f"Step {step_id} is not done yet. This is why:\n\n{feedback[:_MAX_FEEDBACK]}\n\n"
         "Correct that in the same folder, then end. Where this text says to call finished_step, deepwork "
         f"does that when you end: name the outputs again in the file ${OUTPUTS_VARIABLE} if they are not "
         f"where the first message expects them. {_REPORT_FORM}\n"
@@ -188,7 +186,7 @@ def _describe_inputs(inputs: Sequence[StepInput]) -> str:
             lines.append(f"- {each.name}, from step {each.from_step}: {', '.join(each.paths or ['nothing'])}")
         else:
             lines.append(f"- {each.name}: {each.description} Take it from the goal, or decide it yourself.")
-    return _job_prompts_quote("Inputs", "\n".join(lines))
+    return _quote_whole("Inputs", "\n".join(lines))
 
 
 def _describe_outputs(content: StepPrompt) -> str:
@@ -204,7 +202,7 @@ def _describe_outputs(content: StepPrompt) -> str:
         f"${OUTPUTS_VARIABLE}: a JSON object that maps the name of each output to its path, or to a list of "
         "paths if it is several files. All paths are relative to your current folder."
     )
-    return _job_prompts_quote("Outputs", "\n".join(lines))
+    return _quote_whole("Outputs", "\n".join(lines))
 
 
 def _describe_gate(content: StepPrompt) -> str:
@@ -225,10 +223,10 @@ def _describe_gate(content: StepPrompt) -> str:
             f"session_id {step.session_id} and step_id {step.step_id}. When it answers with the next step, "
             f"end: another agent does that one. Your agent id is {content.agent_id}."
         )
-    return _job_prompts_quote("What counts as done", "\n".join(lines))
+    return _quote_whole("What counts as done", "\n".join(lines))
 
 
-def _job_prompts_describe_place(content: StepPrompt) -> str:
+def _describe_step_place(content: StepPrompt) -> str:
     lines = [
         f"Your folder is in a git worktree of its own, on the branch {content.branch}: {content.tree}",
         "Change files only there. You need not commit: deepwork commits what you leave.",
@@ -236,10 +234,10 @@ def _job_prompts_describe_place(content: StepPrompt) -> str:
     if content.ports:
         first, last = content.ports[0], content.ports[-1]
         lines.append(f"Servers that you start may use the ports {first} to {last}, and no others.")
-    return _job_prompts_quote("Where you work", "\n".join(lines))
+    return _quote_whole("Where you work", "\n".join(lines))
 
 
-def _job_prompts_quote(title: str, text: str | None) -> str:
+def _quote_whole(title: str, text: str | None) -> str:
     return f"# {title}\n\n{text.strip()}" if text and text.strip() else ""
 
 

@@ -54,19 +54,16 @@ def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> No
 
 
 PORT = 8765
-_DASHBOARD_OPTION_HELP = {option.name: option.help for option in OPTIONS}
 
 
 @click.command()
 @place_options
-@click.option(
-    "--port", type=int, default=PORT, show_default=True, metavar="N", help=_DASHBOARD_OPTION_HELP["port"]
-)
+@click.option("--port", type=int, default=PORT, show_default=True, metavar="N", help=_OPTION_HELP["port"])
 @click.option("--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1.")
-@click.option("--allowed-hosts", metavar="NAMES", help=_DASHBOARD_OPTION_HELP["allowed_hosts"])
+@click.option("--allowed-hosts", metavar="NAMES", help=_OPTION_HELP["allowed_hosts"])
 @click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
 @click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
-@click.option("--log-level", metavar="LEVEL", help=_DASHBOARD_OPTION_HELP["log_level"])
+@click.option("--log-level", metavar="LEVEL", help=_OPTION_HELP["log_level"])
 @log_format_option
 def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     """Serve the dashboard: see in a browser what agents do, and answer those that wait for you.

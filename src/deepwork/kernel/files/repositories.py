@@ -323,12 +323,12 @@ class Places:
 def read_places(top: Path) -> Places:
     """Read the places of a working tree: its `.git` is the git folder, or a file that names it."""
     mark = top / ".git"
-    said = _places_read_pointer(mark)
+    said = _read_pointer_bytes(mark)
     git_dir = _resolve(top, said.removeprefix(b"gitdir: ")) if said.startswith(b"gitdir: ") else _real(mark)
-    return Places(top, git_dir, _resolve(git_dir, _places_read_pointer(git_dir / "commondir")))
+    return Places(top, git_dir, _resolve(git_dir, _read_pointer_bytes(git_dir / "commondir")))
 
 
-def _places_read_pointer(path: Path) -> bytes:
+def _read_pointer_bytes(path: Path) -> bytes:
     """Return what a file says; nothing if it is a folder or missing."""
     try:
         # Without blocking: a pipe of that name must not stop us.

@@ -90,7 +90,7 @@ _LINES_COMMAND = (
     *("diff-tree", "--stdin", "-r", "-p", "-U0", "--inter-hunk-context=0", "--no-renames", "--no-color"),
     *("--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--line-prefix="),
 )
-_PATCHES_HUNK_PATTERN = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK_BYTES_PATTERN = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _HEADER_PATTERN = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64}")
 _IGNORED_LINES = (b"index ", b"similarity index ", b"dissimilarity index ")
 _FILE_START = b"diff --git "
@@ -157,7 +157,7 @@ def _parse_added_lines(lines: Iterable[bytes]) -> dict[str, list[LineRange]]:
             left -= line[:1] in (b"+", b"-")
         elif line.startswith(b"+++ "):
             name = _parse_name(line[4:])
-        elif hunk := _PATCHES_HUNK_PATTERN.match(line):
+        elif hunk := _HUNK_BYTES_PATTERN.match(line):
             removed, first, added = (
                 int(number or 1) if number != b"0" else 0 for number in hunk.groups(b"1")
             )

@@ -137,7 +137,7 @@ class PlanStore:
         """Write the columns that changed."""
         old = vars(before)
         changed = {name: value for name, value in vars(after).items() if value != old[name]}
-        self._tx.update("plans", after.id, _plan_store_serialize(changed))
+        self._tx.update("plans", after.id, _serialize_columns(changed))
 
     def list_matching(
         self, *, statuses: Sequence[PlanStatus] | None, repository_path: str | None, limit: int, offset: int
@@ -201,10 +201,10 @@ _COLUMNS = ", ".join(Workflow.__dataclass_fields__)
 
 
 def _to_row(workflow: Workflow) -> Row:
-    return _plan_store_serialize(vars(workflow))
+    return _serialize_columns(vars(workflow))
 
 
-def _plan_store_serialize(values: Row) -> Row:
+def _serialize_columns(values: Row) -> Row:
     serialized = dict(values)
     if serialized.get("initial_plan") is not None:
         serialized["initial_plan"] = json.dumps(serialized["initial_plan"])

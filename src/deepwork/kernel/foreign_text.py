@@ -1,4 +1,11 @@
-"""Text and numbers from outside, before anybody reads or computes with them."""
+"""Text and numbers from outside, before anybody reads or computes with them.
+
+An agent gets such a text as a JSON string on one line, without invisible characters; a terminal gets it
+without control characters.
+
+A number outside its bounds is unknown. JSON has integers of any length and, in Python, NaN and Infinity; a
+text may have hundreds of digits. None of them may overflow a column, a clock or a sum.
+"""
 
 from __future__ import annotations
 

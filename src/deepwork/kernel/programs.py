@@ -1,4 +1,11 @@
-"""Starts programs with bounded output, and finds which program a name stands for."""
+"""Starts programs with bounded output, and finds which program a name stands for.
+
+`run_bounded` is for programs that we know, such as git: it kills their process group. `run_supervised` is
+for programs that may start anything: it ends every descendant, even after this process was killed.
+
+An agent chooses the environment in which it starts deepwork, and can write some folders of the PATH.
+Neither may decide which program runs.
+"""
 
 from __future__ import annotations
 

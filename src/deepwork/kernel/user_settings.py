@@ -1,4 +1,7 @@
-"""Settings of this user for all projects, in the user's own folder, and the shape of what they trust."""
+"""Settings of this user for all projects, in the user's own folder, and the shape of what they trust.
+
+They say what no repository may: how a person proves to be one, and what agents may spend in a day.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Which task made a commit, by its trailers."""
+"""Which task made a commit, by its trailers.
+
+Links are named tuples, because there are many: Python creates them in a third of the time of frozen
+dataclasses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which task made which commit: the rows, and recording them."""
+"""Which task made which commit: the rows, and recording them.
+
+Git describes commits before the transaction that ends the work; that transaction stores the links.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The files of attempts, and the processor time of their processes."""
+"""The files of attempts, and the processor time of their processes.
+
+Output is read from a stored offset. Offsets never change: what was read long ago is freed by a hole in the
+file, where the file system can, and stays otherwise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Prepares the working trees of attempts."""
+"""Prepares the working trees of attempts.
+
+When files are copied into a tree, nothing is read or written outside of the two trees, nothing that exists
+is replaced, and a copy appears as a whole or not at all. Where the file system can, copies share their
+blocks with the original.
+
+Copies and commands happen once per tree. What says so is written last, into the tree's own git folder, so
+a process that was killed in the middle leaves a tree that is prepared again.
+"""
 
 from __future__ import annotations
 

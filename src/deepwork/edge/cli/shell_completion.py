@@ -1,4 +1,8 @@
-"""Completes commands in a shell."""
+"""Completes commands in a shell.
+
+`completion.json` describes the parameters of every command; `make docs` generates it. From this index we
+build placeholder commands with the same parameters, and click completes those.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What an agent of a run may call, with the token of its attempt."""
+"""What an agent of a run may call, with the token of its attempt.
+
+A tool that is not listed here is refused. A parameter that names the agent, its task, its claim, its plan
+or its step is filled in, because the token says it; any other value is refused.
+"""
 
 from __future__ import annotations
 

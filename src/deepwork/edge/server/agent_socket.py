@@ -1,4 +1,10 @@
-"""A private socket at which agents of runs are answered."""
+"""A private socket at which agents of runs are answered.
+
+On the socket, a line of JSON with the `token` comes first. The server accepts it with a line that names
+the attempt, and the connection then carries MCP as standard streams do; or it sends an `error` and hangs
+up. If the first line has a `hook`, too, it is the event of a client's hook, and the next line is its
+answer.
+"""
 
 from __future__ import annotations
 

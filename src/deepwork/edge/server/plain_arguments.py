@@ -1,4 +1,8 @@
-"""How the arguments of operations are read, with pydantic only where plain Python is not enough."""
+"""How the arguments of operations are read, with pydantic only where plain Python is not enough.
+
+Accepts only values that pydantic would accept and leave as they are, or convert to an enum. Everything
+else, valid or not, is left to pydantic, so that errors and conversions are the same for every call.
+"""
 
 from __future__ import annotations
 

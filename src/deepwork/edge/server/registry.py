@@ -1,4 +1,8 @@
-"""The registry of operations, and which tools a server offers."""
+"""The registry of operations, and which tools a server offers.
+
+Does not depend on MCP: the command line, the dashboard and the documentation use the same registry.
+Imports pydantic only for what needs it: schemas that are not prepared, and arguments that are not plain.
+"""
 
 from __future__ import annotations
 

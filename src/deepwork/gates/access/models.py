@@ -1,4 +1,8 @@
-"""Tokens, their scopes, and the keyed chain of entries of the audit log."""
+"""Tokens, their scopes, and the keyed chain of entries of the audit log.
+
+The chain alone cannot show that its last entries were removed and its head was set back. An anchor can: a
+signed note of its end shows later that nothing before it is missing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Credentials of people: passphrases and passkeys."""
+"""Credentials of people: passphrases and passkeys.
+
+The copy of a passphrase in the user's folder is for stores that know nothing of it yet. So it is enrolled
+once for all projects, and a new store does not begin with the weakest proof.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Enrolls credentials of people, and proves acts by them."""
+"""Enrolls credentials of people, and proves acts by them.
+
+A passphrase is not an argument: the record of a call has a digest of its arguments.
+"""
 
 from __future__ import annotations
 

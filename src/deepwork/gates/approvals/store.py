@@ -1,4 +1,8 @@
-"""The rows of approvals, compared with what the audit log says of them."""
+"""The rows of approvals, compared with what the audit log says of them.
+
+A seal shows that deepwork wrote a row, not that this is its newest state: somebody can put back a row with
+its old seal. The log is a chain: `deepwork audit verify` notices if an entry was taken out of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What both databases have in common: statements with named parameters, and connections."""
+"""What both databases have in common: statements with named parameters, and connections.
+
+Stores write `:name` for a value and `IN :names` for a list. The rest is the same for both databases.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""PostgreSQL: a pool of connections to a server."""
+"""PostgreSQL: a pool of connections to a server.
+
+A URL may only name parameters that are listed here: otherwise one in a repository could make the driver
+send this user's password to any server.
+"""
 
 from __future__ import annotations
 

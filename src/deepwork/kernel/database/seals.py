@@ -1,4 +1,11 @@
-"""Seals of rows that only a person makes, and stores that another user or machine made."""
+"""Seals of rows that only a person makes, and stores that another user or machine made.
+
+A program that can write the store, but does not use its key, can change a row and not its seal. A seal
+that is left without its row shows that the row was deleted; where a missing row would let work pass, the
+list of all rows has a seal too (`sealed_lists`), which is there from the beginning. That both were put
+back to what they were before is shown by the audit log only (`gates/approvals/store.py`,
+`gates/access/verification.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The only module that opens a SQLite store: its file, connections, and locks that keep its log in place."""
+"""The only module that opens a SQLite store: its file, connections, and locks that keep its log in place.
+
+SQLite's locks belong to the process: when any descriptor of the file is closed, all of them are gone.
+Another program that reads the store is then the last one to close it, as far as it can see, and deletes
+the log into which this process goes on writing. Therefore nothing else opens these files
+(`kernel/files/lock.py`), and each process holds two locks in addition that do not depend on that: locks of
+an open file description stay until that description is closed, whatever happens to other descriptors.
+"""
 
 from __future__ import annotations
 

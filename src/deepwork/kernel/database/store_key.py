@@ -1,4 +1,11 @@
-"""The user's key, and the keys of stores that are made from it."""
+"""The user's key, and the keys of stores that are made from it.
+
+Every store has a key of its own, which digests its tokens and chains its audit log. PostgreSQL keeps it in
+a row that only the database role can read. In a SQLite file, which may come from anywhere, it is sealed
+with the user's key, and the mark proves that the same user wrote the row. So a file that came with a
+repository has no valid mark and no valid token, and tokens stay valid in a backup that its own user
+restores.
+"""
 
 from __future__ import annotations
 

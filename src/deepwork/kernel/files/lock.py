@@ -1,4 +1,9 @@
-"""Locks between processes: files that one process at a time holds."""
+"""Locks between processes: files that one process at a time holds.
+
+SQLite's locks belong to the process. Closing any descriptor of such a file drops them all, even one that
+was opened only to read. So code that reads files which a caller named, or every file of a project, opens
+them with `open_unlocked`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reads where a repository is, its branches and its index from git's own files, without starting git."""
+"""Reads where a repository is, its branches and its index from git's own files, without starting git.
+
+Git answers the same questions (`rev-parse`), but with one program each. The files are read again for every
+answer: that takes microseconds, and nothing that changed in between is missed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Notices names that appear in folders meanwhile, and programs that have files open for writing."""
+"""Notices names that appear in folders meanwhile, and programs that have files open for writing.
+
+A program that mapped a file into its memory can change it again and again, and only the first change sets
+its time. So nothing that such a file has can be proved.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Asks git by rules that are not those of the repository, such as what it ignores or converts."""
+"""Asks git by rules that are not those of the repository, such as what it ignores or converts.
+
+Git converts line endings and encodings by attributes. Those of the tree are part of every commit. Others
+are not: `info/attributes`, `core.attributesFile`, the user's own file, a `.gitattributes` that is ignored.
+With these, a commit has other bytes than the files that were checked.
+"""
 
 from __future__ import annotations
 

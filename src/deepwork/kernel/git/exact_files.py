@@ -1,4 +1,10 @@
-"""Files exactly as they are or as a commit has them, byte for byte."""
+"""Files exactly as they are or as a commit has them, byte for byte.
+
+Git would convert line endings, and filters are disabled: here every byte counts, so neither takes part.
+
+Git does not compare the hashes of the files that a commit has: somebody who writes to the repository can
+store another file under the same hash.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Patches between two trees, and the lines that they change."""
+"""Patches between two trees, and the lines that they change.
+
+A patch id covers the changed lines, one unchanged line before and after them, file names and modes; line
+numbers do not count. So it stays the same when a commit is rebased or cherry-picked: a merge without a
+conflict never changes the lines next to a change. Unlike in the ids of `git patch-id`, white space counts:
+it has a meaning in many languages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Commits and trees with hashes that are computed again, and the branches, tags and HEAD that name them."""
+"""Commits and trees with hashes that are computed again, and the branches, tags and HEAD that name them.
+
+A commit whose content has the hash that names it never changes. So each is read once for as long as this
+process lives and the repository has it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Which task changed which file."""
+"""Which task changed which file.
+
+Between two snapshots of a working tree some tasks ran and some files changed. Each changed file is
+attributed to the tasks that may have changed it, with how certain that is. Changes of several tasks to the
+same file between two snapshots cannot be separated: they are shared.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which trees are watched for whom, with their snapshots."""
+"""Which trees are watched for whom, with their snapshots.
+
+A watch is the time that one attempt of a task spent in one working tree.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a terminal shows: colours, times, headings, and text that cannot take it over."""
+"""What a terminal shows: colours, times, headings, and text that cannot take it over.
+
+Commands format text of others with `output.to_printable`. What they forget, and what click, tracebacks and
+logs print, is escaped here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Reads requests from connections and writes answers."""
+"""Reads requests from connections and writes answers.
+
+Nothing is known about who opened a connection without a request, and it costs a file descriptor, so
+somebody who opens many and stays silent could take them all. The oldest silent connection gives way to a
+new one, so a client that does send a request always gets in.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The token of the owner, and the codes with which a browser gets it."""
+"""The token of the owner, and the codes with which a browser gets it.
+
+A generated token ends with a mark, made with the key that also marks this user's stores. So a token that
+came along with an archive, and that somebody else knows, is not used.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""MCP over standard streams; slow calls run in threads beside the reader."""
+"""MCP over standard streams; slow calls run in threads beside the reader.
+
+The reader answers quick requests itself, because passing them to a thread would take longer than they do.
+"""
 
 from __future__ import annotations
 

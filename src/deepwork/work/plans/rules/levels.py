@@ -1,4 +1,9 @@
-"""Which tasks can run side by side: levels of the graph, and files that two of them touch."""
+"""Which tasks can run side by side: levels of the graph, and files that two of them touch.
+
+The files of a task are free-form hints: paths and globs relative to the project's root, where a folder
+includes everything in it. An invalid pattern is treated as a plain path, so that a bad hint blocks
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Which status may follow which, who may change it, and why a claim is refused."""
+"""Which status may follow which, who may change it, and why a claim is refused.
+
+Only a reported failure counts. A claim that was released, or whose lease expired, says something about the
+agent and nothing about the task: it is visible in `attempts`, which counts every start, and in the
+recovery checkpoint of an expired lease.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Rows that are read beside tasks: checkpoints, and what a search finds."""
+"""Rows that are read beside tasks: checkpoints, and what a search finds.
+
+A search folds words identically for every database, and usable for every script. Entries are only ever
+added: a task stays searchable by its earlier texts, and entries of deleted tasks are filtered out when
+searching.
+"""
 
 from __future__ import annotations
 

@@ -56,6 +56,10 @@ class Reviewer:
         wait_until(lambda: self.calls and (self.folder / "child.pid").exists(), "a call of the reviewer")
         return self.calls[0]
 
+    def has_started_a_child(self, calls: int) -> bool:
+        """Whether it was called this often since its plan was set, and has ever started a child."""
+        return len(self.calls) == calls and (self.folder / "child.pid").exists()
+
     def has_exited(self) -> bool:
         """Whether the last reviewer and its child have exited; waits, because being killed takes a moment."""
         pids = [self.calls[-1]["pid"], int((self.folder / "child.pid").read_text())]

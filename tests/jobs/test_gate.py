@@ -418,15 +418,18 @@ def test_an_absolute_path_inside_the_project_is_accepted(client: ToolClient, roo
 
 
 def test_w14_a_hanging_reviewer_is_killed_with_its_children(serve: Serve, reviewer: Reviewer):
-    reviewer.set_plan("hang")
-    client = serve(DEEPWORK_QUALITY_GATE_TIMEOUT="20")  # in which even a busy machine has started both
-    id = start_session(client)
+    for seconds in (2, 4, 8, 16, 32):
+        reviewer.set_plan("hang")
+        client = serve(DEEPWORK_QUALITY_GATE_TIMEOUT=str(seconds))
+        id = start_session(client)
 
-    with pytest.raises(ToolCallError, match="timed out after 20 seconds"):
-        finish_step(client)
+        with pytest.raises(ToolCallError, match=f"timed out after {seconds} seconds"):
+            finish_step(client)
 
+        assert count_attempts(client, id) == 0
+        if reviewer.has_started_a_child(2):  # it is asked twice; a busy machine takes longer to start all of them
+            break
     assert reviewer.has_exited()
-    assert count_attempts(client, id) == 0
 
 
 def test_w14_a_child_that_outlives_its_reviewer_is_killed_without_a_delay(

@@ -39,11 +39,17 @@ def send_waiting_call(server: StdioServer, workflow: str) -> None:
     server.send({"jsonrpc": "2.0", "id": "waiting", "method": "tools/call", "params": params})
 
 
+def cancel_waiting_call(server: StdioServer) -> None:
+    cancelled = {"requestId": "waiting", "reason": "enough"}
+    server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+
+
 def test_other_calls_are_answered_while_one_waits(server: StdioServer, workflow: str):
     send_waiting_call(server, workflow)
 
     assert server.call("workflow_progress", {"workflow_id": workflow})["total_tasks"] == 2
     assert server.request("ping")["result"] == {}
+    cancel_waiting_call(server)  # a server that stops waits for its calls
 
 
 def test_a_waiting_call_is_woken_by_another_process(server: StdioServer, workflow: str, tmp_path: Path):
@@ -59,8 +65,7 @@ def test_a_waiting_call_is_woken_by_another_process(server: StdioServer, workflo
 
 def test_a_cancelled_call_stops_waiting(server: StdioServer, workflow: str):
     send_waiting_call(server, workflow)
-    cancelled = {"requestId": "waiting", "reason": "enough"}
-    server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+    cancel_waiting_call(server)
 
     assert server.request("ping")["result"] == {}
     assert server.stop() == 0  # waits for running calls: for this one half a second, not thirty

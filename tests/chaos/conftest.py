@@ -32,26 +32,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def all_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Worker]]:
     folder = tmp_path_factory.mktemp("crew")
-    workers = [Worker(folder) for _ in range(CREW)]
+    workers = [Worker(folder)]
     yield workers
-    for worker in workers:
-        worker.close()
+    _close(workers)
 
 
 @pytest.fixture
 def crew(all_workers: list[Worker], tmp_path_factory: pytest.TempPathFactory) -> list[Worker]:
     """Eight idle worker processes."""
-    for number, worker in enumerate(all_workers):
-        if not worker.is_idle:  # a failed test left it working
-            worker.close()
-            all_workers[number] = Worker(tmp_path_factory.mktemp("crew"))
+    first = _get_idle(all_workers, tmp_path_factory)
+    while len(all_workers) < CREW:
+        all_workers.append(first.fork())
     return all_workers
 
 
 @pytest.fixture
-def worker(crew: list[Worker]) -> Worker:
+def worker(all_workers: list[Worker], tmp_path_factory: pytest.TempPathFactory) -> Worker:
     """One idle worker process."""
-    return crew[0]
+    return _get_idle(all_workers, tmp_path_factory)
+
+
+def _get_idle(workers: list[Worker], folders: pytest.TempPathFactory) -> Worker:
+    """Return the first worker; start a new one if a failed test left one working."""
+    if not all(worker.is_idle for worker in workers):
+        _close(workers)
+        workers[:] = [Worker(folders.mktemp("crew"))]
+    return workers[0]
+
+
+def _close(workers: list[Worker]) -> None:
+    """End them, those that were forked first."""
+    for worker in reversed(workers):
+        worker.close()
 
 
 @pytest.fixture

@@ -188,6 +188,9 @@ def main() -> None:
     _end_with_parent()
     orders = open(0, "rb", buffering=0)  # noqa: SIM115 - unbuffered, because parent and child read it in turn
     while line := orders.readline():
+        if b'"pipes"' in line:
+            _fork(*json.loads(line)["pipes"])
+            continue
         if b'"do"' not in line:  # the signal to go, or its end, for a child that was killed before it read it
             continue
         order = json.loads(line)
@@ -200,6 +203,20 @@ def main() -> None:
             os._exit(0)
         _, status = os.waitpid(child, 0)
         _send({"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None})
+
+
+def _fork(orders: str, said: str) -> None:
+    """Start another worker, with these pipes as its standard input and output."""
+    child = os.fork()
+    if child == 0:
+        _end_with_parent()
+        # In this order, as the other side: opening a pipe waits for that.
+        for pipe, mode, number in ((orders, os.O_RDONLY, 0), (said, os.O_WRONLY, 1)):
+            opened = os.open(pipe, mode)
+            os.dup2(opened, number)
+            os.close(opened)
+    else:
+        _send({"pid": child})
 
 
 def _end_with_parent() -> None:

@@ -8,11 +8,12 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 TESTS = Path(__file__).parent.parent
 PATIENCE = float(os.environ.get("DEEPWORK_CHAOS_PATIENCE") or 600)
@@ -41,7 +42,7 @@ class Worker:
         """`before`: folders whose modules take precedence over the installed ones."""
         inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         path = os.pathsep.join(map(str, filter(None, [*before, TESTS, *inherited])))
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("worker_process.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -50,10 +51,31 @@ class Worker:
             env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
             bufsize=0,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._begin(self._process.pid, self._process.stdin, self._process.stdout)
+
+    def _begin(self, pid: int, orders: IO[bytes], said: IO[bytes]) -> None:
+        self._pid, self._orders, self._said = pid, orders, said
         self._buffer = bytearray()
         self._handle: int | None = None
         self.number = 0
         """The pid of the process that executes the order."""
+
+    def fork(self) -> Worker:
+        """Start another worker, without the second that its imports take; close it before this one."""
+        with tempfile.TemporaryDirectory() as folder:
+            pipes = [f"{folder}/orders", f"{folder}/said"]
+            for pipe in pipes:
+                os.mkfifo(pipe)
+            self._send({"pipes": pipes})
+            # Each end waits until the other one is open.
+            orders = Path(pipes[0]).open("wb", buffering=0)  # noqa: SIM115
+            said = Path(pipes[1]).open("rb", buffering=0)  # noqa: SIM115
+        made = Worker.__new__(Worker)
+        made._process = None
+        made._begin(self._receive_message()["pid"], orders, said)
+        return made
 
     @property
     def is_idle(self) -> bool:
@@ -93,10 +115,10 @@ class Worker:
     def close(self) -> None:
         self.kill()
         self._forget_child()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process.wait(timeout=PATIENCE)
+        for pipe in (self._orders, self._said):
+            pipe.close()
+        if self._process is not None:
+            self._process.wait(timeout=PATIENCE)
 
     def _forget_child(self) -> None:
         if self._handle is not None:
@@ -104,8 +126,7 @@ class Worker:
             self._handle = None
 
     def _send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._orders.write(json.dumps(message).encode() + b"\n")
 
     def _receive_message(self) -> dict[str, Any]:
         while True:
@@ -120,7 +141,7 @@ class Worker:
     def _read_times(self) -> list[str]:
         """Read how long the worker and the process of its order have used a processor."""
         times = []
-        for process in (self._process.pid, self.number):
+        for process in (self._pid, self.number):
             with suppress(OSError):  # it has ended
                 after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2]
                 times += after_name.split()[11:15]
@@ -128,14 +149,13 @@ class Worker:
 
     def _receive(self) -> None:
         """Wait for output; give up if the process does nothing: on a busy machine it is slow, but works."""
-        assert self._process.stdout is not None
         worked, idle = self._read_times(), 0.0
-        while not select.select([self._process.stdout], [], [], LOOK_SECONDS)[0]:
+        while not select.select([self._said], [], [], LOOK_SECONDS)[0]:
             now = self._read_times()
             worked, idle = now, idle + LOOK_SECONDS if now == worked else 0.0
             if idle >= PATIENCE:
                 raise AssertionError(f"The process hangs: no output and no work for {PATIENCE:g} s.")
-        received = os.read(self._process.stdout.fileno(), 1024 * 1024)
+        received = os.read(self._said.fileno(), 1024 * 1024)
         if not received:
             raise AssertionError("The process ended without an answer.")
         self._buffer += received

@@ -427,8 +427,8 @@ def test_w14_a_hanging_reviewer_is_killed_with_its_children(serve: Serve, review
             finish_step(client)
 
         assert count_attempts(client, id) == 0
-        if reviewer.has_started_a_child(2):  # it is asked twice; a busy machine takes longer to start all of them
-            break
+        if reviewer.has_started_a_child(2):
+            break  # it was asked twice; a busy machine takes longer to start all of them
     assert reviewer.has_exited()
 
 

@@ -34,7 +34,7 @@ class Resources:
     def get_crew(self, size: int) -> list[Worker]:
         """Return idle worker processes."""
         while len(self._crew) < size:
-            worker = Worker(Path(tempfile.mkdtemp(prefix="crew-", dir=self._folder)))
+            worker = self._crew[0].fork() if self._crew else Worker(Path(tempfile.mkdtemp(dir=self._folder)))
             self._held.callback(worker.close)
             self._crew.append(worker)
         return self._crew[:size]

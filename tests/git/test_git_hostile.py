@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -556,6 +557,18 @@ def test_settings_that_read_differently_each_time_are_refused(trap: Trap, path: 
     for _ in range(2):
         with pytest.raises(GitError, match=r"not a regular file|rev-parse failed"):
             git.run("hash-object", "--stdin", input=b"[core]\n")
+
+
+def test_a_repository_in_a_memory_file_system_has_settings_like_any_other(trap: Trap) -> None:
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        included = Path(folder) / "included"
+        included.write_text("[user]\nname = Ada\n")
+        trap.set(f"include.path={included}")
+
+        answer = Git(trap.repository, environment=ENVIRONMENT).run("hash-object", "--stdin", input=b"")
+
+    assert len(answer.strip()) == 40
 
 
 def test_a_filter_added_later_is_detected(trap: Trap) -> None:

@@ -294,8 +294,12 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 def _require_regular_file(path: Path) -> None:
     # Not /dev/stdin or /proc/self/cmdline: their content differs between us and the next git process.
+    # The files of a memory file system are like any others.
     real = Path(os.path.realpath(path))
-    if not real.is_file() or real.is_relative_to("/dev") or real.is_relative_to("/proc"):
+    is_special = real.is_relative_to("/proc") or (
+        real.is_relative_to("/dev") and not real.is_relative_to("/dev/shm")  # noqa: S108 - it is no temporary name
+    )
+    if not real.is_file() or is_special:
         raise GitError(
             f"The repository's git config includes {path}, which is not a regular file.",
             suggestion="Check include.path in .git/config and remove entries that do not belong there.",

@@ -55,13 +55,14 @@ from deepwork.gates.checks.models import Proof
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.merge_bases import CommitWalk
 from deepwork.kernel.git.merge_commits import (
     find_checkout,
     find_own_branch_tip,
     get_commit_facts,
     move_branch,
 )
-from deepwork.kernel.git.refs import find_merge_commit, is_ancestor
+from deepwork.kernel.git.refs import find_merge_commit
 
 Suspects = frozenset[str]
 """Landings that were red together, so that one of them is red by itself, or some of them do not fit."""
@@ -132,7 +133,7 @@ class LandingQueue:
 
     def _has_landed(self, git: Git, branch: str, commit: str) -> bool:
         tip = find_own_branch_tip(git, branch)
-        return tip is not None and is_ancestor(git, commit, tip)
+        return tip is not None and CommitWalk(git).contains(tip, commit)
 
     # The queue
 
@@ -350,6 +351,7 @@ class LandingQueue:
             if approval := ask_for_landing(self._database, each):
                 self._hold(lease, place, each.item.landing, approval)
                 return
+        self._checker.require_contents(merged[0].item.project, place.start, merged[-1].facts.commit)
         try:
             moving = self._store_moving(lease, merged, shown, proofs)
         except GateClosed as closed:

@@ -35,6 +35,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _SETTINGS = {
+    "core.commitGraph": "false",  # it could give commits other parents, too
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.pager": "cat",

@@ -12,7 +12,13 @@ from heapq import heappop, heappush
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, is_hash
-from deepwork.kernel.git.refs import CommitRecord, find_known_commits, read_commits
+from deepwork.kernel.git.refs import (
+    CommitRecord,
+    find_branch_tip,
+    find_head,
+    find_known_commits,
+    read_commits,
+)
 
 _ONE, _OTHER, _STALE = 1, 2, 4
 _BOTH = _ONE | _OTHER
@@ -38,7 +44,10 @@ class CommitWalk:
         """Return a commit; raises GitError if the repository does not have it."""
         self._read([commit])
         if commit not in self._records:
-            raise GitError(f"The repository has no commit {commit}.")
+            raise GitError(
+                f"The repository has no commit {commit[:12]} that its hash stands for.",
+                suggestion="Look at it with `git fsck`; in a shallow clone, run `git fetch --unshallow`.",
+            )
         return self._records[commit]
 
     def find_merge_bases(self, one: str, other: str) -> list[str]:
@@ -123,3 +132,17 @@ class CommitWalk:
         missing = [each for each in commits if each not in self._records]
         if missing:
             self._records |= read_commits(self._git, missing)
+
+
+def find_base(git: Git, start: str, branch: str | None) -> str:
+    """Return the base of a tree on a branch of its own: its merge base with the branch where work started.
+
+    It is never older than the commit `start` at which the work started: a tree on an older commit would
+    otherwise choose the definitions of its checks. Nor do false objects or a forged commit-graph choose it.
+    """
+    head, tip = find_head(git), find_branch_tip(git, branch) if branch else None
+    if head is None or tip is None or head.branch == branch:
+        return start
+    walk = CommitWalk(git)
+    found = [base for base in walk.find_merge_bases(head.commit, tip) if walk.contains(base, start)]
+    return max(found, key=lambda base: walk.get(base).time, default=start)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.errors import GateClosed, NotAllowed
 from deepwork.work.plans.models import ApprovalTime, TaskRequirements, serialize_requirements
 from landing.make import LandingProject, get_statuses
@@ -38,6 +39,20 @@ def test_the_branch_moves_when_a_person_approves(project: LandingProject) -> Non
 
     assert "Landed on main" in decided["effect"]
     assert project.list_landed() == ["one"]
+
+
+def test_no_setting_of_the_repository_hides_the_commits(project: LandingProject) -> None:
+    plan = project.plan({"one": None}, approval=["landing"])
+    tree = Path(plan.claim("one")["workspace_path"])
+    made = commit(tree, "déjà vu", a_txt="a\n")
+    plan.complete("one")
+    project.git("config", "i18n.logOutputEncoding", "UTF-16")
+
+    asked = project.land(workflow_id=plan.id)
+
+    with project.app.database.reading() as tx:
+        shown = ApprovalStore(tx).get(find_approval(asked, "one")).shown
+    assert shown["commits"] == [{"commit": made, "subject": "déjà vu"}]
 
 
 def test_another_state_of_the_branch_is_asked_about_again(project: LandingProject) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.merge_bases import find_base
+from deepwork.kernel.git.refs import find_first_commit
 from git.changes_project import Project, create_project
 
 
@@ -85,3 +86,17 @@ def test_a_false_history_makes_no_work_a_base(project: Project, place: str):
         with pytest.raises(GitError, match="no commit"):
             find_base(project.safe_git, start, "main")
     assert project.git("merge-base", "task", "main").strip() == work
+
+
+def test_the_first_commit_of_a_branch_is_that_of_its_history(project: Project, tmp_path: Path):
+    """It names the lease of the branch: with another one, two processes would land on it at the same time."""
+    first = get_commit(project)
+    for number in range(3):
+        project.commit("b.py", content=f"{number}\n")
+    project.git("clone", "-q", "--depth=2", f"file://{project.root}", str(tmp_path / "clone"))
+    (project.root / ".git/shallow").write_text(get_commit(project, "main~1") + "\n")
+    assert project.git("rev-list", "--max-parents=0", "main").strip() == get_commit(project, "main~1")
+
+    assert find_first_commit(project.safe_git, "main") == first
+    shallow = project.safe_git.at(tmp_path / "clone")
+    assert find_first_commit(shallow, "main") == get_commit(project, "main~1")

@@ -378,10 +378,16 @@ def is_ancestor(git: Git, commit: str, tip: str) -> bool:
 
 
 def find_first_commit(git: Git, branch: str) -> str:
-    """Return where the history of a branch began: the same commit in all clones, except shallow ones."""
-    ref = BRANCH_PREFIX + branch
-    listed = git.run("rev-list", "--first-parent", "--max-parents=0", ref, "--").decode()
-    return check_hash(listed.strip())
+    """Return where the history of a branch began: the same commit in all clones, except shallow ones.
+
+    The file `shallow` counts only where commits are missing: anybody can write other ones into it.
+    """
+    command = ("rev-list", "--first-parent", "--max-parents=0", BRANCH_PREFIX + branch, "--")
+    try:
+        listed = git.run(*command, env={"GIT_SHALLOW_FILE": os.devnull})
+    except GitError:
+        listed = git.run(*command)
+    return check_hash(listed.decode().strip())
 
 
 def find_common_ancestor(git: Git, one: str, other: str) -> str | None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.kernel.errors import GateClosed, NotAllowed
+from deepwork.work.plans.models import ApprovalTime, TaskRequirements, serialize_requirements
 from landing.make import LandingProject, get_statuses
 from landing.many_tasks import ManyTasks
 from workspaces.make import commit
@@ -37,6 +39,20 @@ def test_the_branch_moves_when_a_person_approves(project: LandingProject) -> Non
 
     assert "Landed on main" in decided["effect"]
     assert project.list_landed() == ["one"]
+
+
+def test_no_setting_of_the_repository_hides_the_commits(project: LandingProject) -> None:
+    plan = project.plan({"one": None}, approval=["landing"])
+    tree = Path(plan.claim("one")["workspace_path"])
+    made = commit(tree, "déjà vu", a_txt="a\n")
+    plan.complete("one")
+    project.git("config", "i18n.logOutputEncoding", "UTF-16")
+
+    asked = project.land(workflow_id=plan.id)
+
+    with project.app.database.reading() as tx:
+        shown = ApprovalStore(tx).get(find_approval(asked, "one")).shown
+    assert shown["commits"] == [{"commit": made, "subject": "déjà vu"}]
 
 
 def test_another_state_of_the_branch_is_asked_about_again(project: LandingProject) -> None:
@@ -78,3 +94,33 @@ def test_refused_work_is_not_landed_and_the_next_agent_reads_why(project: Landin
     context = project.call("task_load_context", task_id=plan.ids["one"])
     assert "Too risky." in str(context)
     assert project.list_landed() == []
+
+
+@pytest.mark.parametrize("way", ["other_task", "target"])
+def test_work_that_is_on_the_branch_already_needs_its_approval(project: LandingProject, way: str) -> None:
+    """Another task that needs none may have brought its commits along, or somebody moved the target."""
+    plan = project.plan({"seen": None, "free": None})
+    require_approval(project, plan.ids["seen"])
+    project.do(plan, "seen", a_txt="a\n")
+    branch = plan.get_branch("seen")
+    if way == "target":
+        project.git("branch", "-f", "main", branch)
+    else:
+        tree = Path(plan.claim("free")["workspace_path"])
+        project.git("-C", str(tree), "merge", "-q", branch)
+        plan.complete("free")
+        project.land(task_id=plan.ids["free"])
+    assert project.read("a.txt") == "a"
+
+    asked = project.land(workflow_id=plan.id)
+
+    assert get_statuses(asked)["seen"] == "waiting"
+    decided = project.act("give_approval", approval_id=find_approval(asked, "seen"))
+    assert "Landed on main" in decided["effect"]
+    assert project.land(workflow_id=plan.id)["exit_code"] == 0
+
+
+def require_approval(project: LandingProject, task_id: str) -> None:
+    required = TaskRequirements(approval=(ApprovalTime.LANDING,))
+    with project.app.database.transaction() as tx:
+        tx.update("plan_tasks", task_id, {"requirements": serialize_requirements(required)})

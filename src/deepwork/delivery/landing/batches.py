@@ -10,16 +10,17 @@ from deepwork.delivery.landing.models import Landing, Problem, build_message, na
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.merge_bases import CommitWalk
 from deepwork.kernel.git.merge_commits import (
     CommitFacts,
-    TreeMerge,
     create_commit,
     find_author,
     find_checkout,
     find_own_branch_tip,
     merge_trees,
 )
-from deepwork.kernel.git.refs import check_branch_name, get_tree, is_ancestor, resolve_commit
+from deepwork.kernel.git.proven_merges import ProvenMerges, TreeMerge
+from deepwork.kernel.git.refs import check_branch_name, get_tree, resolve_commit
 from deepwork.work.plans.models import (
     ApprovalTime,
     Task,
@@ -77,7 +78,7 @@ def choose_place(
     holder = find_checkout(git, target)
     branch = name_integration_branch(workflow_id) if workflow_id else None
     tip = find_own_branch_tip(git, branch) if branch else None
-    is_ahead = tip is not None and other_target is None and not is_ancestor(git, tip, target_tip)
+    is_ahead = tip is not None and other_target is None and not CommitWalk(git).contains(target_tip, tip)
     if holder is None and not is_ahead:
         return LandingPlace(target, target_tip, target_tip, target_tip)
     if other_target is not None:
@@ -98,16 +99,17 @@ def choose_place(
 def contains(git: Git, tip: str, landed: Landing) -> bool:
     """Return whether a commit contains what has landed, perhaps on another machine."""
     commit = resolve_commit(git, landed.merge_commit or landed.branch_commit or "")
-    return commit is not None and is_ancestor(git, commit, tip)
+    return commit is not None and CommitWalk(git).contains(tip, commit)
 
 
 def _take_target_in(
     git: Git, branch: str, tip: str | None, target: str, target_tip: str
 ) -> LandingPlace | Blocked:
     """Begin with the tip of the integration branch and everything that the target got since."""
-    if tip is None or is_ancestor(git, tip, target_tip):
+    walk = CommitWalk(git)
+    if tip is None or walk.contains(target_tip, tip):
         return LandingPlace(branch, tip, target_tip, target_tip)
-    if is_ancestor(git, target_tip, tip):
+    if walk.contains(tip, target_tip):
         return LandingPlace(branch, tip, tip, target_tip)
     merge = merge_trees(git, tip, target_tip)
     if merge.tree is None:
@@ -182,18 +184,18 @@ class BatchMerge:
 
 
 def merge_batch(git: Git, start: str, items: Sequence[LandingItem]) -> BatchMerge:
-    """Merge these branches onto a commit, in this order."""
-    found = BatchMerge()
+    """Merge these branches onto a commit, in this order; raises GitError if git merged them wrongly."""
+    found, merges = BatchMerge(), ProvenMerges(git)
     current, author = start, find_author(git)
     for item in items:
         source = item.landing.source_commit or ""
-        if is_ancestor(git, source, current):
-            if is_ancestor(git, source, start):
+        if merges.contains(current, source):
+            if merges.contains(start, source):
                 found.contained.append(item)
             continue
-        merge = merge_trees(git, current, source)
+        merge = merges.merge(current, source)
         if merge.tree is None:
-            alone = merge if current == start else merge_trees(git, start, source)
+            alone = merge if current == start else merges.merge(start, source)
             if alone.tree is None:
                 found.conflicting.append((item, alone))
         elif merge.tree == get_tree(git, current):
@@ -204,4 +206,5 @@ def merge_batch(git: Git, start: str, items: Sequence[LandingItem]) -> BatchMerg
             facts = create_commit(git, merge.tree, [current, source], message, author)
             found.merged.append(MergedItem(item, facts))
             current = facts.commit
+    merges.prove()
     return found

@@ -185,6 +185,10 @@ class MergeChecker:
         """List the files that differ between two commits, by their hashes and not by what git says."""
         return self._get_checks(project).list_changed_files(before, after)
 
+    def require_contents(self, project: Path, before: str, after: str) -> None:
+        """Raise GitError unless what a landing brings has the content that its hashes say."""
+        self._get_checks(project).require_contents(before, after)
+
     def record_uses(
         self, tx: Transaction, project: Path, landing_ids: Sequence[str], proofs: Sequence[Proof]
     ) -> None:

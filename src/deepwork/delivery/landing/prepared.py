@@ -129,6 +129,8 @@ class PreparedLander:
         )
         if problem := self._find_red(lease, place, checking, prepared):
             return self._stop(lease, checking, *problem)
+        project = Path(prepared.project_path or prepared.repository_path)
+        self._checker.require_contents(project, place.start, facts.commit)
         [moving] = self._recorder.move(lease, [checking], LandingStatus.MOVING)
         [ended] = self._queue.finish_move(lease, [moving])
         return ended

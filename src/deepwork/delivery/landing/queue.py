@@ -55,13 +55,15 @@ from deepwork.gates.checks.models import Proof
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.merge_bases import CommitWalk
 from deepwork.kernel.git.merge_commits import (
+    CommitFacts,
     find_checkout,
     find_own_branch_tip,
     get_commit_facts,
     move_branch,
 )
-from deepwork.kernel.git.refs import find_merge_commit, is_ancestor
+from deepwork.kernel.git.refs import find_merge_commit, get_tree
 
 Suspects = frozenset[str]
 """Landings that were red together, so that one of them is red by itself, or some of them do not fit."""
@@ -132,7 +134,7 @@ class LandingQueue:
 
     def _has_landed(self, git: Git, branch: str, commit: str) -> bool:
         tip = find_own_branch_tip(git, branch)
-        return tip is not None and is_ancestor(git, commit, tip)
+        return tip is not None and CommitWalk(git).contains(tip, commit)
 
     # The queue
 
@@ -239,6 +241,10 @@ class LandingQueue:
         if isinstance(verdict, Unchecked):
             self._stop(lease, [item], Problem.CHECKS, verdict.reason)
             return
+        shown = self._read_contained(git, place, item, verdict.proofs) if item.needs_approval else None
+        if shown and (approval := ask_for_landing(self._database, shown)):
+            self._hold(lease, place, item.landing, approval)
+            return
         found = find_merge_commit(git, item.landing.source_branch or "", place.branch)
         ended = {
             "branch": place.branch,
@@ -247,10 +253,26 @@ class LandingQueue:
             "problem": None,
             "reason": f"{why}.",
         }
-        with self._database.transaction() as tx:
-            self._leases.require(tx, lease)
-            self._recorder.move_one(tx, item.landing, LandingStatus.LANDED, **ended)
-            self._checker.record_uses(tx, item.project, [item.landing.id], verdict.proofs)
+        try:
+            with self._database.transaction() as tx:
+                self._leases.require(tx, lease)
+                if shown:
+                    use_landing_approval(tx, shown)
+                self._recorder.move_one(tx, item.landing, LandingStatus.LANDED, **ended)
+                self._checker.record_uses(tx, item.project, [item.landing.id], verdict.proofs)
+        except GateClosed as closed:
+            if closed.code is not Code.NEEDS_APPROVAL:
+                raise  # else it was decided otherwise meanwhile: it is still in the queue, and asked again
+
+    def _read_contained(
+        self, git: Git, place: LandingPlace, item: LandingItem, proofs: tuple[Proof, ...]
+    ) -> ShownLanding:
+        """Read what a person has to see of work that the branch has already: what its commits changed."""
+        source, since = item.landing.source_commit or "", item.workflow.base_commit
+        base = since if since and CommitWalk(git).contains(source, since) else source
+        facts = CommitFacts(place.start, get_tree(git, place.start), (base, source), get_tree(git, base))
+        files = self._checker.list_changed_files(item.project, base, source)
+        return read_shown_landing(git, place, MergedItem(item, facts), files, proofs)
 
     def _store_merged(
         self, lease: BranchLease, place: LandingPlace, merged: list[MergedItem]
@@ -350,6 +372,7 @@ class LandingQueue:
             if approval := ask_for_landing(self._database, each):
                 self._hold(lease, place, each.item.landing, approval)
                 return
+        self._checker.require_contents(merged[0].item.project, place.start, merged[-1].facts.commit)
         try:
             moving = self._store_moving(lease, merged, shown, proofs)
         except GateClosed as closed:

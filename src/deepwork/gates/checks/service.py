@@ -47,6 +47,7 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed, NotARepository
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.exact_files import require_contents, to_versions
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.trust import build_git_environment, compute_digest
 from deepwork.kernel.user_settings import Pins
@@ -170,6 +171,14 @@ class CheckService:
             (path, "D" if path not in new else "M" if path in old else "A")
             for path in find_changed_paths(old, new)
         ]
+
+    def require_contents(self, before: str, after: str) -> None:
+        """Raise GitError unless files that differ between two commits have the content of their hashes."""
+        place = self._find_place(self._project)
+        old = to_versions(place.store.list_exactly(before))
+        new = place.store.list_exactly(after)
+        changed = [file for file in new if old.get(file.path) != f"{file.mode} {file.blob}"]
+        require_contents(self._open_git(place.top), changed)
 
     def verify(self, proof: Proof) -> Comparison:
         """Compare a proof with its output, its definition and its tree."""

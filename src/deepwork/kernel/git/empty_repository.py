@@ -36,6 +36,8 @@ class EmptyRepository:
     environment: dict[str, str]
     made: dict[str, bytes] = field(default_factory=dict)
     """What was written here, and nothing else may be."""
+    renewed: set[str] = field(default_factory=set)
+    """Those whose times git may set: it does that instead of writing an object that is there."""
     _sealed: dict[str, _Mark] | None = None
 
     def write(self, path: str, content: bytes) -> None:
@@ -58,7 +60,7 @@ class EmptyRepository:
         """Raise GitError if somebody changed something while git was asked: the answer may be theirs."""
         marks = self._read_marks()
         contents = {path: content for path, (_, _, content) in marks.items() if content is not None}
-        if marks != self._sealed or contents != self.made:
+        if self._without_times(marks) != self._without_times(self._sealed or {}) or contents != self.made:
             raise GitError("Somebody changed temporary files of deepwork while git used them.")
 
     def _read_marks(self) -> dict[str, _Mark]:
@@ -68,6 +70,12 @@ class EmptyRepository:
                 status = os.lstat(path)
                 found[os.path.relpath(path, self.folder)] = (status.st_ino, status.st_ctime_ns, _read(path))
         return found
+
+    def _without_times(self, marks: dict[str, _Mark]) -> dict[str, _Mark]:
+        return {
+            path: (inode, 0 if path in self.renewed else changed, content)
+            for path, (inode, changed, content) in marks.items()
+        }
 
 
 @contextmanager

@@ -85,6 +85,28 @@ def write_files(git: Git, files: Sequence[TreeFile], folder: Path) -> None:
             _write_file(folder / file.path, file.mode, content)
 
 
+def read_exactly(git: Git, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, bytes]]:
+    """Yield stored files with their content; raises GitError if it is not what their hash says."""
+    wide = git.at(git.root, max_output=2 * MAX_LISTING_BYTES)
+    for some in _batch_by_size(wide, files):
+        output = wide.run("cat-file", "--batch", input="".join(f"{file.blob}\n" for file in some).encode())
+        for file, content in zip(some, _split_batch(output), strict=True):
+            if compute_hash("blob", content, find_algorithm(file.blob)) != file.blob:
+                raise GitError(
+                    f"The repository is damaged: {file.path!a} has another content than its hash"
+                    f" {file.blob[:12]} says.",
+                    suggestion="Look at it with `git fsck`.",
+                )
+            yield file, content
+
+
+def require_contents(git: Git, files: Sequence[TreeFile]) -> None:
+    """Raise GitError unless the contents of these stored files are what their hashes say."""
+    by_blob = {file.blob: file for file in files if file.mode != SUBMODULE_MODE}
+    for _ in read_exactly(git, list(by_blob.values())):
+        pass
+
+
 def find_mode(path: Path) -> str | None:
     """Return git's mode of a file or link; None if there is neither."""
     try:
@@ -197,7 +219,9 @@ def to_versions(files: Iterable[TreeFile]) -> dict[str, str]:
 _MAX_BYTES = 2**20
 
 
-class _Entry(NamedTuple):
+class TreeEntry(NamedTuple):
+    """What a folder of a commit has under a name."""
+
     mode: str
     hash: str
 
@@ -229,31 +253,31 @@ def list_committed_folders(git: Git, commit: str, path: str) -> list[str]:
     found = _find(git, commit, path)
     if found is None or found[0].kind != "tree":
         return []
-    entries = _parse_tree(found[1], len(commit) // 2)
+    entries = parse_tree(found[1], len(commit) // 2)
     return [f"{path}/{name}" for name, entry in entries if entry.kind == "tree"]
 
 
-def _find(git: Git, commit: str, path: str) -> tuple[_Entry, bytes] | None:
+def _find(git: Git, commit: str, path: str) -> tuple[TreeEntry, bytes] | None:
     """Walk from the commit to a path; return what is there, None if there is nothing."""
     names = PurePosixPath(path).parts
-    objects = _read_objects(git, check_hash(commit), names)
-    about = _require_exact("commit", commit, next(objects)).partition(b"\n")[0]
-    entry = _Entry(FOLDER_MODE, about.removeprefix(b"tree ").decode())
-    content = _require_exact(entry.kind, entry.hash, next(objects))
+    places = ["/".join(names[:depth]) for depth in range(len(names) + 1)]
+    objects = read_objects(git, [check_hash(commit), *(f"{commit}:{place}" for place in places)])
+    about = require_exact("commit", commit, next(objects)).partition(b"\n")[0]
+    entry = TreeEntry(FOLDER_MODE, about.removeprefix(b"tree ").decode())
+    content = require_exact(entry.kind, entry.hash, next(objects))
     for name in names:
-        below = dict(_parse_tree(content, len(commit) // 2)).get(name) if entry.kind == "tree" else None
+        below = dict(parse_tree(content, len(commit) // 2)).get(name) if entry.kind == "tree" else None
         if below is None or below.mode == SUBMODULE_MODE:
             return None
-        entry, content = below, _require_exact(below.kind, below.hash, next(objects))
+        entry, content = below, require_exact(below.kind, below.hash, next(objects))
     return entry, content
 
 
-def _read_objects(git: Git, commit: str, names: tuple[str, ...]) -> Iterator[bytes | None]:
-    """Yield the commit, its tree, and what is at each part of the path; None for what git does not find."""
-    places = ["/".join(names[:depth]) for depth in range(len(names) + 1)]
-    questions = "".join(f"{each}\n" for each in (commit, *(f"{commit}:{place}" for place in places)))
-    if questions.count("\n") != len(places) + 1:
-        raise GitError(f"A path with a line break cannot be read from a commit: {'/'.join(names)!a}.")
+def read_objects(git: Git, names: Sequence[str]) -> Iterator[bytes | None]:
+    """Yield the content of these objects, such as `COMMIT:FOLDER`; None for what git does not find."""
+    questions = "".join(f"{each}\n" for each in names)
+    if questions.count("\n") != len(names):
+        raise GitError(f"A path with a line break cannot be read from a commit: {questions[:200]!a}.")
     answer, start = git.run("cat-file", "--batch", input=os.fsencode(questions)), 0
     while start < len(answer):
         end = answer.index(b"\n", start)
@@ -263,16 +287,18 @@ def _read_objects(git: Git, commit: str, names: tuple[str, ...]) -> Iterator[byt
         yield None if size is None else answer[end + 1 : end + 1 + size]
 
 
-def _parse_tree(content: bytes, hash_bytes: int) -> Iterator[tuple[str, _Entry]]:
+def parse_tree(content: bytes, hash_bytes: int) -> Iterator[tuple[str, TreeEntry]]:
+    """Yield the names in a folder, by the content of its object."""
     start = 0
     while start < len(content):
         end = content.index(b"\0", start)
         mode, _, name = content[start:end].partition(b" ")
         start = end + 1 + hash_bytes
-        yield os.fsdecode(name), _Entry(mode.decode(), content[end + 1 : start].hex())
+        yield os.fsdecode(name), TreeEntry(mode.decode(), content[end + 1 : start].hex())
 
 
-def _require_exact(kind: str, hash: str, content: bytes | None) -> bytes:
+def require_exact(kind: str, hash: str, content: bytes | None) -> bytes:
+    """Return the content of an object; raises GitError if its hash says otherwise."""
     if content is None or compute_hash(kind, content, find_algorithm(hash)) != hash:
         raise GitError(
             f"The repository is damaged: {kind} {hash[:12]} has another content than its hash says.",

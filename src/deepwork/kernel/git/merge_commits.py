@@ -5,7 +5,6 @@ No working tree takes part: neither the files nor the index of any tree change.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from pathlib import Path
 
 from deepwork.kernel.errors import GitError, NotAllowed
 from deepwork.kernel.files.repositories import BRANCH_PREFIX
-from deepwork.kernel.git.command import Git, check_hash, require_version
+from deepwork.kernel.git.command import Git, check_hash
 from deepwork.kernel.git.exact_files import commit_tree
+from deepwork.kernel.git.proven_merges import ProvenMerges, TreeMerge
 from deepwork.kernel.git.refs import (
     IDENTITY,
-    find_common_ancestor,
     find_symbolic_target,
     get_tree,
     is_ancestor,
@@ -27,21 +26,8 @@ from deepwork.kernel.git.refs import (
 from deepwork.kernel.git.uncommitted import find_identity
 from deepwork.kernel.git.worktrees import list_worktrees
 
-_MERGE_COMMAND = ("merge-tree", "--write-tree", "--name-only", "--messages", "-z")
-_CONFLICT = "CONFLICT"
 _BUSY_FILES = ("rebase-merge/head-name", "rebase-apply/head-name")
 """In the git folder of a working tree, the branch that is being rebased there: HEAD is detached then."""
-
-
-@dataclass(frozen=True)
-class TreeMerge:
-    """The tree of two merged commits; without one, they conflict."""
-
-    tree: str | None
-    files: tuple[str, ...] = ()
-    """The files with conflicts, sorted."""
-    messages: tuple[str, ...] = ()
-    """What git says about each conflict."""
 
 
 @dataclass(frozen=True)
@@ -56,38 +42,11 @@ class CommitFacts:
 
 
 def merge_trees(git: Git, ours: str, theirs: str) -> TreeMerge:
-    """Merge two commits; merge drivers of the repository do not run, the default one of git does."""
-    try:
-        with require_version(git, "2.38", "Landing"):
-            answer = git.run(*_MERGE_COMMAND, check_hash(ours), check_hash(theirs), ok_codes=(0, 1))
-    except GitError:
-        if find_common_ancestor(git, ours, theirs) is not None:
-            raise
-        return TreeMerge(None, messages=("The two histories have no commit in common.",))
-    tree, *rest = os.fsdecode(answer).split("\0")
-    files = tuple(sorted(set(_take_names(rest))))
-    said = tuple(text.strip() for kind, text in _take_messages(rest[_count_names(rest) + 1 :]) if kind)
-    # Some conflicts, such as those of renamed folders, concern no single file.
-    return TreeMerge(None, files, said) if files or said else TreeMerge(check_hash(tree))
-
-
-def _count_names(parts: Sequence[str]) -> int:
-    return parts.index("") if "" in parts else len(parts)
-
-
-def _take_names(parts: Sequence[str]) -> Sequence[str]:
-    return parts[: _count_names(parts)]
-
-
-def _take_messages(parts: Sequence[str]) -> Iterator[tuple[bool, str]]:
-    """Yield whether each message is about a conflict, and its text; a number of paths precedes it."""
-    place = 0
-    while place < len(parts) and parts[place].isdigit():
-        kind = place + 1 + int(parts[place])
-        if kind + 1 >= len(parts):
-            return
-        yield parts[kind].startswith(_CONFLICT), parts[kind + 1]
-        place = kind + 2
+    """Merge two commits, and prove the result."""
+    merges = ProvenMerges(git)
+    merge = merges.merge(ours, theirs)
+    merges.prove()
+    return merge
 
 
 def create_commit(

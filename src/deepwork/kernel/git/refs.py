@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import new as new_hash
 from pathlib import Path
 from typing import NamedTuple
@@ -35,18 +35,24 @@ _SHA1_LENGTH = 40
 
 def compute_tree_hash(files: Iterable[TreeFile], algorithm: str) -> str:
     """Return the hash of the tree that has exactly these files."""
+    *_, (hash, _) = build_trees(files, algorithm)
+    return hash
+
+
+def build_trees(files: Iterable[TreeFile], algorithm: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the hash and the content of each folder with exactly these files; the root comes last."""
     folders: dict[str, list[tuple[bytes, bytes]]] = {"": []}
     for file in files:
         folder, _, name = file.path.rpartition("/")
         _open_folder(folders, folder).append(_build_entry(file.mode, name, file.blob))
     # The deepest first: a folder needs the hashes of those in it.
     for path in sorted(folders, key=_count_levels, reverse=True):
-        hash = compute_hash("tree", b"".join(entry for _, entry in sorted(folders[path])), algorithm)
-        if not path:
-            break
-        folder, _, name = path.rpartition("/")
-        folders[folder].append(_build_entry(FOLDER_MODE, name, hash))
-    return hash
+        content = b"".join(entry for _, entry in sorted(folders[path]))
+        hash = compute_hash("tree", content, algorithm)
+        yield hash, content
+        if path:
+            folder, _, name = path.rpartition("/")
+            folders[folder].append(_build_entry(FOLDER_MODE, name, hash))
 
 
 def _open_folder(folders: dict[str, list[tuple[bytes, bytes]]], path: str) -> list[tuple[bytes, bytes]]:
@@ -79,6 +85,7 @@ def compute_hash(kind: str, content: bytes, algorithm: str) -> str:
 
 
 _MAX_REMEMBERED = 4096
+_TIME_PATTERN = re.compile(r"> (\d{1,18}) [-+]\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,8 @@ class CommitRecord:
     commit: str
     tree: str
     parents: tuple[str, ...]
+    time: int = field(default=0, compare=False)
+    """When it was committed, by the clock of whoever did; 0 if that was not read."""
 
 
 class _Known(NamedTuple):
@@ -112,6 +121,12 @@ def read_commits(git: Git, names: Iterable[str]) -> dict[str, CommitRecord]:
     found |= _read_unknown(git, unread)
     _remember(objects, (record for name, record in found.items() if record.commit == name))
     return {name: found[each] for name, each in wanted.items() if each in found}
+
+
+def find_known_commits(git: Git, hashes: Iterable[str]) -> dict[str, CommitRecord]:
+    """Return those of these commits that this process has read; that starts no program."""
+    objects = git.find_path("objects")
+    return {each: known for each in hashes if (known := _find_known(objects, each))}
 
 
 def _find_known(objects: Path, hash: str) -> CommitRecord | None:
@@ -207,7 +222,13 @@ def _parse_commit(commit: str, content: bytes) -> CommitRecord:
     header = content.partition(b"\n\n")[0].decode(errors="replace").splitlines()
     tree = header[0].removeprefix("tree ")
     parents = tuple(line.removeprefix("parent ") for line in header[1:] if line.startswith("parent "))
-    return CommitRecord(check_hash(commit), check_hash(tree), parents)
+    return CommitRecord(check_hash(commit), check_hash(tree), parents, _parse_time(header))
+
+
+def _parse_time(header: Sequence[str]) -> int:
+    said = next((line for line in header if line.startswith("committer ")), "")
+    found = _TIME_PATTERN.search(said)
+    return int(found[1]) if found else 0
 
 
 IDENTITY = {
@@ -357,10 +378,16 @@ def is_ancestor(git: Git, commit: str, tip: str) -> bool:
 
 
 def find_first_commit(git: Git, branch: str) -> str:
-    """Return where the history of a branch began: the same commit in all clones, except shallow ones."""
-    ref = BRANCH_PREFIX + branch
-    listed = git.run("rev-list", "--first-parent", "--max-parents=0", ref, "--").decode()
-    return check_hash(listed.strip())
+    """Return where the history of a branch began: the same commit in all clones, except shallow ones.
+
+    The file `shallow` counts only where commits are missing: anybody can write other ones into it.
+    """
+    command = ("rev-list", "--first-parent", "--max-parents=0", BRANCH_PREFIX + branch, "--")
+    try:
+        listed = git.run(*command, env={"GIT_SHALLOW_FILE": os.devnull})
+    except GitError:
+        listed = git.run(*command)
+    return check_hash(listed.decode().strip())
 
 
 def find_common_ancestor(git: Git, one: str, other: str) -> str | None:
@@ -386,16 +413,3 @@ def find_head(git: Git) -> Head | None:
     except RefsElsewhere:
         commit = resolve_commit(git, "HEAD")
         return Head(commit, find_current_branch(git)) if commit else None
-
-
-def find_base(git: Git, start: str, branch: str | None) -> str:
-    """Return the base of a tree on a branch of its own: its merge base with the branch where work started.
-
-    It is never older than the commit `start` at which the work started: a tree on an older commit would
-    otherwise choose the definitions of its checks.
-    """
-    head, tip = find_head(git), find_branch_tip(git, branch) if branch else None
-    if head is None or tip is None or head.branch == branch:
-        return start
-    common = find_common_ancestor(git, head.commit, tip)
-    return common if common and is_ancestor(git, start, common) else start

@@ -35,6 +35,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _SETTINGS = {
+    "core.commitGraph": "false",  # it could give commits other parents, too
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.pager": "cat",
@@ -54,6 +55,7 @@ _SETTINGS = {
     "tag.gpgSign": "false",
     "log.showSignature": "false",
     "gc.auto": "0",
+    "i18n.logOutputEncoding": "UTF-8",  # in others, what git lists of commits could not be read
     "gc.recentObjectsHook": "",
     "maintenance.auto": "false",
     "protocol.allow": "never",

@@ -15,7 +15,8 @@ from deepwork.kernel.database.transaction import Database, PendingEvent, Transac
 from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.files.repositories import find_repository, find_tree_root, is_tree_of
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.refs import find_base, find_head
+from deepwork.kernel.git.merge_bases import find_base
+from deepwork.kernel.git.refs import find_head
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.kernel.trust import build_git_environment
 from deepwork.work.plans.models import PlanEvent, Task, TaskStatus, Workflow

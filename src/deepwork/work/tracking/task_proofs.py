@@ -11,7 +11,8 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.refs import find_base, find_head
+from deepwork.kernel.git.merge_bases import find_base
+from deepwork.kernel.git.refs import find_head
 from deepwork.kernel.trust import build_git_environment
 from deepwork.work.plans.models import TaskRequirements
 from deepwork.work.tracking.attribution_service import AttributionService

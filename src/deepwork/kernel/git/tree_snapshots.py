@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.files.lock import hold_file_lock, is_locked
 from deepwork.kernel.files.private import find_stamp, write_atomically
+from deepwork.kernel.files.repositories import RefsElsewhere, read_head
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash, is_hash
 from deepwork.kernel.git.empty_repository import find_misconverted, open_empty_repository, walk_untracked
 from deepwork.kernel.git.exact_files import find_mode, hash_exactly, hash_files
@@ -266,7 +267,7 @@ class TreeSnapshotStore:
     def _take_locked(self, is_unchanged: IsUnchanged | None) -> Snapshot:
         state = self._load_index_state()
         known = set(state.added)
-        head, branch = find_head(self._git) or (None, find_current_branch(self._git))
+        head, branch = self._find_head()
         with ThreadPoolExecutor(1) as aside:
             differing = aside.submit(self._list_differing, state.tree, is_unchanged)  # the slowest step
             untracked = self._index.list_untracked()
@@ -287,6 +288,13 @@ class TreeSnapshotStore:
             own = (known | set(new)) - drop - lost - set(back) - set(unreadable)
             state = self._save_state(replace(state, added=sorted(own), gone=sorted(lost)))
         return Snapshot(SnapshotKind.GIT, state.tree, head, branch, tuple(listed), tuple(sorted(unreadable)))
+
+    def _find_head(self) -> tuple[str | None, str | None]:
+        """Return the commit and branch that the tree is on; git is asked only if they are not in files."""
+        with suppress(RefsElsewhere):
+            if head := read_head(self.top):
+                return head
+        return find_head(self._git) or (None, find_current_branch(self._git))
 
     def _list_differing(self, tree: str, is_unchanged: IsUnchanged | None) -> dict[str, str]:
         if tree and is_unchanged and is_unchanged(tree):

@@ -86,15 +86,16 @@ class TreeSnapshotStore:
         self.top = top
         self._folder = folder
         self._git = git.at(top, max_output=MAX_LISTING_BYTES)
-        self._user_index = os.fspath(self._git.find_path("index"))
-        self._excludes = os.fspath(self._git.find_path("info/exclude"))
+        places = self._git.find_places()
+        self._user_index = os.fspath(places.find("index"))
+        self._excludes = os.fspath(places.find("info/exclude"))
         key = hashlib.sha256(os.fsencode(top)).hexdigest()[:16]  # each working tree has its own index
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
         self._lock = folder / "lock"
         self._proven: dict[str, tuple[TreeFile, ...]] = {}
         """The files of the last trees and commits whose hashes stand for exactly these files."""
-        env = build_object_environment(folder / "objects", self._git)
+        env = build_object_environment(folder / "objects", places)
         # The repository must not name another file of ignore rules: only these two count beside the tree's.
         self._index = PrivateIndex(
             self._git, self._file, env=env, settings={"core.excludesFile": f"~/{_USER_EXCLUDES}"}

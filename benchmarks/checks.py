@@ -12,6 +12,7 @@ from benchmarks.tracking import create_repository
 from deepwork.gates.checks.definitions import parse_checks
 from deepwork.gates.checks.models import CHECKS_FILE, ProofRequest, ProofSubject
 from deepwork.gates.checks.trusting import pin_checks
+from deepwork.kernel.git.snapshot import open_snapshot_store
 
 FILES = 10_000
 SNAPSHOT, DECISION = f"snapshot ({FILES:,} files)", f"decision by a proof ({FILES:,} files)"
@@ -44,7 +45,7 @@ def _measure(root: Path, rounds: int) -> Samples:
     names = ("whole", "part")
     request = ProofRequest(ProofSubject("task", "t"), root, base, names, (), wait_seconds=None)
     app.checks.prove(request)
-    snapshots = app._trees.open_snapshot_store(root)  # noqa: SLF001 - the store that the checks use
+    snapshots = open_snapshot_store(root, root)  # the store that the checks use
     work: dict[str, Work] = {SNAPSHOT: snapshots.take, DECISION: lambda: app.checks.prove(request)}
     took = take_turns(work, max(3, rounds))
     app.close()

@@ -179,9 +179,9 @@ def test_waking_other_processes_removes_only_dead_sockets(tmp_path: Path, monkey
     hints = WakeupChannel(tmp_path / "deepwork.db")
     receiver = hints.open_receiver()
     assert receiver is not None
-    [socket] = hints._folder.iterdir()
+    [socket] = hints.folder.iterdir()
     receiver.close()
-    precious = hints._folder / "precious"
+    precious = hints.folder / "precious"
     precious.write_text("mine")
 
     hints.send()
@@ -200,12 +200,12 @@ def test_there_is_no_folder_for_hints_while_nobody_listens(tmp_path: Path, monke
     assert other is not None
 
     hints.close_receiver(one)
-    assert hints._folder.exists()
+    assert hints.folder.exists()
     hints.send()
     assert other.recv(16)
     hints.close_receiver(other)
 
-    assert not hints._folder.exists()
+    assert not hints.folder.exists()
     again = hints.open_receiver()
     assert again is not None
     hints.close_receiver(again)
@@ -242,7 +242,7 @@ def test_no_process_is_woken_through_a_planted_link(tmp_path: Path, monkeypatch:
     (victim / "a.txt").write_text("mine")
     monkeypatch.setattr("deepwork.kernel.database.wakeups.get_runtime_folder", lambda: runtime)
     hints = WakeupChannel(tmp_path / "deepwork.db")
-    hints._folder.symlink_to(victim)
+    hints.folder.symlink_to(victim)
 
     hints.send()
 

@@ -235,7 +235,7 @@ def test_reading_the_stack_does_not_move_a_damaged_file(root: Path, app: Applica
     get_session_file(root, id).write_bytes(b"damage")
 
     assert call_job_tool(app, "get_workflows")["stack"] == []
-    assert app.describe_stack("local") == []
+    assert app.job_stack.get_stack("local") == []
 
     assert get_session_file(root, id).read_bytes() == b"damage"
 

@@ -163,8 +163,8 @@ def test_a_call_whose_preparation_fails_changes_nothing_and_keeps_no_key(app: Ap
 
 
 def test_only_a_call_that_may_be_prepared_counts_as_slow(app: Application):
-    declaration = index_by_name([Doors(app.database)])["open_door"].declaration
+    spec = index_by_name([Doors(app.database)])["open_door"]
 
-    assert declaration.may_take_long({"how": " Slowly"})
-    assert not declaration.may_take_long({"how": "quickly"})
-    assert not declaration.may_take_long({"how": 1})
+    assert spec.may_take_long({"how": " Slowly"})
+    assert not spec.may_take_long({"how": "quickly"})
+    assert not spec.may_take_long({"how": 1})

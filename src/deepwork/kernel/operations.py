@@ -71,19 +71,6 @@ class OperationDeclaration(NamedTuple):
     Unless it is None, descriptions and defaults of the other keys inside the arguments are left out, too.
     """
 
-    def may_take_long(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call with these arguments, which are not validated yet, runs programs or waits."""
-        return (
-            self.long_running
-            or bool(self.waits_with and arguments.get(self.waits_with))
-            or (self.prepared_when is not None and _has_word(arguments, *self.prepared_when))
-        )
-
-
-def _has_word(arguments: Mapping[str, Any], argument: str, word: str) -> bool:
-    given = arguments.get(argument)
-    return isinstance(given, str) and given.strip().lower() == word
-
 
 class NotPrepared(Exception):
     """Raised by a tool in its transaction if the call has to be prepared (`prepared_by`) and was not."""

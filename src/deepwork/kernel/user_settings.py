@@ -9,13 +9,14 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from deepwork.kernel.environment import list_user_folders
 from deepwork.kernel.errors import DefinitionError
-from deepwork.kernel.files.private import read_private_file
+from deepwork.kernel.files.private import FileStamp, find_stamp, read_private_file
 
 
 class Kind(StrEnum):
@@ -112,6 +113,20 @@ def load_user_settings(environment: Mapping[str, str] = os.environ) -> UserSetti
     found = [_load_settings(file) for file in list_settings_files(environment)]
     proof = max((each.proof for each in found), key=lambda each: each.rank)
     return UserSettings(proof, _combine_budgets([each.day_budget for each in found if each.day_budget]))
+
+
+def find_day_budget() -> DayBudget | None:
+    """Return what all agents together may spend in a day; None if the user set no limit.
+
+    Every claim asks, so the files are read again only after one changed.
+    """
+    versions = tuple((str(path), find_stamp(str(path))) for path in list_settings_files())
+    return _load_day_budget(versions) if any(stamp for _, stamp in versions) else None
+
+
+@lru_cache(maxsize=8)
+def _load_day_budget(_versions: tuple[tuple[str, FileStamp | None], ...]) -> DayBudget | None:
+    return load_user_settings().day_budget
 
 
 def _load_settings(path: Path) -> UserSettings:

@@ -1,17 +1,19 @@
-"""Values that everything uses: names and ids, times, and fast copies of records."""
+"""Values that everything uses: names and ids, times, fast copies of records, functions found on first use."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
-from typing import Any, TypeVar
+from functools import cached_property, lru_cache
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from deepwork.kernel.errors import InvalidInput
 
 Record = TypeVar("Record")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def build_record(kind: type[Record], values: Mapping[str, Any]) -> Record:
@@ -32,6 +34,20 @@ def copy_with(record: Record, /, **changes: Any) -> Record:
     copy = object.__new__(type(record))
     copy.__dict__.update(fields, **changes)
     return copy
+
+
+class FoundOnFirstUse(Generic[Arguments, Result]):
+    """A function that is found when it is first called: what it needs is imported and built only then."""
+
+    def __init__(self, find: Callable[[], Callable[Arguments, Result]]) -> None:
+        self._find = find
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return self._function(*args, **kwargs)
+
+    @cached_property
+    def _function(self) -> Callable[Arguments, Result]:
+        return self._find()
 
 
 class CaseInsensitiveEnum(StrEnum):

@@ -78,7 +78,7 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     start_logging(settings.log_level, log_format)
     warn_of_settings(settings)
     app = Application(settings)
-    set_stack_source(app.describe_stack)
+    set_stack_source(app.job_stack.get_stack)
     try:
         with app.database.reading():  # fail here rather than on the page if the store cannot be read
             pass

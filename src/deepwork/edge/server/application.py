@@ -5,7 +5,7 @@ Imports a package when one of its services is first used: a server must start fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deepwork.edge.server.invocation import JobStackReader
 from deepwork.edge.server.registry import OperationSpec, Tools, describe_class, import_class
 from deepwork.kernel.config import STATE_FOLDER, Settings
+from deepwork.kernel.values import FoundOnFirstUse
 
 if TYPE_CHECKING:
     from deepwork.delivery.landing.operations import LandingOperations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from deepwork.gates.checks.service import CheckService
     from deepwork.gates.reviews.operations import ReviewOperations
     from deepwork.gates.reviews.tools import ReviewTools
-    from deepwork.kernel.database.transaction import Clock, Database, PendingEvent, Transaction
+    from deepwork.kernel.database.transaction import Clock, Database, EventLog, Transaction
     from deepwork.kernel.events.feed import EventFeed
     from deepwork.views.overview.agent_operations import AgentOperations
     from deepwork.views.overview.states.store import LocalProcesses
@@ -92,18 +93,17 @@ class Application:
         is_in_project = not self.settings.database and not self.settings.global_store
         database = Database(
             open_engine(self.settings.database_location),
-            _record_events,
+            FoundOnFirstUse(_find_event_log),
             self.clock,
             partial(make_state_folder, self.settings.store_folder) if is_in_project else None,
         )
         database.subscribe(
             # Not as `PlanEvent`: most commands need not import plans.
             ("plan_task:claimed", "plan_task:updated", "plan_task:released"),
-            lambda events: self._plan_task_tracker.handle_events(events),  # noqa: PLW0108 - built on first use
+            FoundOnFirstUse(lambda: self._plan_task_tracker.handle_events),
         )
         database.subscribe(
-            ("checkpoint:created",),
-            lambda events: self._plan_task_tracker.handle_checkpoints(events),  # noqa: PLW0108 - built on first use
+            ("checkpoint:created",), FoundOnFirstUse(lambda: self._plan_task_tracker.handle_checkpoints)
         )
         return database
 
@@ -512,12 +512,10 @@ class Application:
 
         return build_local_processes(self.settings)
 
-    def describe_stack(self, caller: str) -> list[str]:
-        """List a caller's active workflows as `job/workflow:step`, outermost first."""
-        return self._job_stack.get_stack(caller)
-
     @cached_property
-    def _job_stack(self) -> JobStackReader:
+    def job_stack(self) -> JobStackReader:
+        """Lists a caller's active workflows as `job/workflow:step`, for the log."""
+
         def read(caller: str) -> list[str]:
             return [f"{entry.workflow}:{entry.step}" for entry in self.sessions.get_stack(caller)]
 
@@ -528,15 +526,10 @@ class Application:
             self.database.close()
 
 
-def _record_events(tx: Transaction, events: Sequence[PendingEvent]) -> None:
-    """Store the events of a transaction; whatever call uses an approval, that is in the audit log too."""
-    from deepwork.kernel.events.log import append_events
+def _find_event_log() -> EventLog:
+    from deepwork.gates.access.store import record_events
 
-    append_events(tx, events)
-    if any(event.type == "approval:used" for event in events):  # as text: most commands need no approvals
-        from deepwork.gates.access.store import record_uses
-
-        record_uses(tx, events)
+    return record_events
 
 
 def _build_with_database(path: str) -> Callable[[Application], Tools]:

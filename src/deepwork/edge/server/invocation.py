@@ -230,9 +230,9 @@ def _change(
 
     def change() -> Any:
         if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
-            return run_once(database, call, work)
+            return work() if call.key is None else run_once(database, call, work)
         with database.transaction() as tx, join_transaction(tx):
-            answer = run_once(database, call, work)
+            answer = work() if call.key is None else run_once(database, call, work)
             record.outcome = classify_outcome(answer) if has_worked else REPEATED
         return answer
 

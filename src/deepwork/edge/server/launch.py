@@ -95,7 +95,7 @@ def run_server(settings: Settings, log_format: str) -> None:
     set_request_id_source(get_request_id)
     end_tracing = start_tracing(os.environ)
     app = Application(settings)
-    set_stack_source(app.describe_stack)
+    set_stack_source(app.job_stack.get_stack)
     listener = None
     try:
         if "://" in settings.database_location:

@@ -52,7 +52,7 @@ def _unless_default(value: int) -> int | None:
 
 def build_server(app: Application) -> FastMCP:
     """Build the server of an application."""
-    set_stack_source(app.describe_stack)
+    set_stack_source(app.job_stack.get_stack)
     service = McpService(app)
     mcp = FastMCP(
         service.name,

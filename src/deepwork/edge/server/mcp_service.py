@@ -89,7 +89,7 @@ class McpService:
         """Whether a call runs programs, or waits for a lock or a change; its arguments may be anything."""
         spec, arguments = self._get_spec(request), request.params.get("arguments")
         given = arguments if isinstance(arguments, dict) else {}
-        return spec is not None and spec.declaration.may_take_long(given)
+        return spec is not None and spec.may_take_long(given)
 
     def may_become_task(self, request: Request) -> bool:
         """Whether a call's tool declares that it may be answered with a task."""
@@ -159,7 +159,7 @@ class McpService:
         )
 
     def _invoke(self, request: Request, spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:
-        if spec.declaration.may_take_long(arguments):  # it stops early once nobody waits for its answer
+        if spec.may_take_long(arguments):  # it stops early once nobody waits for its answer
             call = replace(call, is_wanted=lambda: not request.is_cancelled)
         if request.can_report:
             call = replace(call, report_progress=request.report_progress)

@@ -29,6 +29,11 @@ _WORKFLOW_KINDS = {"jobs": "Job", "plans": "Plan", "tracking": "Track"}
 """By toolset, the first word of its tools' descriptions: `workflow` has three meanings."""
 
 
+def _has_word(arguments: Mapping[str, Any], argument: str, word: str) -> bool:
+    given = arguments.get(argument)
+    return isinstance(given, str) and given.strip().lower() == word
+
+
 @dataclass(frozen=True)
 class OperationSpec:
     """The description of one tool: prepared, or computed from its method on first use."""
@@ -44,6 +49,15 @@ class OperationSpec:
     @property
     def read_only(self) -> bool:
         return self.declaration.read_only
+
+    def may_take_long(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments, which are not validated yet, runs programs or waits."""
+        declared = self.declaration
+        return (
+            declared.long_running
+            or bool(declared.waits_with and arguments.get(declared.waits_with))
+            or (declared.prepared_when is not None and _has_word(arguments, *declared.prepared_when))
+        )
 
     @cached_property
     def method(self) -> Method:

@@ -26,7 +26,7 @@ async def invoke_in_thread(
     database: Database, spec: OperationSpec, given: Mapping[str, Any], call: Call
 ) -> Any:
     """Call a tool in a thread, where it runs to its end even if the client cancels the call."""
-    if spec.declaration.may_take_long(given):
+    if spec.may_take_long(given):
         return await _invoke_long_running(database, spec, given, call)
     return await anyio.to_thread.run_sync(invoke, database, spec, given, call)
 

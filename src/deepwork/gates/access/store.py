@@ -29,6 +29,7 @@ from deepwork.kernel.database.seals import is_sealed, save_seal
 from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.database.transaction import Database, PendingEvent, Transaction
 from deepwork.kernel.errors import Code, DeepworkError, StorageError
+from deepwork.kernel.events.log import append_events
 from deepwork.kernel.values import copy_with
 
 PAGE = 1000
@@ -283,8 +284,9 @@ def record_part(database: Database, tool: str, given: Mapping[str, Any]) -> Iter
             raise
 
 
-def record_uses(tx: Transaction, events: Iterable[PendingEvent]) -> None:
-    """Write an entry for each approval that this transaction uses up, whatever call does it."""
+def record_events(tx: Transaction, events: Sequence[PendingEvent]) -> None:
+    """Store the events of a transaction; whatever call uses an approval, that is in the audit log too."""
+    append_events(tx, events)
     for event in events:
         if event.type == ApprovalEvent.USED:
             given = {"approval_id": event.data["id"]}

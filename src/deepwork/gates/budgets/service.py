@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from deepwork.gates.budgets.models import (
@@ -21,8 +20,7 @@ from deepwork.gates.budgets.models import (
 from deepwork.gates.budgets.rules import format_usd
 from deepwork.gates.budgets.store import SpendingStore
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.files.private import FileStamp, find_stamp
-from deepwork.kernel.user_settings import list_settings_files, load_user_settings
+from deepwork.kernel.user_settings import find_day_budget
 
 _LOCK_ORDER = (SubjectKind.PLAN, SubjectKind.TASK, SubjectKind.DAY)
 
@@ -135,15 +133,6 @@ def _build_payload(entry: Entry) -> dict[str, Any]:
 
 
 def load_day_budget() -> Budget | None:
-    """Return what all work of a day may cost; None if the user set no limit.
-
-    Every claim asks, so the files are read again only after one changed.
-    """
-    versions = tuple((str(path), find_stamp(str(path))) for path in list_settings_files())
-    return _load(versions) if any(stamp for _, stamp in versions) else None
-
-
-@lru_cache(maxsize=8)
-def _load(_versions: tuple[tuple[str, FileStamp | None], ...]) -> Budget | None:
-    day = load_user_settings().day_budget
+    """Return what all work of a day may cost; None if the user set no limit."""
+    day = find_day_budget()
     return Budget(day.usd, day.tokens, day.minutes) if day else None

@@ -6,6 +6,7 @@ SQLite's own busy waiting, and avoids its WAL-reset bug between our processes.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -254,7 +255,8 @@ class SQLite:
         """Does nothing: a hint sent before the commit would arrive too early."""
 
     def notify_after_commit(self) -> None:
-        self._hints.send()
+        if os.path.exists(self._hints.folder):  # noqa: PTH110 - it never raises; otherwise nobody listens
+            self._hints.send()
 
     def listen(self) -> SQLiteListener:
         return SQLiteListener(self._hints, partial(OpenFile, self.path))

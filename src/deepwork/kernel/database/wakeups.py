@@ -30,19 +30,17 @@ class WakeupChannel:
 
     def __init__(self, database: Path) -> None:
         digest = hashlib.sha256(str(database.absolute()).encode()).hexdigest()[:16]
-        self._folder = get_runtime_folder() / digest
+        self.folder = get_runtime_folder() / digest
+        """Exists while somebody listens."""
 
     def send(self) -> None:
-        """Wake all listeners; a lost hint only delays a listener until its next poll.
-
-        While nobody listens there is no folder, so that most commits cost one system call here.
-        """
+        """Wake all listeners; a lost hint only delays a listener until its next poll."""
         with suppress(OSError):
-            _require_owned(self._folder)
-            _require_owned(self._folder.parent)
+            _require_owned(self.folder)
+            _require_owned(self.folder.parent)
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)
-                for target in self._folder.iterdir():
+                for target in self.folder.iterdir():
                     self._send_to(sender, target)
 
     def open_receiver(self) -> socket.socket | None:
@@ -62,10 +60,10 @@ class WakeupChannel:
     def _bind_receiver(self) -> socket.socket | None:
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            for folder in (self._folder.parent, self._folder):
+            for folder in (self.folder.parent, self.folder):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 _require_owned(folder)
-            receiver.bind(str(self._folder / f"{os.getpid()}-{next(_numbers)}"))
+            receiver.bind(str(self.folder / f"{os.getpid()}-{next(_numbers)}"))
         except OSError as error:
             receiver.close()
             if isinstance(error, FileNotFoundError):
@@ -76,7 +74,7 @@ class WakeupChannel:
 
     def _remove_folder(self) -> None:
         with suppress(OSError):  # others still listen
-            self._folder.rmdir()
+            self.folder.rmdir()
 
     def _send_to(self, sender: socket.socket, target: Path) -> None:
         try:

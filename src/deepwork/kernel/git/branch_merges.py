@@ -191,7 +191,11 @@ def find_merge_conflicts(git: Git, ours: str, theirs: str) -> tuple[str, ...]:
         require_version(git, "2.38", "Predicting conflicts"),
     ):
         merged = git.run(
-            *_MERGE_TREE_COMMAND, one, other, env=build_object_environment(Path(folder), git), ok_codes=(0, 1)
+            *_MERGE_TREE_COMMAND,
+            one,
+            other,
+            env=build_object_environment(Path(folder), git.find_places()),
+            ok_codes=(0, 1),
         )
     _, *paths = os.fsdecode(merged).split("\0")[:-1]
     return tuple(sorted(set(paths)))

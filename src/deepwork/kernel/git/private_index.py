@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from deepwork.kernel.call import current_call, ignore_progress
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.files.repositories import may_hide_changes
+from deepwork.kernel.files.repositories import Places, may_hide_changes
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.safety import to_variables
@@ -19,9 +19,9 @@ from deepwork.kernel.git.safety import to_variables
 _QUOTE_ESCAPES = {ord(character): f"\\{character}" for character in '"\\'} | {ord("\n"): "\\n"}
 
 
-def build_object_environment(folder: Path, git: Git) -> dict[str, str]:
+def build_object_environment(folder: Path, places: Places) -> dict[str, str]:
     """Build an environment in which git writes objects to the folder and also reads the repository's."""
-    repository = str(git.find_path("objects"))
+    repository = str(places.find("objects"))
     return {
         "GIT_OBJECT_DIRECTORY": str(folder),
         # Quoted, because a colon separates paths.

@@ -6,10 +6,13 @@ In a repository a snapshot is a git tree that includes untracked files; elsewher
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
+from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.files.private import find_stamp
+from deepwork.kernel.files.private import find_stamp, make_state_folder
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.checksums import ChecksumSnapshotStore
 from deepwork.kernel.git.command import Git
@@ -24,6 +27,16 @@ from deepwork.kernel.git.snapshot_types import (
     TreeFile,
 )
 from deepwork.kernel.git.tree_snapshots import IsUnchanged, TreeSnapshotStore
+from deepwork.kernel.trust import build_git_environment
+
+
+def open_snapshot_store(repository: Path, tree: Path) -> SnapshotStore:
+    """Open the store of a tree's snapshots, which is with the repository: they outlive the tree."""
+    state = repository / STATE_FOLDER
+    make_state_folder(state)
+    folder = state / "snapshots" / sha256(str(tree).encode()).hexdigest()[:16]
+    root = tree if tree.is_dir() else repository
+    return SnapshotStore(Git(root, environment=build_git_environment(root)), folder)
 
 
 class SnapshotStore:
@@ -36,8 +49,11 @@ class SnapshotStore:
     def __init__(self, git: Git, folder: Path) -> None:
         self._git = git
         self._folder = folder
-        self._checksums = ChecksumSnapshotStore(git.root, folder)
         self._trees: TreeSnapshotStore | None = None
+
+    @cached_property
+    def _checksums(self) -> ChecksumSnapshotStore:
+        return ChecksumSnapshotStore(self._git.root, self._folder)
 
     def take(self, is_unchanged: IsUnchanged | None = None) -> Snapshot:
         """Take a snapshot of all tracked and untracked files that are not ignored.

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.files.lock import hold_file_lock, is_locked
 from deepwork.kernel.files.private import find_stamp, write_atomically
+from deepwork.kernel.files.repositories import RefsElsewhere, read_head
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash, is_hash
 from deepwork.kernel.git.empty_repository import find_misconverted, open_empty_repository, walk_untracked
 from deepwork.kernel.git.exact_files import find_mode, hash_exactly, hash_files
@@ -85,15 +86,16 @@ class TreeSnapshotStore:
         self.top = top
         self._folder = folder
         self._git = git.at(top, max_output=MAX_LISTING_BYTES)
-        self._user_index = os.fspath(self._git.find_path("index"))
-        self._excludes = os.fspath(self._git.find_path("info/exclude"))
+        places = self._git.find_places()
+        self._user_index = os.fspath(places.find("index"))
+        self._excludes = os.fspath(places.find("info/exclude"))
         key = hashlib.sha256(os.fsencode(top)).hexdigest()[:16]  # each working tree has its own index
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
         self._lock = folder / "lock"
         self._proven: dict[str, tuple[TreeFile, ...]] = {}
         """The files of the last trees and commits whose hashes stand for exactly these files."""
-        env = build_object_environment(folder / "objects", self._git)
+        env = build_object_environment(folder / "objects", places)
         # The repository must not name another file of ignore rules: only these two count beside the tree's.
         self._index = PrivateIndex(
             self._git, self._file, env=env, settings={"core.excludesFile": f"~/{_USER_EXCLUDES}"}
@@ -266,7 +268,7 @@ class TreeSnapshotStore:
     def _take_locked(self, is_unchanged: IsUnchanged | None) -> Snapshot:
         state = self._load_index_state()
         known = set(state.added)
-        head, branch = find_head(self._git) or (None, find_current_branch(self._git))
+        head, branch = self._find_head()
         with ThreadPoolExecutor(1) as aside:
             differing = aside.submit(self._list_differing, state.tree, is_unchanged)  # the slowest step
             untracked = self._index.list_untracked()
@@ -287,6 +289,13 @@ class TreeSnapshotStore:
             own = (known | set(new)) - drop - lost - set(back) - set(unreadable)
             state = self._save_state(replace(state, added=sorted(own), gone=sorted(lost)))
         return Snapshot(SnapshotKind.GIT, state.tree, head, branch, tuple(listed), tuple(sorted(unreadable)))
+
+    def _find_head(self) -> tuple[str | None, str | None]:
+        """Return the commit and branch that the tree is on; git is asked only if they are not in files."""
+        with suppress(RefsElsewhere):
+            if head := read_head(self.top):
+                return head
+        return find_head(self._git) or (None, find_current_branch(self._git))
 
     def _list_differing(self, tree: str, is_unchanged: IsUnchanged | None) -> dict[str, str]:
         if tree and is_unchanged and is_unchanged(tree):

@@ -283,9 +283,9 @@ class CallLog:
 
     def write(self, message: str) -> None:
         """Write a line, unless that would have to wait."""
-        now = time.time()
+        now, is_plain = time.time(), message.isascii() and message.isprintable()
         with self._writing:
-            line = self._format(now, "INFO", escape_line(message))
+            line = self._format(now, "INFO", message if is_plain else escape_line(message))
             if self._dropped:
                 line = (
                     self._format(now, "WARNING", f"{self._dropped} lines were dropped: nobody read them")

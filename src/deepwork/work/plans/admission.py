@@ -12,8 +12,9 @@ from deepwork.gates.approvals.service import add_waiting
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.budgets.models import MS_PER_DAY, ActiveWork, Budget, Cost, Refusal, SubjectKind, Total
 from deepwork.gates.budgets.rules import Limit, find_own_refusal, find_shared_refusal
-from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
+from deepwork.gates.budgets.service import BudgetService, name_day
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.user_settings import find_day_budget
 from deepwork.kernel.values import measure_duration
 from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, Workflow
 from deepwork.work.plans.recorder import (
@@ -34,7 +35,6 @@ from deepwork.work.plans.rules.transitions import (
 )
 from deepwork.work.plans.stores.claim_store import ActiveStore, ActiveTime
 from deepwork.work.plans.stores.plan_store import PlanStore
-from deepwork.work.plans.stores.queue_store import QueueStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
 _DAY_HINT = "A person raises `budget.day` in the user's settings; a new day begins at midnight UTC."
@@ -109,7 +109,8 @@ class Admission:
 
     @cached_property
     def _day(self) -> Budget | None:
-        return load_day_budget()
+        day = find_day_budget()
+        return Budget(day.usd, day.tokens, day.minutes) if day else None
 
     # What was spent, and what is active now
 
@@ -244,16 +245,16 @@ class ClaimRefusals:
         self._tx = tx
         self._plans = PlanStore(tx)
         self._tasks = TaskStore(tx)
-        self._queue = QueueStore(tx)
+        self._active = ActiveStore(tx)
 
     def find_active_tasks(self, workflow: Workflow, task: Task) -> ActiveTasks:
         """Find the other active tasks; files are read only of those that can conflict with this one."""
         if not task.files or workflow.file_conflicts is FileConflicts.IGNORE:
-            return ActiveTasks(self._queue.count_active(workflow.id, excluding=task.id), [])
+            return ActiveTasks(self._active.count_active(workflow.id, excluding=task.id), [])
         if wanted := build_path_query(task.files):
-            others, count = self._queue.find_active_with_paths(workflow.id, wanted, excluding=task.id)
+            others, count = self._active.find_active_with_paths(workflow.id, wanted, excluding=task.id)
         else:
-            others = self._queue.list_active_files(workflow.id, excluding=task.id)
+            others = self._active.list_active_files(workflow.id, excluding=task.id)
             count = len(others)
         return ActiveTasks(count, find_overlapping(task.files, others))
 

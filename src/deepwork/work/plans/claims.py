@@ -33,9 +33,8 @@ from deepwork.work.plans.rules.transitions import (
     derive_released_status,
     list_warnings,
 )
-from deepwork.work.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
+from deepwork.work.plans.stores.claim_store import LEASE_EXPIRED, ActiveStore, ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
-from deepwork.work.plans.stores.queue_store import QueueStore
 from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
@@ -73,7 +72,7 @@ class ClaimService:
         self._agents = AgentStore(tx)
         self._plans = PlanStore(tx)
         self._tasks, self._claims = TaskStore(tx), ClaimStore(tx)
-        self._queue = QueueStore(tx)
+        self._active = ActiveStore(tx)
         self._refusals = ClaimRefusals(tx)
         self._leases = LeaseStore(tx, presence.lease_ms)
         self._unsaved: Agent | None = None
@@ -147,12 +146,12 @@ class ClaimService:
 
     def reclaim_expired(self, workflow: Workflow) -> None:
         """Requeue every task of the workflow whose lease expired, each with a recovery checkpoint."""
-        for task_id, loser, until in self._queue.list_expired_claims(workflow.id):
+        for task_id, loser, until in self._claims.list_expired_claims(workflow.id):
             self._reclaim_task(workflow, self._tasks.get_for_update(task_id), loser, until)
 
     def release_all(self, workflow: Workflow, reason: str) -> None:
         """End every claim of a workflow that is over."""
-        claimed = [task for task in self._queue.list_active(workflow.id) if task.claimed_by]
+        claimed = [task for task in self._active.list_active(workflow.id) if task.claimed_by]
         for task in sorted(claimed, key=lambda task: str(task.claimed_by)):
             self.end_claim(task)
             self._requeue(workflow, task, reason, by_whom=self._tx.caller)
@@ -300,7 +299,9 @@ class ClaimService:
 
     def _refuse_without_work(self, workflow: Workflow, task: Task) -> Claimed | None:
         """Refuse a task whose tree would not have the work of its dependencies."""
-        if self._workspaces is None or workflow.repository_path is None:
+        if self._workspaces is None or not self._workspaces.has_other_machines:
+            return None
+        if workflow.repository_path is None:
             return None
         message = self._workspaces.explain_elsewhere(self._tx, task)
         return build_refusal("work_elsewhere", message) if message else None
@@ -309,7 +310,7 @@ class ClaimService:
         """Add the task's workspace, unless it is done in the project itself."""
         if self._workspaces is None or not (workflow.auto_create_workspaces or task.workspace_id):
             return claimed
-        others = self._queue.count_active(workflow.id, excluding=task.id)
+        others = self._active.count_active(workflow.id, excluding=task.id)
         place = self._workspaces.provide_for_task(self._tx, workflow, task, others=others)
         return claimed if place is None else claimed.revise(place)
 

@@ -45,6 +45,9 @@ class FinishedTree(ActionOutcome):
 class WorkspaceProvider(Protocol):
     """Assigns workspaces to claimed tasks."""
 
+    has_other_machines: bool
+    """Whether agents on other machines use the store, too."""
+
     def provide_for_task(
         self, tx: Transaction, workflow: Workflow, task: Task, *, others: int
     ) -> TaskWorkspace | None:

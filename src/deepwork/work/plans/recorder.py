@@ -18,7 +18,7 @@ from deepwork.gates.approvals.models import (
 )
 from deepwork.gates.approvals.service import find_or_ask, use, withdraw
 from deepwork.gates.approvals.store import ApprovalStore
-from deepwork.gates.budgets.service import BudgetService, load_day_budget
+from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import Code, GateClosed
@@ -35,6 +35,7 @@ from deepwork.kernel.notices.models import (
     build_task_text,
 )
 from deepwork.kernel.notices.store import MAX_NOTICES, NoticeService, NoticeStore
+from deepwork.kernel.user_settings import find_day_budget
 from deepwork.kernel.values import copy_with, measure_duration
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.models import (
@@ -50,9 +51,8 @@ from deepwork.work.plans.models import (
 )
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView, PlanView
 from deepwork.work.plans.rules.transitions import count_active_time, derive_workflow_status
-from deepwork.work.plans.stores.claim_store import ClaimStore
+from deepwork.work.plans.stores.claim_store import ActiveStore, ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
-from deepwork.work.plans.stores.queue_store import QueueStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class PlanRecorder:
         reason: str | None = None,
     ) -> None:
         """Add an entry to the workflow's history; a long reason is cut to one line."""
-        short_reason = truncate_to_line(reason, _MAX_REASON_LENGTH)
+        short_reason = truncate_to_line(reason, _MAX_REASON_LENGTH) if reason else None
         self._plans.add_history(
             PlanChange(workflow_id, task_id, what, before, after, short_reason, self._by_whom)
         )
@@ -202,7 +202,7 @@ def record_active_time(tx: Transaction, workflow: Workflow, before: Task, after:
     budget = workflow.requirements.budget if workflow.requirements else None
     if budget and budget.minutes is not None:
         BudgetService(tx).add_active_time(workflow.id, before.active_since, ended)
-    day = load_day_budget()
+    day = find_day_budget()
     if day and day.minutes is not None:
         BudgetService(tx).add_active_time_of_days(before.active_since, ended)
 
@@ -407,7 +407,7 @@ def notify_of_plan_status(tx: Transaction, workflow: Workflow, reason: str | Non
     notices = NoticeService(tx)
     if not notices.is_needed:
         return
-    active = QueueStore(tx).list_active(workflow.id)
+    active = ActiveStore(tx).list_active(workflow.id)
     held = {task.claimed_by: task.id for task in reversed(active) if task.claimed_by}
     kind = _PLAN_NOTICES.get(workflow.status, NoticeType.ENDED)
     text = build_plan_text(workflow.name, workflow.status, reason)
@@ -419,7 +419,7 @@ def notify_of_plan_change(tx: Transaction, workflow: Workflow, change: str) -> N
     """Notify the agents that hold tasks of the workflow that other tasks or its limits changed, each once."""
     notices = NoticeService(tx)
     if notices.is_needed:
-        active = QueueStore(tx).list_active(workflow.id)
+        active = ActiveStore(tx).list_active(workflow.id)
         holders = [task.claimed_by for task in active if task.claimed_by]
         text = build_plan_change_text(workflow.name, change)
         notices.notify_agents(holders, NoticeType.REPLANNED, text, workflow_id=workflow.id)

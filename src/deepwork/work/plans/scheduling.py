@@ -27,7 +27,7 @@ from deepwork.work.plans.recorder import describe_obstacle, find_plan_obstacle, 
 from deepwork.work.plans.rules.graph import recommend_count, warn_of_waiting_tasks
 from deepwork.work.plans.rules.levels import Levels, OverlapIndex
 from deepwork.work.plans.rules.transitions import derive_released_status, describe_pause, explain_no_tasks
-from deepwork.work.plans.stores.claim_store import ClaimStore
+from deepwork.work.plans.stores.claim_store import ActiveStore, ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.queue_store import QueueOrder, QueueStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -56,7 +56,7 @@ class Scheduler:
         self._repository = repository
         self._tx = tx
         self._tasks = TaskStore(tx)
-        self._queue = QueueStore(tx)
+        self._queue, self._active = QueueStore(tx), ActiveStore(tx)
 
     def list_next_tasks(self, workflow: Workflow, *, include_failed: bool, limit: int) -> NextTasks:
         """List the tasks that could start now, those without file conflicts first."""
@@ -248,7 +248,7 @@ class Scheduler:
 
     def list_active(self, workflow_id: str) -> tuple[list[Task], list[Task]]:
         """Return the tasks that are claimed or running, and separately those whose claim has expired."""
-        return self._split_expired(self._queue.list_active(workflow_id))
+        return self._split_expired(self._active.list_active(workflow_id))
 
     def _split_expired(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
         holders = ClaimStore(self._tx).find_holders([task.id for task in tasks if task.claimed_by])

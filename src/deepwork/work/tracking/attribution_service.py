@@ -107,25 +107,6 @@ class AttributionService:
         self.snapshots = snapshots
         self._recorder = recorder
 
-    def record_start(
-        self,
-        tx: Transaction,
-        task_id: str,
-        workflow_id: str,
-        start: SnapshotResult,
-        parent_task_id: str | None = None,
-        areas: Sequence[str] = (),
-        attempt: int = 1,
-        agent_id: str | None = None,
-    ) -> None:
-        """Record that a task starts in the tree of this snapshot."""
-        if start.snapshot is None:
-            return
-        host, began = self.snapshots.host, start.snapshot.to_dict() | {"ms": start.took_ms}
-        place = host, str(start.tree), start.at, began
-        watch = Watch(task_id, attempt, workflow_id, parent_task_id, tuple(areas), *place, agent_id=agent_id)
-        WatchStore(tx).add(watch)
-
     def find_changes(
         self, task_id: str, *, is_end: bool = False, taken: SnapshotResult | None = None
     ) -> TaskChanges:

@@ -26,7 +26,7 @@ from deepwork.work.plans.task_proofs import CompletedWork
 from deepwork.work.tracking.attribution_service import AttributionService
 from deepwork.work.tracking.models import CheckpointTree, Watch
 from deepwork.work.tracking.watch_store import SnapshotResult, WatchStore
-from deepwork.work.workspaces.models import Workspace, WorkspaceStatus
+from deepwork.work.workspaces.models import LOCAL_HOST, Workspace, WorkspaceStatus
 from deepwork.work.workspaces.repositories import RepositoryLocator
 from deepwork.work.workspaces.store import WorkspaceStore
 
@@ -82,6 +82,8 @@ class PlanTaskTracker:
 
     def localize(self, tx: Transaction, workflow: Workflow) -> Workflow:
         """Return the plan with the path that its repository has on this machine."""
+        if self._host == LOCAL_HOST:  # the store is only of this machine
+            return workflow
         return self._repositories.localize(tx, workflow)
 
     def locate(self, tx: Transaction, workflow: Workflow, task: Task) -> Path:
@@ -164,7 +166,7 @@ class PlanTaskTracker:
         snapshot = self._attribution.snapshots.take(tree)
         with self._database.transaction() as tx:
             attempt = last.attempt + 1 if last else 1
-            self._attribution.record_start(
+            self._attribution.snapshots.record_start(
                 tx,
                 task_id,
                 task.workflow_id,

@@ -263,7 +263,7 @@ class TrackTools:
             phase, warnings = _validate_start(store, planned)
             task = replace(planned, started_at=tx.now, last_sign_at=tx.now, created_by=tx.caller)
             store.add_task(task)
-            self._attribution.record_start(
+            self._attribution.snapshots.record_start(
                 tx, task.id, task.workflow_id, snapshot, task.parent_task_id, task.areas
             )
             _emit_task(tx, TrackEvent.TASK_CREATED, task)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -28,9 +29,9 @@ class WatchStore:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def add(self, watch: Watch) -> None:
-        """Insert the watch of a task that starts."""
-        self._tx.insert("watches", _watch_to_row(watch))
+    def add(self, *, areas: Sequence[str], began: Mapping[str, Any], **values: Any) -> None:
+        """Insert the watch of a task that starts; the values have the names of the fields of `Watch`."""
+        self._tx.insert("watches", {**values, "areas": json.dumps(areas), "began": json.dumps(began)})
 
     def find_latest(self, task_id: str) -> Watch | None:
         """Return the watch of the task's latest attempt."""
@@ -72,7 +73,7 @@ class WatchStore:
         self._tx.execute(
             sql,
             ended_at=watch.ended_at,
-            ended=_watch_to_row(watch)["ended"],
+            ended=None if watch.ended is None else json.dumps(watch.ended),
             task_id=watch.task_id,
             attempt=watch.attempt,
         )
@@ -193,11 +194,6 @@ class WatchStore:
 
 _WATCH_COLUMNS = ", ".join(Watch.__dataclass_fields__)
 _CHECKPOINT_COLUMNS = ", ".join(CheckpointTree.__dataclass_fields__)
-
-
-def _watch_to_row(watch: Watch) -> Row:
-    ended = None if watch.ended is None else json.dumps(watch.ended)
-    return vars(watch) | {"areas": json.dumps(watch.areas), "began": json.dumps(watch.began), "ended": ended}
 
 
 @row_parser
@@ -324,6 +320,33 @@ class SnapshotService:
         unreadable = [f"{len(snapshot.unreadable)} file(s) could not be read"] if snapshot.unreadable else []
         took_ms = round(1000 * (time.monotonic() - began))
         return SnapshotResult(tree, time.time_ns(), snapshot, tuple(unreadable), took_ms)
+
+    def record_start(
+        self,
+        tx: Transaction,
+        task_id: str,
+        workflow_id: str,
+        start: SnapshotResult,
+        parent_task_id: str | None = None,
+        areas: Sequence[str] = (),
+        attempt: int = 1,
+        agent_id: str | None = None,
+    ) -> None:
+        """Record that a task starts in the tree of this snapshot."""
+        if start.snapshot is None:
+            return
+        WatchStore(tx).add(
+            task_id=task_id,
+            attempt=attempt,
+            workflow_id=workflow_id,
+            parent_task_id=parent_task_id,
+            areas=areas,
+            host=self.host,
+            tree_path=str(start.tree),
+            began_at=start.at,
+            began=start.snapshot.to_dict() | {"ms": start.took_ms},
+            agent_id=agent_id,
+        )
 
     def prune(self, tree: Path) -> None:
         """Delete snapshots that only tasks ended over 30 days ago need; runs at most once a day."""

@@ -57,6 +57,7 @@ class WorkspaceService:
         self.worktrees = worktrees
         self.repositories = repositories
         self.host = repositories.host
+        self.has_other_machines = self.host != LOCAL_HOST
         self._fetched: set[FinishedTask | CheckoutWork] = set()
         """Work of other machines that was found in the repository of this one."""
         self._accepted: set[str] = set()
@@ -191,9 +192,9 @@ class WorkspaceService:
         )
 
     def _may_be_elsewhere(self, tx: Transaction, task: Task) -> bool:
-        if self.host == LOCAL_HOST:
-            return False
-        return WorkspaceStore(tx).has_finished_elsewhere(task.workflow_id, self.host)
+        return self.has_other_machines and WorkspaceStore(tx).has_finished_elsewhere(
+            task.workflow_id, self.host
+        )
 
     def leave_elsewhere(self, tx: Transaction, task_id: str) -> str | None:
         """Let a task have no workspace if its tree is on another machine, where it stays; return its id."""
@@ -251,7 +252,7 @@ class WorkspaceService:
     def _find_dependencies(self, tx: Transaction, task: Task) -> DependencyBranches:
         store = WorkspaceStore(tx)
         finished = store.map_finished_tasks(task.workflow_id)
-        is_shared = self.host != LOCAL_HOST
+        is_shared = self.has_other_machines
         checkouts = store.map_checkout_work(task.workflow_id, self.host) if is_shared else {}
         if not finished and not checkouts:  # the plan need not be read
             return DependencyBranches()
@@ -317,7 +318,7 @@ class WorkspaceService:
         dependencies: DependencyBranches,
         before: Sequence[FinishedWork] = (),
     ) -> TaskWorkspace:
-        base = workflow.base_commit if self.host != LOCAL_HOST else None
+        base = workflow.base_commit if self.has_other_machines else None
 
         def create() -> TaskWorkspace:
             for work in before:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from hashlib import sha256
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.database.transaction import Database
-from deepwork.kernel.files.private import make_state_folder
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.git.snapshot import open_snapshot_store
 from deepwork.kernel.trust import build_git_environment
+from deepwork.kernel.values import FoundOnFirstUse
 
 if TYPE_CHECKING:
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
@@ -45,7 +44,7 @@ class TreesAssembly:
         from deepwork.work.tracking.watch_store import SnapshotService
 
         root = self.settings.repository_root
-        snapshots = SnapshotService(self.database, self.host, root, self.open_snapshot_store)
+        snapshots = SnapshotService(self.database, self.host, root, partial(open_snapshot_store, root))
         return AttributionService(self.database, snapshots, LinkRecorder(open_git))
 
     @cached_property
@@ -78,14 +77,7 @@ class TreesAssembly:
                 project,
                 self.host,
                 folder,
-                self.open_snapshot_store,
-                find_authors=lambda tree, paths: self.attribution.find_authors(tree, paths),  # noqa: PLW0108 - built on first use
+                partial(open_snapshot_store, self.settings.repository_root),
+                find_authors=FoundOnFirstUse(lambda: self.attribution.find_authors),
             )
         return self._checks[project]
-
-    def open_snapshot_store(self, tree: Path) -> SnapshotStore:
-        """Return the store of a tree's snapshots; they outlive the tree."""
-        root = self.settings.repository_root
-        make_state_folder(root / STATE_FOLDER)
-        folder = root / STATE_FOLDER / "snapshots" / sha256(str(tree).encode()).hexdigest()[:16]
-        return SnapshotStore(open_git(tree if tree.is_dir() else root), folder)

@@ -13,10 +13,11 @@ from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.gates.budgets.models import SubjectKind
-from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
+from deepwork.gates.budgets.service import BudgetService, name_day
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Standing, State
+from deepwork.kernel.user_settings import find_day_budget
 from deepwork.views.overview.run_store import WorkListStore as SessionStore
 from deepwork.views.overview.run_store import parse_session_row
 from deepwork.views.overview.session_rows import SessionRow, list_gates
@@ -137,7 +138,7 @@ class StateView:
     @cached_property
     def _day_ends_at(self) -> int | None:
         """When the next day begins, if the budget of this day is used up."""
-        if load_day_budget() is None:
+        if find_day_budget() is None:
             return None
         reached = BudgetService(self.tx).find_total(SubjectKind.DAY, name_day(self.tx.now)).reached_at
         return None if reached is None else (self.tx.now // _MS_PER_DAY + 1) * _MS_PER_DAY

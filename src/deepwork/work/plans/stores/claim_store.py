@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from deepwork.gates.budgets.models import Budget, Cost
 from deepwork.kernel.database.engine import Row, row_parser
+from deepwork.kernel.database.json_texts import JsonTexts
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.values import measure_duration
-from deepwork.work.agents.lease_conditions import IS_VALID, VALID_UNTIL
+from deepwork.work.agents.lease_conditions import HAS_RUN_OUT, IS_VALID, VALID_UNTIL
 from deepwork.work.agents.models import Lease
-from deepwork.work.plans.models import Task, TaskStatus, parse_task_requirements
+from deepwork.work.plans.models import Task, TaskStatus, parse_likely_files, parse_task_requirements
+from deepwork.work.plans.rules.levels import ActiveTask, PathQuery
+from deepwork.work.plans.stores.plan_store import COLUMNS, RUNNING, read_task
 
 LEASE_EXPIRED = "the lease expired"
 """The reason that the history has for a claim whose holder went silent."""
@@ -52,6 +57,16 @@ class ClaimStore:
         """
         row = self._tx.fetch_one(sql, task_id=task_id, now=self._tx.now)
         return None if row is None else _read_claim_state(row)
+
+    def list_expired_claims(self, workflow_id: str) -> list[tuple[str, str | None, int]]:
+        """Return the claimed tasks whose lease has expired, their last holders and their ends; locks them."""
+        sql = f"""
+            SELECT what, who, until FROM leases
+             WHERE what IN (SELECT id FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL)
+               AND (who IS NULL OR {HAS_RUN_OUT}) ORDER BY what{self._tx.free_rows}
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
+        return [(row["what"], row["who"], row["until"]) for row in rows]
 
     def find_lease(self, task_id: str) -> Row | None:
         """Return the last lease of the task: its epoch, when it ends, and its holder, if it has one."""
@@ -203,10 +218,56 @@ class ActiveTime:
 
 
 class ActiveStore:
-    """Reads active tasks through an index that has only those."""
+    """Reads active tasks: those that are claimed or running, even if their claim has expired."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
+
+    def list_active(self, workflow_id: str) -> list[Task]:
+        """Return the active tasks of a workflow in plan order."""
+        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} ORDER BY sequence, position"
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING)
+        return [read_task(row) for row in rows]
+
+    def count_active(self, workflow_id: str, *, excluding: str) -> int:
+        """Count the active tasks other than this one."""
+        sql = f"SELECT count(*) FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside"
+        number: int = self._tx.fetch_value(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
+        return number
+
+    def list_active_files(self, workflow_id: str, *, excluding: str) -> list[ActiveTask]:
+        """Return the active tasks other than this one with their likely files, in plan order."""
+        sql = (
+            f"SELECT id, name, context FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside"
+            " ORDER BY sequence, position"
+        )
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
+        return [_read_active_task(row) for row in rows]
+
+    def find_active_with_paths(
+        self, workflow_id: str, wanted: PathQuery, *, excluding: str
+    ) -> tuple[list[ActiveTask], int]:
+        """Return the active tasks that may change these paths, in plan order, and count all active ones.
+
+        Tasks with globs or unusual paths are always among them: only `file_overlaps` can compare those.
+        """
+        prefixes = _pad(wanted.prefixes)
+        row = self._tx.fetch_one(
+            _build_path_sql(self._tx.json_texts, len(prefixes)),
+            workflow_id=workflow_id,
+            running=RUNNING,
+            beside=excluding,
+            names=_pad(wanted.names),
+            **{f"prefix_{place}": prefix for place, prefix in enumerate(prefixes)},
+        )
+        ids, count = _read_ids_and_count(row or {})
+        return self._list_files(ids) if ids else [], count
+
+    def _list_files(self, ids: Sequence[str]) -> list[ActiveTask]:
+        sql = "SELECT id, name, context FROM plan_tasks WHERE id IN :ids ORDER BY sequence, position"
+        return [_read_active_task(row) for row in self._tx.fetch_all(sql, ids=ids)]
+
+    # Active time, through an index that has only active tasks
 
     def list_of_plan(self, workflow_id: str) -> list[ActiveTime]:
         """Return the active tasks of a plan."""
@@ -229,6 +290,15 @@ class ActiveStore:
         return int(self._tx.fetch_value(sql, id=workflow_id))
 
 
+# Work that is done and waits for a person is not active: its agent is free.
+_ACTIVE_IDS_SQL = """
+    (SELECT id FROM plan_tasks
+      WHERE workflow_id = :workflow_id AND status IN :running AND waits_for IS NULL
+      UNION
+     SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND claimed_by IS NOT NULL)
+"""
+
+
 _SELECT_ACTIVE = (
     "SELECT id, active_since, active_ms, requirements FROM plan_tasks WHERE active_since IS NOT NULL"
 )
@@ -240,3 +310,38 @@ def _read_active_time(row: Row) -> ActiveTime:
     return ActiveTime(
         row["id"], row["active_since"], int(row["active_ms"]), required.budget if required else None
     )
+
+
+@lru_cache
+def _build_path_sql(clauses: JsonTexts, prefixes: int) -> str:
+    """Build the query of `find_active_with_paths` for this number of prefixes."""
+    files = clauses.texts.format(column="context", key="files_likely_affected")
+    within = "".join(
+        f" OR substr(value, 1, length(:prefix_{place})) = :prefix_{place}" for place in range(prefixes)
+    )
+    match = f"EXISTS (SELECT 1 FROM {files} WHERE {clauses.is_unusual_path} OR value IN :names{within})"
+    return f"""
+        SELECT count(*) AS count, {clauses.joined.format(text=f"CASE WHEN {match} THEN id END")} AS ids
+          FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside
+    """
+
+
+def _pad(values: list[str]) -> list[str]:
+    """Repeat the last value until their number is a power of two, so that there are few statements."""
+    return values + values[-1:] * ((1 << (len(values) - 1).bit_length()) - len(values)) if values else values
+
+
+@row_parser
+def _read_ids_and_count(row: Row) -> tuple[list[str], int]:
+    return (row["ids"] or "").split(), int(row["count"])
+
+
+@row_parser
+def _read_active_task(row: Row) -> ActiveTask:
+    return ActiveTask(row["id"], row["name"], _parse_files(row["context"]))
+
+
+@lru_cache(maxsize=4096)
+def _parse_files(context: str) -> tuple[str, ...]:
+    """Cached, because the context of an active task is read on every claim and seldom changes."""
+    return parse_likely_files(json.loads(context))

@@ -5,17 +5,12 @@ A task is active if it is claimed or running, even if its claim has expired.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from deepwork.kernel.database.engine import Row, row_parser
-from deepwork.kernel.database.json_texts import JsonTexts
+from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.work.agents.lease_conditions import HAS_RUN_OUT
-from deepwork.work.plans.models import Task, TaskStatus, parse_likely_files
-from deepwork.work.plans.rules.levels import ActiveTask, PathQuery
+from deepwork.work.plans.models import Task, TaskStatus
 from deepwork.work.plans.stores.plan_store import (
     COLUMNS,
     DONE,
@@ -46,12 +41,6 @@ class QueueStore:
 
     # Active tasks
 
-    def list_active(self, workflow_id: str) -> list[Task]:
-        """Return the active tasks of a workflow in plan order."""
-        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} ORDER BY sequence, position"
-        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING)
-        return [read_task(row) for row in rows]
-
     def list_active_anywhere(self, repository: str | None = None) -> list[Task]:
         """Return the active tasks of all workflows that hand out tasks, or of one repository's workflows."""
         sql = f"""
@@ -66,50 +55,6 @@ class QueueStore:
         """
         rows = self._tx.fetch_all(sql, giving=_OFFERING_STATUSES, running=RUNNING, repository=repository)
         return [read_task(row) for row in rows]
-
-    def count_active(self, workflow_id: str, *, excluding: str) -> int:
-        """Count the active tasks other than this one."""
-        sql = f"SELECT count(*) FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside"
-        number: int = self._tx.fetch_value(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
-        return number
-
-    def list_active_files(self, workflow_id: str, *, excluding: str) -> list[ActiveTask]:
-        """Return the active tasks other than this one with their likely files, in plan order."""
-        sql = (
-            f"SELECT id, name, context FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside"
-            " ORDER BY sequence, position"
-        )
-        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
-        return [_read_active_task(row) for row in rows]
-
-    def find_active_with_paths(
-        self, workflow_id: str, wanted: PathQuery, *, excluding: str
-    ) -> tuple[list[ActiveTask], int]:
-        """Return the active tasks that may change these paths, in plan order, and count all active ones.
-
-        Tasks with globs or unusual paths are always among them: only `file_overlaps` can compare those.
-        """
-        prefixes = _pad(wanted.prefixes)
-        row = self._tx.fetch_one(
-            _build_path_sql(self._tx.json_texts, len(prefixes)),
-            workflow_id=workflow_id,
-            running=RUNNING,
-            beside=excluding,
-            names=_pad(wanted.names),
-            **{f"prefix_{place}": prefix for place, prefix in enumerate(prefixes)},
-        )
-        ids, count = _read_ids_and_count(row or {})
-        return self._list_files(ids) if ids else [], count
-
-    def list_expired_claims(self, workflow_id: str) -> list[tuple[str, str | None, int]]:
-        """Return the claimed tasks whose lease has expired, their last holders and their ends; locks them."""
-        sql = f"""
-            SELECT what, who, until FROM leases
-             WHERE what IN (SELECT id FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL)
-               AND (who IS NULL OR {HAS_RUN_OUT}) ORDER BY what{self._tx.free_rows}
-        """
-        rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
-        return [(row["what"], row["who"], row["until"]) for row in rows]
 
     # Ready tasks
 
@@ -213,10 +158,6 @@ class QueueStore:
 
     # Helpers
 
-    def _list_files(self, ids: Sequence[str]) -> list[ActiveTask]:
-        sql = "SELECT id, name, context FROM plan_tasks WHERE id IN :ids ORDER BY sequence, position"
-        return [_read_active_task(row) for row in self._tx.fetch_all(sql, ids=ids)]
-
     def _list_dependency_names(
         self, tasks: Sequence[Task], statuses: Sequence[str], each: int
     ) -> dict[str, list[str]]:
@@ -253,15 +194,6 @@ class QueueStore:
             sql, workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit
         )
         return [row["name"] for row in rows]
-
-
-# Work that is done and waits for a person is not active: its agent is free.
-_ACTIVE_IDS_SQL = """
-    (SELECT id FROM plan_tasks
-      WHERE workflow_id = :workflow_id AND status IN :running AND waits_for IS NULL
-      UNION
-     SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND claimed_by IS NOT NULL)
-"""
 
 
 _OFFERING_STATUSES = ("ready", "in_progress")
@@ -305,38 +237,3 @@ _READY_IN_ALL_WORKFLOWS_SQL = f"""
     )
 """
 """Every ready task of the workflows that hand out tasks."""
-
-
-@lru_cache
-def _build_path_sql(clauses: JsonTexts, prefixes: int) -> str:
-    """Build the query of `find_active_with_paths` for this number of prefixes."""
-    files = clauses.texts.format(column="context", key="files_likely_affected")
-    within = "".join(
-        f" OR substr(value, 1, length(:prefix_{place})) = :prefix_{place}" for place in range(prefixes)
-    )
-    match = f"EXISTS (SELECT 1 FROM {files} WHERE {clauses.is_unusual_path} OR value IN :names{within})"
-    return f"""
-        SELECT count(*) AS count, {clauses.joined.format(text=f"CASE WHEN {match} THEN id END")} AS ids
-          FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside
-    """
-
-
-def _pad(values: list[str]) -> list[str]:
-    """Repeat the last value until their number is a power of two, so that there are few statements."""
-    return values + values[-1:] * ((1 << (len(values) - 1).bit_length()) - len(values)) if values else values
-
-
-@row_parser
-def _read_ids_and_count(row: Row) -> tuple[list[str], int]:
-    return (row["ids"] or "").split(), int(row["count"])
-
-
-@row_parser
-def _read_active_task(row: Row) -> ActiveTask:
-    return ActiveTask(row["id"], row["name"], _parse_files(row["context"]))
-
-
-@lru_cache(maxsize=4096)
-def _parse_files(context: str) -> tuple[str, ...]:
-    """Cached, because the context of an active task is read on every claim and seldom changes."""
-    return parse_likely_files(json.loads(context))

@@ -79,10 +79,6 @@ class PortBlocks:
             suggestion="End workspaces that nobody needs, or set workspace.ports to 0 in config.yml.",
         )
 
-    def release(self, tree: Path) -> None:
-        """Let other trees have the block of this one."""
-        self._release([str(tree)])
-
     def _find(self, tree: Path) -> int | None:
         with self._database.reading() as tx:
             return PortBlockStore(tx).find(self._host, str(tree))

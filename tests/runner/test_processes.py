@@ -24,7 +24,6 @@ from deepwork.delivery.runner.processes import (
     AlreadyStarted,
     ProcessIdentity,
     StartFailed,
-    ask_to_end,
     end_process,
     interrupt_process,
     observe,
@@ -156,7 +155,7 @@ def test_an_agent_that_is_asked_to_end_has_the_grace_of_its_start(files: Attempt
     identity = start(files, "ignore", "close", "hang", grace=0.1)
     wait_until((files.folder.parent / "closed").exists)
 
-    ask_to_end(files, identity)
+    os.kill(identity.pid, signal.SIGTERM)
 
     ending = wait_for_end(files, identity)
     assert (ending.reason, ending.code) == ("stopped", -signal.SIGKILL)

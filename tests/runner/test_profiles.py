@@ -43,7 +43,7 @@ def install(folder: Path, *names: str) -> str:
 def test_with_nothing_written_there_is_an_agent_of_each_vendor(folder: Path):
     catalog = load(folder)
 
-    assert [(each.name, each.kind) for each in catalog.list_agents()] == [
+    assert [(each.name, each.kind) for each in catalog.agents.values()] == [
         (name, name) for name in ("claude", "codex", "gemini", "opencode")
     ]
     assert "ANTHROPIC_API_KEY" in catalog.get_agent("claude").env
@@ -79,7 +79,7 @@ def test_agents_and_chains_are_read_from_the_file(folder: Path):
         AgentProfile("codex", "codex", sandbox="read-only", env=AGENT_KINDS["codex"].env),
         AgentProfile("mine", "command", run=("mycmd", "--task", "{prompt_file}")),
     )
-    assert catalog.list_chains() == ["default", "night"]
+    assert set(catalog.chains) == {"default", "night"}
 
 
 def test_the_example_of_the_page_is_valid(folder: Path):

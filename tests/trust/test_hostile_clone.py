@@ -174,7 +174,7 @@ def test_a_run_has_only_agents_of_the_user_and_waits_for_trust(clone: HostileClo
     catalog = load_catalog(environment)
     settings = load_settings(clone.root, environment=environment)
 
-    assert {agent.kind for agent in catalog.list_agents()} == {"claude", "codex", "gemini", "opencode"}
+    assert {agent.kind for agent in catalog.agents.values()} == {"claude", "codex", "gemini", "opencode"}
     assert catalog.get_chain("default") == (catalog.get_agent("claude"),)
     assert (catalog.named, settings.workspace_setup) == (frozenset(), ())
     with pytest.raises(NotAllowed, match=r"was not started.*workspace\.setup"):

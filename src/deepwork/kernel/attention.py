@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.kernel.database.engine import Row
-from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.states import Cause
 
@@ -45,17 +43,6 @@ class Attention:
 
 Listed = tuple[list[Attention], int]
 """The first entries of a source, and how many there are in all."""
-
-
-def read_first(
-    tx: Transaction, columns: str, rows: str, order: str, limit: int, **values: Any
-) -> tuple[list[Row], int]:
-    """Read the first rows and count them all; the database counts only if there are more than `limit`."""
-    sql = f"SELECT {columns} FROM {rows} ORDER BY {order} LIMIT :limit"
-    found = tx.fetch_all(sql, limit=limit, **values)
-    if len(found) < limit:
-        return found, len(found)
-    return found, int(tx.fetch_value(f"SELECT count(*) FROM {rows}", **values))
 
 
 def format_detail(text: str | None) -> str:

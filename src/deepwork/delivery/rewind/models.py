@@ -78,8 +78,6 @@ class Segment:
     ended_at: int | None = None
     """When the segment ended, on the clock of its host; None if the task is at work."""
     ended: Snapshot | None = None
-    is_cut: bool = False
-    """Whether an earlier rewind undid what came later in the attempt."""
 
     @property
     def attempt(self) -> int:
@@ -284,7 +282,7 @@ def _to_segment(watch: Watch) -> Segment:
 
 def _cut(segment: Segment, checkpoint: CheckpointTree) -> Segment:
     snapshot = Snapshot.from_dict(checkpoint.snapshot)
-    return replace(segment, ended_at=checkpoint.taken_at, ended=snapshot, is_cut=True)
+    return replace(segment, ended_at=checkpoint.taken_at, ended=snapshot)
 
 
 def _build_unknown_error(target: Target, here: Sequence[Segment]) -> NotAllowed:

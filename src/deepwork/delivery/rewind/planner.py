@@ -25,10 +25,11 @@ from deepwork.delivery.rewind.responses import (
     RewindPreview,
     cut,
 )
-from deepwork.delivery.rewind.tree_plans import TreePlan, TreePlanner, to_text
+from deepwork.delivery.rewind.tree_plans import TreePlan, TreePlanner
 from deepwork.gates.approvals.models import compute_digest
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.files.private import to_printable_name
 from deepwork.work.workspaces.repositories import RepositoryLocator
 
 _MAX_NAMED = 10
@@ -150,7 +151,7 @@ def _compute_digest(
             "restores": [asdict(each) for each in plan.restores],
             "asides": asides,
             "reverts": [asdict(each) for each in plan.reverts],
-            "refused": {to_text(path): reason for path, reason in plan.refused.items()},
+            "refused": {to_printable_name(path): reason for path, reason in plan.refused.items()},
             "remarks": [remark.replace(id, "") for remark in plan.remarks],
         }
     )
@@ -162,12 +163,16 @@ def _build_preview(
     main = facts.main
     files = [
         MovedFile(
-            path=to_text(move.path), tree=restore.tree, what="deleted" if move.then is None else "restored"
+            path=to_printable_name(move.path),
+            tree=restore.tree,
+            what="deleted" if move.then is None else "restored",
         )
         for restore in plan.restores
         for move in restore.moves
     ]
-    refused = [FileInTheWay(path=to_text(path), reason=why) for path, why in sorted(plan.refused.items())]
+    refused = [
+        FileInTheWay(path=to_printable_name(path), reason=why) for path, why in sorted(plan.refused.items())
+    ]
     begun = [_describe_dependent(each) for each in facts.dependents]
     return RewindPreview(
         task_id=main.task.id,

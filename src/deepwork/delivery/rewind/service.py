@@ -26,10 +26,11 @@ from deepwork.delivery.rewind.models import (
 from deepwork.delivery.rewind.responses import build_payload
 from deepwork.delivery.rewind.state_changes import StateChanger
 from deepwork.delivery.rewind.store import RewindStore
-from deepwork.delivery.rewind.tree_plans import TreePlanner, to_text
+from deepwork.delivery.rewind.tree_plans import TreePlanner
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.lock import hold_file_lock
+from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.rescue import rescue
@@ -170,7 +171,7 @@ class RewindService:
         restorer = self._trees.open_restorer(tree)
         strange = restorer.apply(restore, rewind.id, results.saved[restore.tree])
         folder = get_working_folder(tree, rewind.id)
-        kept = [f"{to_text(path)} (see {folder / 'kept'})" for path in strange]
+        kept = [f"{to_printable_name(path)} (see {folder / 'kept'})" for path in strange]
         with open_private_index(self._trees.git_at(tree)) as index:
             staged = index.write_tree()
         return replace(
@@ -199,7 +200,7 @@ class RewindService:
     def _finish(self, rewind: Rewind) -> Rewind:
         """List what an agent that was at work wrote after the files went back; it stays in its tree."""
         late = [
-            f"{to_text(change.path)} (written in {restore.tree} after it went back)"
+            f"{to_printable_name(change.path)} (written in {restore.tree} after it went back)"
             for restore in rewind.steps.restores
             if restore.branch is not None
             for change in self._list_late(restore, rewind.results)
@@ -223,7 +224,7 @@ class RewindService:
             versions = self._read_versions(tree, now)
             for move in restore.moves:
                 if versions.get(move.path) != move.now:
-                    return to_text(move.path)
+                    return to_printable_name(move.path)
         for aside in rewind.steps.asides:
             git = self._trees.git_at(Path(aside.repository))
             if resolve_commit(git, f"refs/heads/{aside.branch}") != aside.commit:

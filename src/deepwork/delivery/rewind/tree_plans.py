@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,10 +18,11 @@ from deepwork.delivery.rewind.models import (
     plan_shared_files,
 )
 from deepwork.kernel.errors import DeepworkError, NotAllowed
+from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.files.repositories import find_repository, is_tree_of
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.file_placing import find_obstacles
-from deepwork.kernel.git.refs import find_branch_tip, find_pushed_branch, has_branch, resolve_commit
+from deepwork.kernel.git.refs import find_branch_tip, find_pushed_branch, has_branch
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.kernel.git.tree_restores import (
@@ -281,15 +281,10 @@ class TreePlanner:
         plan.refused |= dict.fromkeys(find_obstacles(tree, removed, written), _IGNORED)
 
 
-def find_moved_branch(git: Git, aside: SetAside) -> str | None:
-    """Return the commit that the branch of a tree to be set aside has now."""
-    return resolve_commit(git, f"refs/heads/{aside.branch}")
-
-
 def _plan_moves(store: SnapshotStore, now: Snapshot, then: Snapshot) -> tuple[list[FileMove], list[str]]:
     moves, remarks = [], []
     for change in store.diff(now, then).files:
-        name = to_text(change.path)
+        name = to_printable_name(change.path)
         if (change.before or "").startswith(_SUBMODULE) or (change.after or "").startswith(_SUBMODULE):
             remarks.append(f"The content of the submodule {name} stays as it is.")
         elif _NESTED in {change.before, change.after}:
@@ -333,8 +328,3 @@ def _build_pruned_error(what: str) -> NotAllowed:
 
 def _name_aside(branch: str, id: str) -> str:
     return f"deepwork/rescue/{branch.removeprefix('deepwork/')}-{id}"
-
-
-def to_text(path: str) -> str:
-    """Return a path that can be shown and sent as UTF-8."""
-    return os.fsencode(path).decode(errors="backslashreplace")

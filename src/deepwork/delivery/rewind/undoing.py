@@ -10,10 +10,11 @@ from deepwork.delivery.rewind.landed_work import LandedWork
 from deepwork.delivery.rewind.models import Rewind, RewindRole, RewindStage, RewindTask, SetAside, Steps
 from deepwork.delivery.rewind.state_changes import find_state_changes
 from deepwork.delivery.rewind.store import RewindStore
-from deepwork.delivery.rewind.tree_plans import TreePlanner, to_text
+from deepwork.delivery.rewind.tree_plans import TreePlanner
 from deepwork.gates.approvals.models import compute_digest
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.snapshot_types import Snapshot
@@ -67,7 +68,7 @@ class UndoPlanner:
         moved = {move.path for move in restore.moves}
         for change in self._trees.open_store(tree).diff(after, now).files:
             if restore.branch is not None or change.path in moved:
-                yield f"{to_text(change.path)} has changed"
+                yield f"{to_printable_name(change.path)} has changed"
         if restore.branch is not None:
             if (now.branch, now.head) != (restore.branch, restore.head_then):
                 yield f"the branch {restore.branch} has moved"

@@ -33,8 +33,6 @@ from deepwork.work.workspaces.models import WORK_ELSEWHERE
 from deepwork.work.workspaces.service import WorkspaceService
 
 STOPPED = "The run was stopped."
-_FOR_PERSON = ("approval", "budget", "review_backlog")
-"""Reasons for which a claim is refused until a person decides."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,6 @@ class NothingClaimed:
     """Why no task was claimed."""
 
     reason: str
-    is_for_person: bool
     host: str | None = None
     """The other machine that has the work of all dependencies, and so may start the task."""
 
@@ -73,7 +70,7 @@ class TaskClaimer:
             return missing
         with self._database.transaction() as tx, join_transaction(tx):
             if RunStore(tx).get_for_update(run.id).status.is_final:
-                return NothingClaimed("The run has ended.", is_for_person=False)
+                return NothingClaimed("The run has ended.")
             if is_limited and not has_room(tx, run.id, self._host):
                 return None
             attempt_id = new_id("at")
@@ -103,7 +100,7 @@ class TaskClaimer:
             return None
         [host] = found.hosts if len(found.hosts) == 1 else [None]
         reason = f"{WORK_ELSEWHERE}: {describe_elsewhere(found.elsewhere)}"
-        return NothingClaimed(reason, is_for_person=True, host=host)
+        return NothingClaimed(reason, host=host)
 
     def _continue_session(self, tx: Transaction, attempt: Attempt) -> Attempt:
         """Let the session that did the work go on, if its landing was returned after its attempt ended."""
@@ -184,7 +181,7 @@ class TaskClaimer:
         if claimed.reason == "claimed":
             return None
         reason = claimed.message or str(claimed.reason)
-        return NothingClaimed(reason, is_for_person=claimed.reason in _FOR_PERSON)
+        return NothingClaimed(reason)
 
     def _end_lost_attempt(self, tx: Transaction, task_id: str) -> None:
         """End the attempt of a host that lost its lease: its late results get STALE_CLAIM, its tree stays."""

@@ -40,12 +40,8 @@ class PortBlockStore:
 
     def take(self, host: str, first_port: int, tree: str) -> bool:
         """Give a block to a tree; False if the block is taken, or if the tree has one."""
-        sql = """
-            INSERT INTO port_blocks (host, first_port, tree, taken_at)
-            VALUES (:host, :first_port, :tree, :now) ON CONFLICT DO NOTHING
-        """
-        taken = self._tx.execute(sql, host=host, first_port=first_port, tree=tree, now=self._tx.now)
-        return taken == 1
+        row = {"host": host, "first_port": first_port, "tree": tree, "taken_at": self._tx.now}
+        return self._tx.insert_new("port_blocks", row)
 
     def release(self, host: str, trees: Iterable[str]) -> None:
         """Let others have the blocks of these trees."""
@@ -82,10 +78,6 @@ class PortBlocks:
             f"All {len(FIRST_PORTS)} blocks of ports from {_FIRST_PORT} to {_END_PORT - 1} are in use.",
             suggestion="End workspaces that nobody needs, or set workspace.ports to 0 in config.yml.",
         )
-
-    def release(self, tree: Path) -> None:
-        """Let other trees have the block of this one."""
-        self._release([str(tree)])
 
     def _find(self, tree: Path) -> int | None:
         with self._database.reading() as tx:

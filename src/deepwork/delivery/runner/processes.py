@@ -7,7 +7,6 @@ how. The shim is the process that we know; below it runs the agent.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import select
@@ -27,6 +26,7 @@ from deepwork.delivery.runner.attempt_files import AttemptFiles, read_record
 from deepwork.delivery.runner.models import Observation, ProcessState
 from deepwork.kernel.environment import get_host_name
 from deepwork.kernel.errors import NotAllowed, StorageError
+from deepwork.kernel.files.lock import try_flock
 from deepwork.kernel.files.private import format_path, make_private_folder, to_storage_error, write_atomically
 from deepwork.kernel.foreign_text import MAX_MOMENT, MAX_PID, read_moment, read_pid, read_whole_number
 from deepwork.kernel.supervision import supervisor
@@ -157,7 +157,7 @@ def _hold_start(files: AttemptFiles) -> Iterator[int]:
     """Hold the lock of the start; raises AlreadyStarted if others hold it, or if it may have run."""
     descriptor = _open(files.lock, _LOCK_FLAGS)
     try:
-        if not _try_lock(descriptor) or files.process.exists() or files.exit.exists():
+        if not try_flock(descriptor) or files.process.exists() or files.exit.exists():
             raise _build_started_error(files)
         launch = _read_launch(files)
         if launch is not None and launch["boot_id"] != read_boot_id():  # its later files may be lost
@@ -327,7 +327,7 @@ def _is_locked(files: AttemptFiles) -> bool:
     except OSError:
         return False
     try:
-        return not _try_lock(descriptor)
+        return not try_flock(descriptor)
     finally:
         os.close(descriptor)
 
@@ -338,11 +338,6 @@ def _is_locked(files: AttemptFiles) -> bool:
 def interrupt_process(files: AttemptFiles, identity: ProcessIdentity) -> None:
     """Interrupt what the agent is doing, as Ctrl-C does; it may end by that, or go on."""
     _signal_shim(files, identity, signal.SIGUSR2)
-
-
-def ask_to_end(files: AttemptFiles, identity: ProcessIdentity) -> None:
-    """Let the agent end, and everything that it started; return at once. The grace of its start holds."""
-    _signal_shim(files, identity, signal.SIGTERM)
 
 
 def end_process(
@@ -413,7 +408,7 @@ def _forbid_start(files: AttemptFiles) -> ProcessIdentity | None:
 
         def is_decided() -> bool:
             found.extend(filter(None, [read_identity(files)]))
-            return bool(found) or _try_lock(descriptor)
+            return bool(found) or try_flock(descriptor)
 
         if not _wait_until(is_decided, _MAX_START_SECONDS):
             raise StorageError(f"The start {format_path(files.folder)} takes too long.", recoverable=True)
@@ -455,11 +450,3 @@ def _open(path: Path, flags: int) -> int:
         return os.open(path, flags, 0o600)
     except OSError as error:
         raise to_storage_error("open", path, error) from error
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from deepwork.kernel.files.definition_models import DefinitionModel, build_problem
+from deepwork.kernel.files.definition_models import DefinitionModel, build_problem, require_no_nul
 from deepwork.kernel.vendors import AGENT_KINDS
-
-
-def _require_no_nul(word: str) -> str:
-    if "\0" in word:
-        raise build_problem("this contains a NUL character", "leave it out")
-    return word
 
 
 def _require_foreign_name(name: str) -> str:
@@ -39,9 +33,9 @@ _Name = Annotated[
         description="A name has letters, digits, dots, dashes and underscores.",
     ),
 ]
-_Word = Annotated[str, AfterValidator(_require_no_nul), Field(description="Write a word of the command.")]
+_Word = Annotated[str, AfterValidator(require_no_nul), Field(description="Write a word of the command.")]
 _Value = Annotated[
-    str, AfterValidator(_require_no_nul), Field(min_length=1, max_length=1000, description="Write text.")
+    str, AfterValidator(require_no_nul), Field(min_length=1, max_length=1000, description="Write text.")
 ]
 _Variable = Annotated[
     str,

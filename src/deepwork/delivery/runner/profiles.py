@@ -83,14 +83,6 @@ class ProfileCatalog:
             raise self._build_unknown_error("chain", name, self.chains)
         return tuple(self.agents[each] for each in self.chains[name])
 
-    def list_agents(self) -> list[AgentProfile]:
-        """List all agents by their names."""
-        return [self.agents[name] for name in sorted(self.agents)]
-
-    def list_chains(self) -> list[str]:
-        """List the names of all chains."""
-        return sorted(self.chains)
-
     def _build_unknown_error(self, kind: str, name: str, known: Iterable[str]) -> InvalidInput:
         return InvalidInput(
             f"There is no {kind} {name[:200]!r}; known: {', '.join(sorted(known))}.",

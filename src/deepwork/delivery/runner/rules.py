@@ -219,11 +219,6 @@ def choose_profile(chain: Sequence[str], failed: Sequence[Attempt], max_attempts
     return None
 
 
-def has_changed(files_before: str, files_after: str, *, changes: str | None) -> bool:
-    """Return whether the work of a task without checks counts: its tree changed, unless it need not."""
-    return changes == "none" or files_before != files_after
-
-
 def find_run_overrun(options: RunOptions, spent: int) -> str | None:
     """Return why a run may spend no more; `spent` is in millionths of a dollar."""
     most = options.max_usd

@@ -149,9 +149,9 @@ class RunScheduler:
             spent = AttemptStore(tx).sum_usd_micros(run.id)
             is_late = run.options.until is not None and tx.now >= run.options.until
         if run.status is not RunStatus.ACTIVE or is_late:
-            return NothingClaimed(f"Run {run.id} starts no tasks now.", is_for_person=False)
+            return NothingClaimed(f"Run {run.id} starts no tasks now.")
         if limit := _find_limit(run, attempts, spent):
-            return NothingClaimed(limit, is_for_person=True)
+            return NothingClaimed(limit)
         own = replace(run, chain=tuple(chain))
         kept, _ = _split_lost(attempts, self._find_hosts(run), self._host)
         started, refused = self._start_tasks(own, self._list_tasks(run, labels), kept, 1)
@@ -200,9 +200,7 @@ class RunScheduler:
                 return None  # an agent has completed it, and its work is not committed yet
             name = find_next_profile(tx, run, task)
             if name is None:
-                return NothingClaimed(
-                    f"Every agent of the chain has tried task {task.name!r}.", is_for_person=True
-                )
+                return NothingClaimed(f"Every agent of the chain has tried task {task.name!r}.")
             profile = self._get_profile(name)
             if is_limit_sure(*AttemptStore(tx).count_at_limit(profile.kind, profile.name, self._host)):
                 return None

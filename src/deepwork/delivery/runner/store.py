@@ -22,10 +22,7 @@ class RunStore:
 
     def add(self, run: Run) -> bool:
         """Insert a new run; False if its plan has an open one."""
-        row = _run_to_row(run)
-        columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
-        sql = f"INSERT INTO runner_runs ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
-        return self._tx.execute(sql, **row) == 1
+        return self._tx.insert_new("runner_runs", _run_to_row(run))
 
     def save(self, run: Run) -> None:
         """Store a changed run."""
@@ -87,17 +84,8 @@ class RunStore:
             "ended_at IS NULL": is_open or None,
             "workflow_id = :workflow": workflow_id,
         }
-        later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
-        sql = f"""
-            SELECT * FROM runner_runs {build_where({**conditions, **later})}
-             ORDER BY created_at DESC, id DESC LIMIT :limit
-        """
-        at, id = after or (0, "")
-        rows = self._tx.fetch_all(sql, workflow=workflow_id, at=at, id=id, limit=limit)
-        total = self._tx.fetch_value(
-            f"SELECT count(*) FROM runner_runs {build_where(conditions)}", workflow=workflow_id
-        )
-        return [_read_run(row) for row in rows], int(total)
+        rows, total = self._tx.list_newest("runner_runs", "*", conditions, after, limit, workflow=workflow_id)
+        return [_read_run(row) for row in rows], total
 
     def sum_usage(self, run_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Return the tokens and the cost, in millionths of a dollar, of each of these runs."""
@@ -188,27 +176,7 @@ class AttemptStore:
 
         So of two runners that decide about the same attempt one has no effect.
         """
-        old, new = vars(before), vars(after)
-        changes = {name: value for name, value in new.items() if value != old[name]}
-        if not changes:
-            return True
-        assignments = ", ".join(f"{name} = :{name}" for name in changes)
-        sql = f"""
-            UPDATE attempts SET {assignments}
-             WHERE id = :before_id AND stage = :before_stage AND claim_epoch = :before_epoch
-               AND starts = :before_starts
-        """
-        return (
-            self._tx.execute(
-                sql,
-                before_id=before.id,
-                before_stage=before.stage,
-                before_epoch=before.claim_epoch,
-                before_starts=before.starts,
-                **changes,
-            )
-            == 1
-        )
+        return self._tx.save_change("attempts", vars(before), vars(after), "stage", "claim_epoch", "starts")
 
     def find(self, id: str) -> Attempt | None:
         """Return the attempt with this id."""
@@ -272,15 +240,8 @@ class AttemptStore:
             "task_id = :task": task_id,
         }
         values = {"stage": stage, "run": run_id, "workflow": workflow_id, "task": task_id}
-        later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
-        at, id = after or (0, "")
-        sql = f"""
-            SELECT * FROM attempts {build_where({**conditions, **later})}
-             ORDER BY created_at DESC, id DESC LIMIT :limit
-        """
-        rows = self._tx.fetch_all(sql, at=at, id=id, limit=limit, **values)
-        total = self._tx.fetch_value(f"SELECT count(*) FROM attempts {build_where(conditions)}", **values)
-        return [_read_attempt(row) for row in rows], int(total)
+        rows, total = self._tx.list_newest("attempts", "*", conditions, after, limit, **values)
+        return [_read_attempt(row) for row in rows], total
 
     def list_open_of_runs(self, run_ids: Iterable[str]) -> list[Attempt]:
         """List the attempts of these runs that have not ended, the oldest first."""

@@ -251,10 +251,6 @@ class WorkspacePreparer:
         environment = build_setup_environment(port) if environment is None else environment
         return PreparedTree(port, self._prepare_once(main_tree, tree, settings, environment))
 
-    def release(self, tree: Path) -> None:
-        """Let other trees have the ports of this one."""
-        self._ports.release(tree)
-
     def _prepare_once(
         self, main_tree: Path, tree: Path, settings: WorkspaceSettings, environment: Mapping[str, str]
     ) -> tuple[str, ...]:

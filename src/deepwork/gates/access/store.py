@@ -43,25 +43,11 @@ class TokenStore:
 
     def add(self, token: Token) -> bool:
         """Insert a token; False if another token with its name is not revoked."""
-        sql = """
-            INSERT INTO tokens (id, name, digest, scope, created_by, created_at, expires_at, is_person)
-            VALUES (:id, :name, :digest, :scope, :created_by, :created_at, :expires_at, :is_person)
-            ON CONFLICT DO NOTHING
-        """
-        added = self._tx.execute(
-            sql,
-            id=token.id,
-            name=token.name,
-            digest=token.digest,
-            scope=token.scope,
-            created_by=token.created_by,
-            created_at=token.created_at,
-            expires_at=token.expires_at,
-            is_person=token.is_person,
-        )
+        row = {name: getattr(token, name) for name in _TOKEN_FIELDS}
+        added = self._tx.insert_new("tokens", row)
         if added:
             save_seal(self._tx, "tokens", token.id)
-        return added == 1
+        return added
 
     def find(self, id: str) -> Token | None:
         """Return the token with this id, valid or not; None also if it is not as deepwork stored it."""
@@ -186,7 +172,8 @@ class AuditStore:
             last = rows[-1]["seq"]
 
 
-_TOKEN_COLUMNS = ", ".join(name for name in Token.__dataclass_fields__ if name != "key_digest")
+_TOKEN_FIELDS = tuple(name for name in Token.__dataclass_fields__ if name != "key_digest")
+_TOKEN_COLUMNS = ", ".join(_TOKEN_FIELDS)
 _ENTRY_COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
 _AUDIT_COLUMNS = f"seq, {_ENTRY_COLUMNS}, chain"
 _FIRST_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit ORDER BY seq LIMIT :limit"

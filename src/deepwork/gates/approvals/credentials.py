@@ -104,12 +104,6 @@ def get_relying_party(origin: str) -> str:
     return urlsplit(origin).hostname or ""
 
 
-def can_have_passkeys(origin: str) -> bool:
-    """Whether browsers offer passkeys to a page: its host has a name, not only an address."""
-    host = get_relying_party(origin)
-    return bool(host) and ":" not in host and not host.replace(".", "").isdigit()
-
-
 def verify_registration(answer: Mapping[str, Any], challenge: bytes, origin: str) -> dict[str, Any]:
     """Verify a new passkey and return what to store of it; raises NotAllowed for one that is not valid."""
     try:

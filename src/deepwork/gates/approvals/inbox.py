@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from deepwork.gates.approvals.models import find_name
-from deepwork.kernel.attention import Attention, Listed, format_detail, read_first
+from deepwork.kernel.attention import Attention, Listed, format_detail
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Command
@@ -15,7 +15,7 @@ def list_pending_approvals(tx: Transaction, limit: int) -> Listed:
     """List what waits for an approval, the last asked first."""
     columns = "id, subject_kind, subject_id, workflow_id, shown, asked_at"
     order = "asked_at DESC, created_seq DESC"
-    rows, total = read_first(tx, columns, "approvals WHERE status = 'pending'", order, limit)
+    rows, total = tx.list_first(columns, "approvals WHERE status = 'pending'", order, limit)
     return [_describe(row) for row in rows], total
 
 

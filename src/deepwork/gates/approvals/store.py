@@ -165,15 +165,9 @@ class ApprovalStore:
     ) -> tuple[list[Approval], int]:
         """List approvals, the last asked first, and how many match in all."""
         where = build_where({"status IN :statuses": statuses or None, "workflow_id = :workflow": workflow_id})
-        values = {"statuses": [each.value for each in statuses or ()], "workflow": workflow_id}
-        sql = (
-            f"SELECT {', '.join(_COLUMNS)} FROM approvals {where}"
-            " ORDER BY asked_at DESC, created_seq DESC LIMIT :limit"
-        )
-        rows = self._tx.fetch_all(sql, limit=limit, **values)
-        total = len(rows)
-        if total == limit:
-            total = self._tx.fetch_value(f"SELECT count(*) FROM approvals {where}", **values)
+        values: Row = {"statuses": [each.value for each in statuses or ()], "workflow": workflow_id}
+        order = "asked_at DESC, created_seq DESC"
+        rows, total = self._tx.list_first(", ".join(_COLUMNS), f"approvals {where}", order, limit, **values)
         return [_from_row(row) for row in rows], total
 
     def save(self, approval: Approval) -> None:

@@ -122,16 +122,9 @@ class SpendingStore:
 
     def add(self, entry: Entry) -> bool:
         """Add a line to the ledger; False if its stream has this number already."""
-        sql = """
-            INSERT INTO spending (id, stream, number, workflow_id, task_id, agent_id, vendor, model, tokens,
-                                  usd_micros, source, at)
-            VALUES (:id, :stream, :number, :workflow_id, :task_id, :agent_id, :vendor, :model, :tokens,
-                    :usd_micros, :source, :at)
-                ON CONFLICT (stream, number) DO NOTHING
-        """
-        values = vars(entry) | vars(entry.usage)
-        del values["usage"]
-        return self._tx.execute(sql, id=new_id("sp"), at=self._tx.now, **values) == 1
+        row = {"id": new_id("sp"), "at": self._tx.now, **vars(entry), **vars(entry.usage)}
+        del row["usage"]
+        return self._tx.insert_new("spending", row)
 
     def sum_by(self, grouping: Grouping, workflow_id: str | None, limit: int) -> list[Row]:
         """Sum the ledger up, the most expensive first; days in order, the newest first."""

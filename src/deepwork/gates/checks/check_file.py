@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from deepwork.kernel.files.definition_models import DefinitionModel, build_problem
+from deepwork.kernel.files.definition_models import DefinitionModel, build_problem, require_no_nul
 from deepwork.kernel.files.globs import find_problem
 
 _WILDCARDS = frozenset("*?[]{}\\")
@@ -31,13 +31,7 @@ def _require_plain_path(path: str) -> str:
     return path.removeprefix("./")
 
 
-def _require_no_nul(word: str) -> str:
-    if "\0" in word:
-        raise build_problem("this contains a NUL character", "leave it out")
-    return word
-
-
-_Word = Annotated[str, AfterValidator(_require_no_nul), Field(description="Write a word of the command.")]
+_Word = Annotated[str, AfterValidator(require_no_nul), Field(description="Write a word of the command.")]
 _Name = Annotated[
     str,
     Field(

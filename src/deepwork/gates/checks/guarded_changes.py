@@ -84,12 +84,9 @@ class GuardedStarts:
 
 def add_guarded_start(tx: Transaction, workflow_id: str, start: GuardedStart) -> None:
     """Record what differed before the work began; only the first record of a workflow counts."""
-    sql = """
-        INSERT INTO guarded_starts (workflow_id, host, tree_path, files, created_at)
-        VALUES (:id, :host, :tree, :files, :now) ON CONFLICT DO NOTHING
-    """
-    about = {"host": start.host, "tree": str(start.tree), "files": json.dumps(start.files)}
-    tx.execute(sql, id=workflow_id, now=tx.now, **about)
+    place = {"host": start.host, "tree_path": str(start.tree)}
+    row = {"workflow_id": workflow_id, **place, "files": json.dumps(start.files), "created_at": tx.now}
+    tx.insert_new("guarded_starts", row)
 
 
 def describe_changes(

@@ -17,6 +17,7 @@ from tempfile import mkdtemp
 from deepwork.gates.checks.models import Proof
 from deepwork.kernel.environment import get_cache_folder
 from deepwork.kernel.errors import StorageError
+from deepwork.kernel.files.lock import try_flock
 from deepwork.kernel.files.private import (
     make_private_folder,
     read_private_file,
@@ -117,7 +118,7 @@ def _acquire(path: Path) -> int:
     while True:
         descriptor = os.open(path, _OPEN_FLAGS, 0o600)
         try:
-            while not _try_lock(descriptor):
+            while not try_flock(descriptor):
                 time.sleep(_POLL_SECONDS)
             if _is_in_place(descriptor, path):
                 return descriptor
@@ -125,14 +126,6 @@ def _acquire(path: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_in_place(descriptor: int, path: Path) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from deepwork.gates.checks.models import PROVING_VERDICTS, CheckVerdict, Proof, ProofKey, ProofSubject
-from deepwork.kernel.database.engine import Row, build_where, row_parser
+from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.seals import is_sealed, save_seal
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotAllowed
@@ -97,15 +97,8 @@ class ProofStore:
             "id IN (SELECT proof_id FROM proof_uses WHERE subject_id = :used_by)": used_by,
         }
         values = {"check": check, "verdict": verdict, "used_by": used_by}
-        later = {"(created_at < :at OR (created_at = :at AND id < :id))": after}
-        at, id = after or (0, "")
-        sql = f"""
-            SELECT {_COLUMNS} FROM proofs {build_where({**conditions, **later})}
-             ORDER BY created_at DESC, id DESC LIMIT :limit
-        """
-        rows = self._tx.fetch_all(sql, limit=limit, at=at, id=id, **values)
-        total = self._tx.fetch_value(f"SELECT count(*) FROM proofs {build_where(conditions)}", **values)
-        return [_from_row(row) for row in rows], int(total)
+        rows, total = self._tx.list_newest("proofs", _COLUMNS, conditions, after, limit, **values)
+        return [_from_row(row) for row in rows], total
 
     def list_used_by(self, subject: ProofSubject) -> list[Proof]:
         """List the proofs with which this subject counted as done."""

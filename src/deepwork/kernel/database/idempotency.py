@@ -77,14 +77,8 @@ class KeyStore:
         """Reserve the key; False if it is taken. A concurrent call with the same key waits for the first."""
         sql = "DELETE FROM idempotency_keys WHERE created_at < :cutoff"
         self._tx.execute(sql, cutoff=self._tx.now - KEPT_MS)
-        sql = """
-            INSERT INTO idempotency_keys (caller, tool, key, arguments, created_at)
-            VALUES (:caller, :tool, :key, :arguments, :now) ON CONFLICT DO NOTHING
-        """
-        taken = self._tx.execute(
-            sql, caller=call.account, tool=call.tool, key=call.key, arguments=call.digest, now=self._tx.now
-        )
-        return taken == 1
+        row = {"caller": call.account, "tool": call.tool, "key": call.key, "arguments": call.digest}
+        return self._tx.insert_new("idempotency_keys", row | {"created_at": self._tx.now})
 
     def has(self, call: Call) -> bool:
         """Whether an earlier call used the key."""

@@ -155,6 +155,20 @@ class Transaction:
         sql = engine.build_conditional_update(table, tuple(changes), ("id", *unchanged))
         return self.execute(sql, **known, **changes) == 1
 
+    def list_first(
+        self, columns: str, rows: str, order: str, limit: int, *, offset: int = 0, **values: Any
+    ) -> tuple[list[Row], int]:
+        """List the first rows, and how many there are in all.
+
+        `rows` is what follows FROM. The database counts only if there may be more rows than these.
+        """
+        page = " OFFSET :offset" if offset else ""
+        sql = f"SELECT {columns} FROM {rows} ORDER BY {order} LIMIT :limit{page}"  # noqa: S608 - no values
+        found = self.fetch_all(sql, limit=limit, offset=offset, **values)
+        if len(found) < limit and not offset:
+            return found, len(found)
+        return found, int(self.fetch_value(f"SELECT count(*) FROM {rows}", **values))  # noqa: S608
+
     def list_newest(
         self,
         table: str,

@@ -81,6 +81,13 @@ def build_problem(what: str, remedy: str) -> PydanticCustomError:
     return PydanticCustomError("problem", "A problem", {"what": what, "remedy": remedy})
 
 
+def require_no_nul(word: str) -> str:
+    """Validate a word of a command, which cannot contain NUL."""
+    if "\0" in word:
+        raise build_problem("this contains a NUL character", "leave it out")
+    return word
+
+
 @cache
 def build_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Build the JSON Schema of a definition file, in the draft that editors know best."""

@@ -206,9 +206,9 @@ class _LockFiles:
         self._identity = _get_identity(os.fstat(self._lock))
 
     def try_to_lock(self) -> bool:
-        if not _try_flock(self._queue):
+        if not try_flock(self._queue):
             return False
-        locked = _try_flock(self._lock)
+        locked = try_flock(self._lock)
         fcntl.flock(self._queue, fcntl.LOCK_UN)
         return locked
 
@@ -282,7 +282,7 @@ def try_to_lock_file(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise to_storage_error("lock", path, error) from error
-    if _try_flock(descriptor):
+    if try_flock(descriptor):
         return descriptor
     os.close(descriptor)
     return None
@@ -312,7 +312,8 @@ def _acquire_thread_lock(lock: threading.Lock, deadline: float) -> None:
         raise TimeoutError
 
 
-def _try_flock(descriptor: int) -> bool:
+def try_flock(descriptor: int) -> bool:
+    """Lock an open file for this process; False if another one holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -157,7 +157,7 @@ def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
     run = runs.find_refs(tx, [run_id]).get(run_id)
     return {
         "run": run or RunRef(id=run_id, kind="job", name=run_id),
-        "milestones": [MilestoneView.from_milestone(each) for each in milestones],
+        "milestones": [MilestoneView.from_note(each) for each in milestones],
         "decisions": build_decision_lines(tx, runs, notes.list_decisions(own, MAX_RECORDS)[0]),
         "issues": build_issue_lines(tx, runs, notes.list_issues(own, MAX_RECORDS)[0]),
         "files_count": WatchStore(tx).count_changed_files(id),

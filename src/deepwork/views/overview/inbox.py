@@ -20,7 +20,7 @@ from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.rules import describe_budget
 from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.gates.reviews.inbox import WAITING_WORDS, list_waiting_reviews
-from deepwork.kernel.attention import Attention, Listed, format_detail, read_first
+from deepwork.kernel.attention import Attention, Listed, format_detail
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Command, Standing
@@ -181,7 +181,7 @@ def list_parked_attempts(view: StateView, limit: int) -> Listed:
     found = """attempts LEFT JOIN plan_tasks AS task ON task.id = attempts.task_id
         WHERE ended_at IS NULL AND stage = 'parked' AND parked_for IN ('person', 'budget')"""
     order = "attempts.updated_at DESC, attempts.id"
-    rows, total = read_first(view.tx, "attempts.id, task.name", found, order, limit)
+    rows, total = view.tx.list_first("attempts.id, task.name", found, order, limit)
     attempts = AttemptStore(view.tx).find_by_ids([row["id"] for row in rows]) if rows else {}
     states = view.judge_attempts(list(attempts.values()))
     return [_describe_parked(attempts[row["id"]], row["name"], states[row["id"]]) for row in rows], total
@@ -220,7 +220,7 @@ def list_stopped_runs(view: StateView, limit: int) -> Listed:
                WHERE (later.workflow_id = run.workflow_id OR later.session_id = run.session_id)
                  AND (later.ended_at IS NULL OR later.ended_at > run.ended_at))"""
     columns = "run.id, coalesce(plans.name, session.job_name || '/' || session.workflow_name) AS name"
-    rows, total = read_first(view.tx, columns, found, "run.ended_at DESC, run.id", limit)
+    rows, total = view.tx.list_first(columns, found, "run.ended_at DESC, run.id", limit)
     names = {row["id"]: row["name"] for row in rows}
     runs = {run.id: run for run in AgentRunStore(view.tx).find_by_ids(names)} if names else {}
     states = view.judge_runs(list(runs.values()))

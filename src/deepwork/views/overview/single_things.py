@@ -70,17 +70,17 @@ def _read_rewind(tx: Transaction, id: str) -> Answer:
 
 def _read_decision(tx: Transaction, id: str) -> Answer | None:
     found = NoteStore(tx).find_decision(id)
-    return DecisionView.from_decision(found) if found else None
+    return DecisionView.from_note(found) if found else None
 
 
 def _read_issue(tx: Transaction, id: str) -> Answer | None:
     found = NoteStore(tx).find_issue(id)
-    return IssueView.from_issue(found) if found else None
+    return IssueView.from_note(found) if found else None
 
 
 def _read_milestone(tx: Transaction, id: str) -> Answer | None:
     found = NoteStore(tx).find_milestone(id)
-    return MilestoneView.from_milestone(found) if found else None
+    return MilestoneView.from_note(found) if found else None
 
 
 def _read_checkpoint(tx: Transaction, id: str) -> Answer | None:

@@ -208,13 +208,7 @@ def _build_origin(
 
 
 def _build_link(match: Match) -> LinkView:
-    return LinkView(
-        task_id=match.task_id,
-        known_by=match.known_by.value,
-        certainty="likely" if match.is_likely else "certain",
-        attempt_id=match.attempt_id,
-        agent_id=match.agent_id,
-    )
+    return LinkView.of(match, certainty="likely" if match.is_likely else "certain")
 
 
 def _group_lines(origins: Iterable[LineOrigin]) -> dict[str | None, list[LineOrigin]]:

@@ -277,8 +277,7 @@ class LeaseStore:
     def _record_loss(self, what: str, loser: str | None) -> None:
         if loser is None:
             return
-        sql = "INSERT INTO lost_leases (who, what, lost_at) VALUES (:who, :what, :now) ON CONFLICT DO NOTHING"
-        self._tx.execute(sql, who=loser, what=what, now=self._tx.now)
+        self._tx.insert_new("lost_leases", {"who": loser, "what": what, "lost_at": self._tx.now})
 
 
 def _lease_from_row(row: Row | None) -> Lease | None:

@@ -28,12 +28,7 @@ def build_active_step(job: Job, session: Session) -> ActiveStep:
         job_dir=str(job.folder),
         step_expected_outputs=build_expected_outputs(step.outputs),
         step_reviews=[
-            ReviewInfo(
-                run_each=review.run_each,
-                quality_criteria=dict(review.quality_criteria),
-                additional_review_guidance=review.additional_review_guidance,
-            )
-            for review in step.reviews
+            ReviewInfo.of(review, quality_criteria=dict(review.quality_criteria)) for review in step.reviews
         ],
         step_instructions=read_instructions(job, step)
         + (_format_concurrent_note(group) if len(group) > 1 else ""),
@@ -59,13 +54,7 @@ def require_step(job: Job, id: str, session: Session) -> Step:
 
 def build_expected_outputs(outputs: Sequence[OutputSpec]) -> list[ExpectedOutput]:
     return [
-        ExpectedOutput(
-            name=output.name,
-            type=output.type.value,
-            description=output.description,
-            required=output.required,
-            syntax_for_finished_step_tool=_SYNTAX_BY_OUTPUT_TYPE[output.type],
-        )
+        ExpectedOutput.of(output, syntax_for_finished_step_tool=_SYNTAX_BY_OUTPUT_TYPE[output.type])
         for output in outputs
     ]
 

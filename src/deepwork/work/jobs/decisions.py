@@ -27,12 +27,7 @@ _TYPES = {
 
 def to_infos(decisions: Iterable[PersonDecision]) -> list[DecisionInfo] | None:
     """Convert decisions for an answer; None if there are none."""
-    return [
-        DecisionInfo(
-            step_id=each.step_id, decision=each.decision.value, by=each.by, at=each.at, text=each.text
-        )
-        for each in decisions
-    ] or None
+    return [DecisionInfo.of(each) for each in decisions] or None
 
 
 def list_for_current_step(session: Session) -> list[PersonDecision]:

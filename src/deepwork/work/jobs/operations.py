@@ -116,12 +116,9 @@ class JobOperations:
     def _build_answer(self, made: state.PersonDecision, changed: Session) -> Decided:
         progress = changed.get_progress(made.step_id)
         allowed = self._get_limit(progress) + progress.granted_attempts
-        return Decided(
+        return Decided.of(
+            made,
             session_id=changed.session_id,
-            step_id=made.step_id,
-            decision=made.decision.value,
-            by=made.by,
-            text=made.text,
             status=_get_status(made, changed),
             next_step=changed.current_step_id if changed.is_active else None,
             attempts_left=None if progress.completed_at else max(0, allowed - progress.quality_attempts),

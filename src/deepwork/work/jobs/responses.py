@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,12 @@ class JobAnswer(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def of(cls, record: object, **others: Any) -> Self:
+        """Build the answer from the attributes of a record with the names of its fields, as `Answer.of`."""
+        names = [name for name in cls.model_fields if name not in others and hasattr(record, name)]
+        return cls(**{name: getattr(record, name) for name in names}, **others)
 
 
 def _is_none(value: object) -> bool:

@@ -169,10 +169,8 @@ def _cut_review(result: ReviewResult) -> ReviewAnswer:
     is_whole = feedback == result.feedback and [asdict(each) for each in result.criteria_results] == [
         each.model_dump() for each in criteria
     ]
-    return ReviewAnswer(
-        review_run_each=result.review_run_each,
-        target_file=result.target_file,
-        passed=result.passed,
+    return ReviewAnswer.of(
+        result,
         feedback=feedback,
         criteria_results=criteria,
         truncated=None if is_whole else True,
@@ -189,10 +187,8 @@ def cut_findings(findings: Sequence[Finding]) -> list[FindingAnswer]:
 
 
 def _to_answer(finding: Finding) -> FindingAnswer:
-    return FindingAnswer(
-        severity=finding.severity.value,
-        file=finding.file,
-        line=finding.line,
+    return FindingAnswer.of(
+        finding,
         claim=_cut_text(finding.claim, _MAX_CRITERION),
         failure=finding.failure and _cut_text(finding.failure, _MAX_CRITERION),
         effect=None if finding.effect is FindingEffect.BLOCKS else finding.effect.value,
@@ -212,9 +208,9 @@ def _select_criteria(results: Sequence[CriterionResult]) -> list[CriterionResult
 
 
 def _cut_criterion(result: CriterionResult) -> CriterionAnswer:
-    return CriterionAnswer(
+    return CriterionAnswer.of(
+        result,
         criterion=_cut_text(result.criterion, _MAX_CRITERION),
-        passed=result.passed,
         feedback=None if result.feedback is None else _cut_text(result.feedback, _MAX_CRITERION_FEEDBACK),
     )
 

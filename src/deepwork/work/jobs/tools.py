@@ -427,12 +427,7 @@ class WorkflowTools:
 
 
 def _to_info(job: Job) -> JobInfo:
-    return JobInfo(
-        name=job.name,
-        summary=job.summary,
-        description=job.description,
-        workflows=[WorkflowInfo(name=each.name, summary=each.summary) for each in job.workflows],
-    )
+    return JobInfo.of(job, workflows=[WorkflowInfo.of(each) for each in job.workflows])
 
 
 def _get_caller() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from deepwork.kernel.foreign_text import escape_mermaid
 from deepwork.work.plans.models import Node, TaskStatus
 from deepwork.work.plans.rules.graph import Graph
 
@@ -34,7 +35,6 @@ _MERMAID_CLASSES = {
     "failed": "fill:#fee2e2,stroke:#b91c1c",
     "waits": "fill:#f5f5f5,stroke:#a3a3a3,color:#737373",
 }
-_MERMAID_SPECIAL_CHARS = '"#&<>`\\'
 
 
 class DrawnLine(NamedTuple):
@@ -228,7 +228,7 @@ def _truncate_name(name: str) -> str:
 def _render_mermaid_tasks(graph: Graph) -> Iterator[str]:
     ids = {node.id: f"t{number}" for number, node in enumerate(graph.nodes, start=1)}
     for node in graph.nodes:
-        label, status = _escape(_truncate_name(node.name)), graph.get_effective_status(node)
+        label, status = escape_mermaid(_truncate_name(node.name)), graph.get_effective_status(node)
         yield f'    {ids[node.id]}["{label}"]{_format_class(status)}'
     for node in graph.nodes:
         yield from (f"    {ids[other.id]} --> {ids[node.id]}" for other in graph.list_dependencies(node))
@@ -258,13 +258,3 @@ def _format_class(status: TaskStatus) -> str:
     if status.is_running:
         return ":::running"
     return {TaskStatus.FAILED: ":::failed", TaskStatus.BLOCKED: ":::waits"}.get(status, "")
-
-
-def _escape(text: str) -> str:
-    """Escape characters that are special in Mermaid or HTML."""
-    return "".join(
-        f"#{ord(character)};"
-        if character in _MERMAID_SPECIAL_CHARS or not character.isprintable()
-        else character
-        for character in text
-    )

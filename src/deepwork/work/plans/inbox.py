@@ -8,7 +8,7 @@ from contextlib import closing
 
 from deepwork.gates.approvals.models import ApprovalStatus
 from deepwork.gates.budgets.rules import describe_budget
-from deepwork.kernel.attention import Attention, Listed, format_detail, read_first
+from deepwork.kernel.attention import Attention, Listed, format_detail
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -59,7 +59,7 @@ def list_failed_tasks(tx: Transaction, limit: int) -> Listed:
         "CASE WHEN task.failures >= task.max_attempts THEN 0 ELSE 1 END,"
         " task.updated_at DESC, plans.created_seq DESC, task.position DESC"
     )
-    rows, total = read_first(tx, columns, found, order, limit)
+    rows, total = tx.list_first(columns, found, order, limit)
     return [_describe_failure(row) for row in rows], total
 
 
@@ -99,7 +99,7 @@ def list_lost_claims(tx: Transaction, limit: int) -> Listed:
         " agents.name AS agent_name, agents.last_heartbeat"
     )
     order = "leases.until DESC, plans.created_seq, task.position"
-    rows, total = read_first(tx, columns, found, order, limit, now=tx.now)
+    rows, total = tx.list_first(columns, found, order, limit, now=tx.now)
     return [_describe_lost_claim(row) for row in rows], total
 
 
@@ -126,7 +126,7 @@ def list_paused_plans(tx: Transaction, limit: int) -> Listed:
         SELECT reason FROM plan_history WHERE workflow_id = plans.id AND after = 'paused'
          ORDER BY number DESC LIMIT 1) AS reason"""
     order = "updated_at DESC, created_seq DESC"
-    rows, total = read_first(tx, columns, "plans WHERE status = 'paused'", order, limit)
+    rows, total = tx.list_first(columns, "plans WHERE status = 'paused'", order, limit)
     return [_describe_pause(row) for row in rows], total
 
 
@@ -155,7 +155,7 @@ def list_reached_budgets(tx: Transaction, limit: int) -> Listed:
         " plans.id AS workflow_id, total.reached_at, plans.requirements,"
         " task.requirements AS task_requirements"
     )
-    rows, total = read_first(tx, columns, found, "total.reached_at DESC, total.subject_id", limit)
+    rows, total = tx.list_first(columns, found, "total.reached_at DESC, total.subject_id", limit)
     return [_describe_reached_budget(row) for row in rows], total
 
 

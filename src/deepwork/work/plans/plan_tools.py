@@ -139,12 +139,7 @@ class PlanTools:
                     base_branch=head.branch if head else None,
                 )
             )
-            return WorkflowCreated(
-                id=workflow.id,
-                name=workflow.name,
-                status=workflow.status,
-                max_parallel_tasks=workflow.max_parallel_tasks,
-            )
+            return WorkflowCreated.of(workflow)
 
     @operation("read")
     def workflow_get(

@@ -168,9 +168,9 @@ class PlanTaskView(Answer):
     max_attempts: int | None = None
     waits_for_person: bool | None = None
     waits_for: str | None = None
+    """`approval` while its work is done and a person has not decided about it."""
     requires: dict[str, Any] | None = None
     """Its own checks, approvals and budget, beside those of its plan."""
-    """`approval` while its work is done and a person has not decided about it."""
     proofs: dict[str, str] | None = None
     """By check, the proof with which it was completed; only if it has checks of its own."""
     stale_input: list[dict[str, str]] | None = None

@@ -299,14 +299,10 @@ class Scheduler:
             if task.parallel_group:
                 groups.setdefault(task.parallel_group, []).append(task.id)
         return [
-            NextTask(
-                id=task.id,
-                name=task.name,
+            NextTask.of(
+                task,
                 description=truncate_to_line(task.description, _MAX_DESCRIPTION_LENGTH) or "",
-                status=task.status,
-                sequence=task.sequence,
                 can_parallelize=bool(task.parallel_group),
-                parallel_group=task.parallel_group,
                 parallel_with=_select_others(groups.get(task.parallel_group, ()), task.id) or None,
                 dependencies_completed=completed.get(task.id, []),
                 conflicts_with=found.conflicts.get(task.id),
@@ -400,16 +396,10 @@ def _select_others(ids: Sequence[str], own: str) -> list[str]:
 
 def _build_available_task(offer: _Offer) -> AvailableTask:
     task = offer.task
-    return AvailableTask(
-        id=task.id,
-        workflow_id=task.workflow_id,
-        name=task.name,
+    return AvailableTask.of(
+        task,
         description=truncate_to_line(task.description, _MAX_DESCRIPTION_LENGTH) or "",
-        status=task.status,
-        sequence=task.sequence,
-        parallel_group=task.parallel_group,
         context=_extract_hints(task),
-        attempts=task.attempts,
         at_limit=True if offer.at_limit else None,
         conflicts_with=offer.conflicts_with,
     )

@@ -295,10 +295,8 @@ class TaskTools:
             completed, completed_total = store.list_done_dependencies(task, limit)
             return Dependencies(
                 satisfied=pending_total == 0,
-                pending=[PendingDependency(id=it.id, name=it.name, status=it.status) for it in pending],
-                completed=[
-                    CompletedDependency(id=it.id, name=it.name, outcome=it.outcome or "") for it in completed
-                ],
+                pending=[PendingDependency.of(task) for task in pending],
+                completed=[CompletedDependency.of(task, outcome=task.outcome or "") for task in completed],
                 pending_total=pending_total,
                 completed_total=completed_total,
             )

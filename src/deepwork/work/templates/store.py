@@ -20,21 +20,16 @@ class TemplateStore:
 
     def add(self, template: Template) -> bool:
         """Insert a new template; False if its name is taken."""
-        sql = """
-            INSERT INTO templates (id, name, description, definition, version, created_at, updated_at)
-            VALUES (:id, :name, :description, :definition, :version, :created_at, :created_at)
-                ON CONFLICT (name) DO NOTHING
-        """
-        changed = self._tx.execute(
-            sql,
-            id=template.id,
-            name=template.name,
-            description=template.description,
-            definition=_encode_definition(template),
-            version=template.version,
-            created_at=template.created_at,
-        )
-        return changed == 1
+        row = {
+            "id": template.id,
+            "name": template.name,
+            "description": template.description,
+            "definition": _encode_definition(template),
+            "version": template.version,
+            "created_at": template.created_at,
+            "updated_at": template.created_at,
+        }
+        return self._tx.insert_new("templates", row)
 
     def find(self, wanted: str) -> Template | None:
         """Return the template with this id, else the one with this name, else None."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any
 from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.git.history import HeadProgress, HistoryCommit
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import (
@@ -256,13 +256,13 @@ class AttributionService:
                 for attributed in mine
             ),
             renamed=tuple(
-                replace(pair, source=_to_text(pair.source), target=_to_text(pair.target))
+                replace(pair, source=to_printable_name(pair.source), target=to_printable_name(pair.target))
                 for pair in whole.renamed
                 if {pair.source, pair.target} <= changed
             ),
             commits=progress.commits,
             preexisting=tuple(
-                _to_text(change.path)
+                to_printable_name(change.path)
                 for change in snapshots.list_uncommitted(first)
                 if change.path not in changed and not _is_own_file(change)
             ),
@@ -336,7 +336,7 @@ def _add_details(change: AttributedChange, counted: FileChange, trees: _VersionT
     """Add line counts, and the first and last snapshot between which the change can be shown as a diff."""
     return replace(
         _add_trees(change, trees),
-        path=_to_text(change.path),
+        path=to_printable_name(change.path),
         added=counted.added,
         removed=counted.removed,
         is_binary=counted.is_binary,
@@ -354,11 +354,6 @@ def _add_trees(change: AttributedChange, trees: _VersionTrees) -> AttributedChan
 def _is_own_file(change: FileChange) -> bool:
     """Whether it is the .gitignore that deepwork wrote itself and nobody has committed yet."""
     return change.before is None and f"/{change.path}".endswith(f"/{STATE_FOLDER}/.gitignore")
-
-
-def _to_text(path: str) -> str:
-    """Return a path that can be stored and sent as UTF-8; file names may be arbitrary bytes."""
-    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _list_history_warnings(progress: HeadProgress) -> list[str]:

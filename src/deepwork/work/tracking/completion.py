@@ -145,12 +145,9 @@ def build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = Fals
     others = store.list_phases(phase.workflow_id)
     lower = [each.number for each in others if each.number < phase.number and each.completed_at is None]
     ended = phase.completed_at or tx.now
-    return PhaseCompleted(
+    return PhaseCompleted.of(
+        phase,
         phase_id=phase.id,
-        workflow_id=phase.workflow_id,
-        number=phase.number,
-        name=phase.name,
-        status=phase.status,
         completed_at=format_timestamp(ended),
         duration_ms=measure_duration(phase.started_at, ended),
         tasks=PhaseTasks.from_counts(tally),

@@ -262,18 +262,16 @@ def _add_notes(
 
     if request.includes("decisions"):
         found = notes.list_decisions(*build_query("decisions"))
-        answer.add_section(
-            "decisions", *found, DecisionView.from_decision, build_position_getter("decisions")
-        )
+        answer.add_section("decisions", *found, DecisionView.from_note, build_position_getter("decisions"))
     if request.includes("milestones"):
         milestones = notes.list_milestones(*build_query("milestones"))
         answer.add_section(
-            "milestones", *milestones, MilestoneView.from_milestone, build_position_getter("milestones")
+            "milestones", *milestones, MilestoneView.from_note, build_position_getter("milestones")
         )
     if request.includes("blockers"):
         waiting, limit = build_query("blockers")
         blockers = notes.list_issues({**waiting, "blockers": True, "open": True}, limit)
-        answer.add_section("blockers", *blockers, IssueView.from_issue, build_position_getter("issues"))
+        answer.add_section("blockers", *blockers, IssueView.from_note, build_position_getter("issues"))
         answer.parts["has_blockers"] = answer.parts["blockers_count"] > 0
     if request.cursor is None:
         _add_answers(answer, notes, matching)

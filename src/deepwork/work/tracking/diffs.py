@@ -113,12 +113,4 @@ def _measure(file: FileDiff) -> int:
 
 
 def _to_file_diff(file: AttributedChange) -> FileDiff:
-    return FileDiff(
-        path=file.path,
-        status=file.status.value,
-        attribution=file.attribution.value,
-        added=file.added,
-        removed=file.removed,
-        is_binary=file.is_binary or None,
-        shared_with=list(file.shared_with) or None,
-    )
+    return FileDiff.of(file, is_binary=file.is_binary or None, shared_with=list(file.shared_with) or None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from deepwork.kernel.attention import Attention, Listed, format_detail, read_first
+from deepwork.kernel.attention import Attention, Listed, format_detail
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.states import Cause, Command
@@ -18,7 +18,7 @@ REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000
 def list_blockers(tx: Transaction, limit: int) -> Listed:
     """List open issues that need a person, newest first."""
     is_open = "issues WHERE requires_human_review AND resolved_at IS NULL"
-    rows, total = read_first(tx, "*", is_open, "created_at DESC, created_seq DESC", limit)
+    rows, total = tx.list_first("*", is_open, "created_at DESC, created_seq DESC", limit)
     return [_describe_blocker(row) for row in rows], total
 
 
@@ -43,7 +43,7 @@ def list_reviews(tx: Transaction, limit: int, *, since: int | None = None) -> Li
     found = f"tracked_tasks AS task WHERE manual_review_needed AND completed_at >= :since AND {_NOT_REVIEWED}"
     if since is None:
         since = tx.now - REVIEW_PERIOD_MS
-    rows, total = read_first(tx, _COLUMNS, found, "completed_at DESC, created_seq DESC", limit, since=since)
+    rows, total = tx.list_first(_COLUMNS, found, "completed_at DESC, created_seq DESC", limit, since=since)
     return [_describe_review(row) for row in rows], total
 
 
@@ -66,7 +66,7 @@ def list_failed_tasks(tx: Transaction, limit: int) -> Listed:
         SELECT 1 FROM tracked_tasks AS again WHERE again.workflow_id = task.workflow_id
            AND again.name = task.name AND again.started_at >= task.completed_at AND again.id <> task.id
         ) AND {_NOT_REVIEWED}"""
-    rows, total = read_first(tx, _COLUMNS, found, "task.completed_at DESC, task.created_seq DESC", limit)
+    rows, total = tx.list_first(_COLUMNS, found, "task.completed_at DESC, task.created_seq DESC", limit)
     return [_describe_failure(row) for row in rows], total
 
 
@@ -86,8 +86,8 @@ def _describe_failure(row: Row) -> Attention:
 def list_silent_tasks(tx: Transaction, limit: int) -> Listed:
     """List running tasks without a sign of life for half an hour, the longest silent first."""
     found = f"{_ACTIVE_TASKS} AND task.status = 'in_progress' AND task.last_sign_at < :silent_since"
-    rows, total = read_first(
-        tx, _COLUMNS, found, "task.last_sign_at, task.created_seq", limit, silent_since=tx.now - STALE_MS
+    rows, total = tx.list_first(
+        _COLUMNS, found, "task.last_sign_at, task.created_seq", limit, silent_since=tx.now - STALE_MS
     )
     return [_describe_silence(row) for row in rows], total
 

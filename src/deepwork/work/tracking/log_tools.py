@@ -84,7 +84,7 @@ class LogTools:
                 created_at=tx.now,
             )
             NoteStore(tx).add_decision(decision)
-            view = DecisionView.from_decision(decision).model_dump(mode="json")
+            view = DecisionView.from_note(decision).model_dump(mode="json")
             tx.emit(TrackEvent.DECISION_CREATED, view, decision.subject.workflow_id)
             return DecisionLogged(decision_id=decision.id, created_at=format_timestamp(tx.now))
 
@@ -109,7 +109,7 @@ class LogTools:
                 created_at=tx.now,
             )
             NoteStore(tx).add_issue(issue)
-            view = IssueView.from_issue(issue).model_dump(mode="json")
+            view = IssueView.from_note(issue).model_dump(mode="json")
             tx.emit(TrackEvent.ISSUE_CREATED, view, issue.subject.workflow_id)
             return IssueLogged(issue_id=issue.id, created_at=format_timestamp(tx.now))
 
@@ -139,7 +139,7 @@ class LogTools:
                 return MilestoneLogged(milestone_id=same.id, created_at=format_timestamp(same.created_at))
             notes.add_milestone(milestone)
             record_verdict(tx, milestone)
-            view = MilestoneView.from_milestone(milestone).model_dump(mode="json")
+            view = MilestoneView.from_note(milestone).model_dump(mode="json")
             tx.emit(TrackEvent.MILESTONE_CREATED, view, milestone.subject.workflow_id)
             notify_of_milestone(tx, milestone)
             return MilestoneLogged(milestone_id=milestone.id, created_at=format_timestamp(tx.now))
@@ -162,7 +162,7 @@ class LogTools:
                 issue, resolved_at=tx.now, resolved_by=resolved_by or tx.caller, resolution_note=note
             )
             notes.save_resolution(resolved)
-            view = IssueView.from_issue(resolved).model_dump(mode="json")
+            view = IssueView.from_note(resolved).model_dump(mode="json")
             tx.emit(TrackEvent.ISSUE_RESOLVED, view, issue.subject.workflow_id)
             notify_of_answer(tx, resolved)
             return IssueResolved(issue_id=issue_id, resolved_at=format_timestamp(tx.now))

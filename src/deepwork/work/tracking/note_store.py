@@ -156,13 +156,9 @@ class NoteStore:
         conditions = {**_FILTER_CONDITIONS, "since": "resolved_at >= :since"}
         filters = build_where({condition: matching.get(name) for name, condition in conditions.items()})
         where = f"{filters} AND requires_human_review AND resolved_at IS NOT NULL"
-        sql = f"SELECT * FROM issues {where} ORDER BY resolved_at DESC, created_seq DESC LIMIT :limit"
-        rows = self._tx.fetch_all(sql, limit=limit + 1, **matching)
-        is_cut = len(rows) > limit
-        total = (
-            self._tx.fetch_value(f"SELECT count(*) FROM issues {where}", **matching) if is_cut else len(rows)
-        )
-        return [_issue_from_row(row) for row in rows[:limit]], total
+        order = "resolved_at DESC, created_seq DESC"
+        rows, total = self._tx.list_first("*", f"issues {where}", order, limit, **matching)
+        return [_issue_from_row(row) for row in rows], total
 
     def _list_matching(
         self, table: str, matching: Mapping[str, Any], limit: int, *, oldest_first: bool = False

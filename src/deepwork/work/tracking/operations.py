@@ -148,7 +148,7 @@ def build_issue_lines(tx: Transaction, runs: RunDirectory, issues: Sequence[Issu
     named = _find_runs(tx, runs, issues)
     return [
         IssueLine(
-            **vars(IssueView.from_issue(each)),
+            **vars(IssueView.from_note(each)),
             run=named[each.subject.workflow_id],
             actions=[] if each.resolved_at else [offer_resolve(each.id)],
         )
@@ -162,7 +162,7 @@ def build_decision_lines(
     """Build decisions with their runs."""
     named = _find_runs(tx, runs, decisions)
     return [
-        DecisionLine(**vars(DecisionView.from_decision(each)), run=named[each.subject.workflow_id])
+        DecisionLine(**vars(DecisionView.from_note(each)), run=named[each.subject.workflow_id])
         for each in decisions
     ]
 

@@ -97,7 +97,7 @@ class PhaseStarted(Answer):
     name: str
     is_parallel: bool
     status: PhaseStatus
-    started_at: str
+    started_at: IsoTime
     already_exists: bool | None = None
     differs: list[str] | None = None
 
@@ -139,7 +139,7 @@ class TaskStarted(Answer):
     agent_name: str | None = None
     snapshot_id: str | None = None
     snapshot_type: str
-    started_at: str
+    started_at: IsoTime
     warnings: list[str] | None = None
 
 
@@ -339,6 +339,10 @@ class NoteView(Answer):
     agent_name: str | None = None
     created_at: IsoTime
 
+    @classmethod
+    def from_note(cls, note: Decision | Issue | Milestone) -> Self:
+        return cls.of(note, **vars(note.subject))
+
 
 class DecisionView(NoteView):
     category: Category
@@ -347,10 +351,6 @@ class DecisionView(NoteView):
     chosen: str
     reasoning: str
     trade_offs: str | None = None
-
-    @classmethod
-    def from_decision(cls, decision: Decision) -> Self:
-        return cls.of(decision, **vars(decision.subject))
 
 
 class IssueView(NoteView):
@@ -362,19 +362,11 @@ class IssueView(NoteView):
     resolved_by: str | None = None
     resolution_note: str | None = None
 
-    @classmethod
-    def from_issue(cls, issue: Issue) -> Self:
-        return cls.of(issue, **vars(issue.subject))
-
 
 class MilestoneView(NoteView):
     message: str
     progress: int | None = None
     metadata: dict[str, Any] | None = None
-
-    @classmethod
-    def from_milestone(cls, milestone: Milestone) -> Self:
-        return cls.of(milestone, **vars(milestone.subject))
 
 
 class Context(Answer):

@@ -46,32 +46,24 @@ class TrackStore:
 
     def save_workflow(self, before: TrackedWorkflow, after: TrackedWorkflow) -> None:
         """Save the columns that changed."""
-        old, new = _workflow_to_row(before), _workflow_to_row(after)
-        changes = {name: new[name] for name in new if new[name] != old[name]}
-        self._tx.update("tracked_workflows", after.id, changes)
+        self._tx.save_change("tracked_workflows", _workflow_to_row(before), _workflow_to_row(after))
 
     def list_workflows(
         self, statuses: Sequence[TrackedWorkflowStatus] | None, limit: int, offset: int
     ) -> tuple[list[TrackedWorkflow], int]:
         """Return a page of workflows, newest first, and their total number."""
         conditions = build_where({f"{_VISIBLE_STATUS_SQL} IN :statuses": statuses or None})
-        sql = (
-            f"SELECT {_WORKFLOW_COLUMNS} FROM tracked_workflows {conditions}"
-            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset"
+        found, order = f"tracked_workflows {conditions}", "created_at DESC, created_seq DESC"
+        rows, total = self._tx.list_first(
+            _WORKFLOW_COLUMNS, found, order, limit, offset=offset, statuses=statuses
         )
-        rows = self._tx.fetch_all(sql, statuses=statuses, limit=limit, offset=offset)
-        sql = f"SELECT count(*) FROM tracked_workflows {conditions}"
-        total: int = self._tx.fetch_value(sql, statuses=statuses)
         return [_workflow_from_row(row) for row in rows], total
 
     # Phases
 
     def add_phase(self, phase: Phase) -> bool:
         """Insert a new phase; False if the workflow has one with its number."""
-        row = dict(vars(phase))
-        columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
-        sql = f"INSERT INTO phases ({columns}) VALUES ({values}) ON CONFLICT (workflow_id, number) DO NOTHING"
-        return self._tx.execute(sql, **row) == 1
+        return self._tx.insert_new("phases", vars(phase))
 
     def get_phase(self, id: str) -> Phase:
         """Return the phase; NotFound if there is none."""
@@ -118,9 +110,7 @@ class TrackStore:
 
     def save_task(self, before: TrackedTask, after: TrackedTask) -> None:
         """Save the columns that changed."""
-        old, new = _task_to_row(before), _task_to_row(after)
-        changes = {name: new[name] for name in new if new[name] != old[name]}
-        self._tx.update("tracked_tasks", after.id, changes)
+        self._tx.save_change("tracked_tasks", _task_to_row(before), _task_to_row(after))
 
     def touch_task(self, task_id: str) -> None:
         """Record activity on the task, so that it does not count as stale."""

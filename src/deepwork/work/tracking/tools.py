@@ -349,32 +349,19 @@ def _require_same_ending(
 
 
 def _build_phase_started(phase: Phase, **more: Any) -> PhaseStarted:
-    return PhaseStarted(
-        phase_id=phase.id,
-        workflow_id=phase.workflow_id,
-        number=phase.number,
-        name=phase.name,
-        is_parallel=phase.is_parallel,
-        status=phase.status,
-        started_at=format_timestamp(phase.started_at),
-        **more,
-    )
+    return PhaseStarted.of(phase, phase_id=phase.id, **more)
 
 
 def _build_task_started(
     task: TrackedTask, phase: Phase, snapshot: SnapshotResult, warnings: Sequence[str]
 ) -> TaskStarted:
-    return TaskStarted(
+    return TaskStarted.of(
+        task,
         task_id=task.id,
-        workflow_id=task.workflow_id,
-        phase_id=phase.id,
         phase_number=phase.number,
         phase_name=phase.name,
-        caller_type=task.caller_type,
-        agent_name=task.agent_name,
         snapshot_id=snapshot.id,
         snapshot_type=snapshot.kind,
-        started_at=format_timestamp(task.started_at),
         warnings=[*warnings, *snapshot.warnings] or None,
     )
 

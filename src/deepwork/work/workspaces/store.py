@@ -20,12 +20,9 @@ class RepositoryStore:
 
     def add(self, host: str, path: str, name: str) -> bool:
         """Insert a repository; False if it exists already."""
-        sql = """
-            INSERT INTO repositories (id, host, path, name, created_at, updated_at)
-            VALUES (:id, :host, :path, :name, :now, :now) ON CONFLICT (host, path) DO NOTHING
-        """
-        added = self._tx.execute(sql, id=new_id("rp"), host=host, path=path, name=name, now=self._tx.now)
-        return added == 1
+        times = {"created_at": self._tx.now, "updated_at": self._tx.now}
+        row = {"id": new_id("rp"), "host": host, "path": path, "name": name, **times}
+        return self._tx.insert_new("repositories", row)
 
     def find(self, host: str, path: str) -> Repository | None:
         """Return the repository at this path of this machine."""
@@ -44,12 +41,8 @@ class RepositoryStore:
 
     def list_newest(self, limit: int, offset: int) -> tuple[list[Repository], int]:
         """Return a page of repositories, newest first, and their total number."""
-        sql = (
-            f"SELECT {_REPOSITORY_COLUMNS} FROM repositories ORDER BY created_at DESC, created_seq DESC"
-            " LIMIT :limit OFFSET :offset"
-        )
-        rows = self._tx.fetch_all(sql, limit=limit, offset=offset)
-        total: int = self._tx.fetch_value("SELECT count(*) FROM repositories")
+        order = "created_at DESC, created_seq DESC"
+        rows, total = self._tx.list_first(_REPOSITORY_COLUMNS, "repositories", order, limit, offset=offset)
         return [_repository_from_row(row) for row in rows], total
 
 
@@ -61,10 +54,7 @@ class WorkspaceStore:
 
     def add(self, workspace: Workspace) -> bool:
         """Insert a new workspace; False if an active one has the same tree or branch."""
-        row = _to_row(workspace)
-        columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
-        sql = f"INSERT INTO workspaces ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
-        return self._tx.execute(sql, **row) == 1
+        return self._tx.insert_new("workspaces", _to_row(workspace))
 
     def get(self, id: str) -> Workspace:
         """Return the workspace; NotFound if there is none."""
@@ -92,8 +82,7 @@ class WorkspaceStore:
 
     def save(self, before: Workspace, after: Workspace) -> None:
         """Update the columns that changed."""
-        old, new = _to_row(before), _to_row(after)
-        self._tx.update("workspaces", after.id, {name: new[name] for name in new if new[name] != old[name]})
+        self._tx.save_change("workspaces", _to_row(before), _to_row(after))
 
     def remove(self, id: str) -> None:
         """Delete the workspace and unassign its tasks."""
@@ -124,13 +113,9 @@ class WorkspaceStore:
     ) -> tuple[list[Workspace], int]:
         """Return workspaces of a workflow, oldest first, and their total number."""
         conditions = build_where({"workflow_id = :id": workflow_id, "status IN :statuses": statuses or None})
-        values = {"id": workflow_id, "statuses": statuses}
-        sql = (
-            f"SELECT {_WORKSPACE_COLUMNS} FROM workspaces {conditions}"
-            " ORDER BY created_at, created_seq LIMIT :limit"
-        )
-        rows = self._tx.fetch_all(sql, limit=limit, **values)
-        total: int = self._tx.fetch_value(f"SELECT count(*) FROM workspaces {conditions}", **values)
+        values: Row = {"id": workflow_id, "statuses": statuses}
+        found, order = f"workspaces {conditions}", "created_at, created_seq"
+        rows, total = self._tx.list_first(_WORKSPACE_COLUMNS, found, order, limit, **values)
         return [_workspace_from_row(row) for row in rows], total
 
     def list_others_in_repository(self, workspace: Workspace, limit: int) -> list[Workspace]:

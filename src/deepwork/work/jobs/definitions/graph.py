@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from deepwork.kernel.foreign_text import escape_mermaid
 from deepwork.work.jobs.definitions.models import (
     Job,
     JobWorkflow,
@@ -13,8 +14,6 @@ from deepwork.work.jobs.definitions.models import (
     Step,
     WorkflowEntry,
 )
-
-_MERMAID_SPECIAL_CHARS = '"#&<>`\\'
 
 
 def render_text(job: Job, workflow: JobWorkflow) -> str:
@@ -100,21 +99,11 @@ def _render_files(job: Job, workflow: JobWorkflow, nodes: dict[str, str]) -> Ite
     for step in filter(None, map(job.find_step, workflow.step_ids)):
         for given in step.file_inputs:
             if given.from_step in nodes:
-                yield f'    {nodes[given.from_step]} -. "{_escape(given.file)}" .-> {nodes[step.id]}'
+                yield f'    {nodes[given.from_step]} -. "{escape_mermaid(given.file)}" .-> {nodes[step.id]}'
 
 
 def _format_label(step: Step | None, id: str) -> str:
     if step is None:
-        return _escape(id)
+        return escape_mermaid(id)
     reviewed = "<br/>reviewed" if step.reviews else ""
-    return f"{_escape(step.name)}{reviewed}"
-
-
-def _escape(text: str) -> str:
-    """Escape characters that have a meaning in Mermaid or HTML."""
-    return "".join(
-        f"#{ord(character)};"
-        if character in _MERMAID_SPECIAL_CHARS or not character.isprintable()
-        else character
-        for character in text
-    )
+    return f"{escape_mermaid(step.name)}{reviewed}"

@@ -108,11 +108,8 @@ class ClaimStore:
 
     def record_claim(self, task_id: str, epoch: int, agent_id: str) -> None:
         """Record which agent claimed the task, and when."""
-        sql = (
-            "INSERT INTO plan_claims (task_id, epoch, agent_id, claimed_at)"
-            " VALUES (:task_id, :epoch, :agent_id, :now) ON CONFLICT DO NOTHING"
-        )
-        self._tx.execute(sql, task_id=task_id, epoch=epoch, agent_id=agent_id, now=self._tx.now)
+        row = {"task_id": task_id, "epoch": epoch, "agent_id": agent_id, "claimed_at": self._tx.now}
+        self._tx.insert_new("plan_claims", row)
 
     def find_claim_time(self, task_id: str) -> int | None:
         """Return when the task was last claimed."""

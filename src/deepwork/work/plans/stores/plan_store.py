@@ -147,12 +147,8 @@ class PlanStore:
             {"status IN :statuses": statuses or None, "repository_path = :repository_path": repository_path}
         )
         values = {"statuses": statuses, "repository_path": repository_path}
-        total = self._tx.fetch_value(f"SELECT count(*) FROM plans {conditions}", **values)
-        sql = (
-            f"SELECT {_COLUMNS} FROM plans {conditions}"
-            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset"
-        )
-        rows = self._tx.fetch_all(sql, limit=limit, offset=offset, **values)
+        found, order = f"plans {conditions}", "created_at DESC, created_seq DESC"
+        rows, total = self._tx.list_first(_COLUMNS, found, order, limit, offset=offset, **values)
         return [_read_workflow(row) for row in rows], total
 
     def find_by_ids(self, ids: Sequence[str]) -> dict[str, Workflow]:

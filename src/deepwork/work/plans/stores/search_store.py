@@ -147,12 +147,8 @@ class CheckpointStore:
         conditions = build_where(
             {"task_id = :task_id": task_id, "sequence > :after": sequence, "type IN :types": types or None}
         )
-        values = {"task_id": task_id, "after": sequence, "types": types}
-        sql = f"SELECT {_COLUMNS} FROM checkpoints {conditions} ORDER BY sequence LIMIT :limit"
-        rows = self._tx.fetch_all(sql, limit=limit, **values)
-        total = len(rows)
-        if total == limit:
-            total = self._tx.fetch_value(f"SELECT count(*) FROM checkpoints {conditions}", **values)
+        values: Row = {"task_id": task_id, "after": sequence, "types": types}
+        rows, total = self._tx.list_first(_COLUMNS, f"checkpoints {conditions}", "sequence", limit, **values)
         return [_read_checkpoint(row) for row in rows], total
 
     def list_newest(self, task_id: str, limit: int) -> list[Checkpoint]:

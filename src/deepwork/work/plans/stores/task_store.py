@@ -302,11 +302,8 @@ class TaskStore:
     def _list_related(
         self, condition: str, order: str, values: Row, limit: int
     ) -> tuple[list[RelatedTask], int]:
-        sql = f"SELECT {RELATED_COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY {order} LIMIT :limit"
-        rows = self._tx.fetch_all(sql, limit=limit, **values)
-        total = len(rows)
-        if total == limit:
-            total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
+        found = f"plan_tasks WHERE {condition}"
+        rows, total = self._tx.list_first(RELATED_COLUMNS, found, order, limit, **values)
         return [read_related_task(row) for row in rows], total
 
     def find_by_ids(self, ids: Sequence[str]) -> dict[str, Task]:

@@ -104,7 +104,7 @@ screenshots: $(READY) ## Take the screenshots of the dashboard that the document
 	$(BIN)/python -P scripts/screenshots.py
 
 site: $(READY) ## Build the documentation as a website, in build/site.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 format: $(READY) ## Format the code and apply automatic fixes.
 	$(BIN)/ruff check --fix

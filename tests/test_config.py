@@ -9,7 +9,7 @@ import pytest
 from application import call_tool
 from deepwork.edge.server.application import Application
 from deepwork.kernel.config import Settings, find_unknown_keys, load_settings
-from deepwork.kernel.config_options import OPTIONS
+from deepwork.kernel.config_options import OPTIONS, PLATFORMS
 from deepwork.kernel.environment import build_child_environment, get_user_folder
 from deepwork.kernel.errors import DefinitionError
 
@@ -77,13 +77,13 @@ def test_nested_keys_and_platforms_are_read_from_the_file(tmp_path: Path):
             "read_only: maybe",
             "`read_only` in .deepwork/config.yml is 'maybe'; it must be true or false",
         ),
+        ({"platform": "clade"}, {}, "", f"--platform is 'clade'; it must be {', '.join(PLATFORMS[:-1])} or"),
         (
-            {"platform": "clade"},
             {},
+            {"DEEPWORK_PLATFORM": "emacs"},
             "",
-            "--platform is 'clade'; it must be claude, codex, cursor, gemini, opencode, vscode, windsurf, zed or",
+            f"DEEPWORK_PLATFORM is 'emacs'; it must be {PLATFORMS[0]}, ",
         ),
-        ({}, {"DEEPWORK_PLATFORM": "emacs"}, "", "DEEPWORK_PLATFORM is 'emacs'; it must be claude, codex"),
         ({}, {}, "platforms: [claude, clade]", "`platforms` in .deepwork/config.yml is ['claude', 'clade']"),
         ({}, {}, "quality_gate: {timeout: 0}", "`quality_gate.timeout` in .deepwork/config.yml is 0"),
         ({}, {}, "toolsets: {a: 1}", "`toolsets` in .deepwork/config.yml"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from application import call_tool, make_app
@@ -21,14 +22,20 @@ from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.attempt_files import AttemptLocks
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunOptions, RunStatus
 from deepwork.delivery.runner.service import RunService, create_run
+from deepwork.edge.cli.main import deepwork
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.kernel.states import State
+from deepwork.views.hooks.protocol import SESSION_START
+from hooks.make import Project, build_event
 from jobs.project import make_step, write_job
-from jobs.runs import call_job_tool
+from jobs.runs import call_job_tool, finish_step
 from tracking import make as track
 
 Said = tuple[str, str | None, str | None]
+Lists = list[tuple[str, ...]]
+OPEN = {"waiting", "ready", "running", "needs_you", "parked", "unattended"}
+"""The states of things that have not ended, which the metrics count."""
 HOUR = 3_600_000
 
 
@@ -39,9 +46,39 @@ class Interfaces:
     app: Application
     page: TestClient
     folder: Path
+    reads_text: bool
+    """Whether what is printed is compared, too: it does not depend on the kind of database."""
+    seen: set[tuple[str, str]] = field(default_factory=set)
+    """Kinds of things, and the states in which they were."""
 
     def command(self, *words: str) -> Any:
         return run_command(tuple(words), [], self.folder)
+
+    def print(self, *words: str) -> str:
+        """Run a command for people."""
+        return CliRunner().invoke(deepwork, [*words, "--path", str(self.folder)]).output
+
+    def compare(
+        self, kind: str, id: str, said: dict[str, Said], lists: Lists, shown: Lists
+    ) -> dict[str, Said]:
+        """Require that tables and facts for people and the metrics have the state that all interfaces say."""
+        state, _, next = agree(said)
+        has_ended = kind == "run" and (next or "").startswith("deepwork run ")
+        self.seen.add((kind, state))
+        word = state.replace("_", " ")
+        for words in lists if self.reads_text else ():
+            [row] = [line for line in self.print(*words).splitlines() if id in re.split(" {2,}", line)]
+            assert word in re.split(" {2,}", row.replace(f" {word} ({said['show'][1]})", f"  {word}")), words
+        for words in (("show", id), *shown) if self.reads_text else ():
+            assert re.search(rf"^(state +{word}$|.*: {word}, )", self.print(*words), re.MULTILINE), words
+        if state in OPEN and kind != "attempt" and not has_ended:
+            assert self.count(kind)[state], (kind, state)
+        return said
+
+    def require(self, **states: str) -> None:
+        """Require that things of these kinds were in all these states."""
+        for kind, named in states.items():
+            assert {state for each, state in self.seen if each == kind} >= set(named.split())
 
     def task(self, plan: str, id: str) -> dict[str, Said]:
         table = read(self.page, f"/runs/{plan}/tasks")
@@ -49,15 +86,16 @@ class Interfaces:
         [node] = [node for node in read(self.page, f"/runs/{plan}/graph")["nodes"] if node["id"] == id]
         listed = say(pick(rows, id))
         assert node["state"] == listed[0]
-        return {
+        said = {
             "REST, all tasks": listed,
             "REST, one task": say(read(self.page, f"/tasks/{id}")["task"]),
             "plans show": say(pick(self.command("plans", "show", plan)["tasks"], id)),
             "show": say(self.command("show", id)),
         }
+        return self.compare("task", id, said, [("plans", "show", plan)], [])
 
     def plan(self, id: str) -> dict[str, Said]:
-        return {
+        said = {
             "REST, all runs": say(pick(read(self.page, "/runs")["runs"], id)),
             "REST, one run": say(read(self.page, f"/runs/{id}")),
             "plans list": say(pick(self.command("plans", "list")["workflows"], id)),
@@ -65,35 +103,39 @@ class Interfaces:
             "show": say(self.command("show", id)),
             **self._find_in_status("plans", id),
         }
+        return self.compare("plan", id, said, [("plans", "list")], [("plans", "show", id)])
 
     def run(self, id: str) -> dict[str, Said]:
-        return {
+        said = {
             "REST, all runs": say(pick(read(self.page, "/runner/runs")["runs"], id)),
             "REST, one run": say(read(self.page, f"/runner/runs/{id}")),
             "runs list": say(pick(self.command("runs", "list")["runs"], id)),
             "runs show": say(self.command("runs", "show", id)),
             "show": say(self.command("show", id)),
         }
+        return self.compare("run", id, said, [("runs", "list")], [])
 
     def attempt(self, run: str, id: str) -> dict[str, Said]:
-        return {
+        said = {
             "REST, all attempts": say(pick(read(self.page, "/runner/attempts")["attempts"], id)),
             "REST, one attempt": say(read(self.page, f"/runner/attempts/{id}")),
             "runs show": say(pick(self.command("runs", "show", run)["attempts"], id)),
             "show": say(self.command("show", id)),
         }
+        return self.compare("attempt", id, said, [("runs", "show", run)], [])
 
     def landing(self, id: str) -> dict[str, Said]:
-        return {
+        said = {
             "REST, all landings": say(pick(read(self.page, "/landings")["landings"], id)),
             "REST, one landing": say(read(self.page, f"/landings/{id}")),
             "landings list": say(pick(self.command("landings", "list")["landings"], id)),
             "landings show": say(self.command("landings", "show", id)),
             "show": say(self.command("show", id)),
         }
+        return self.compare("landing", id, said, [("landings", "list")], [("landings", "show", id)])
 
     def session(self, id: str) -> dict[str, Said]:
-        return {
+        said = {
             "REST, all runs": say(pick(read(self.page, "/runs")["runs"], id)),
             "REST, one run": say(read(self.page, f"/runs/{id}")),
             "sessions list": say(pick(self.command("sessions", "list", "--all")["sessions"], id)),
@@ -101,15 +143,17 @@ class Interfaces:
             "show": say(self.command("show", id)),
             **self._find_in_status("sessions", id),
         }
+        return self.compare("job", id, said, [("sessions", "list", "--all")], [("sessions", "show", id)])
 
     def track(self, id: str) -> dict[str, Said]:
-        return {
+        said = {
             "REST, all runs": say(pick(read(self.page, "/runs")["runs"], id)),
             "track list": say(pick(self.command("track", "list")["workflows"], id)),
             "track show": say(self.command("track", "show", id)),
             "show": say(self.command("show", id)),
             **self._find_in_status("tracked", id),
         }
+        return self.compare("track", id, said, [("track", "list")], [])
 
     def _find_in_status(self, kind: str, id: str) -> dict[str, Said]:
         found = [each for each in self.command("status")[kind] if each["id"] == id]
@@ -144,7 +188,7 @@ def interfaces(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -
     app = make_app(tmp_path, location)
     monkeypatch.setenv("DEEPWORK_DATABASE_URL", location)
     with create_client(app) as page:
-        yield Interfaces(app, page, tmp_path)
+        yield Interfaces(app, page, tmp_path, reads_text="://" not in location)
     app.close()
 
 
@@ -223,6 +267,54 @@ def test_a_plan_and_its_tasks(interfaces: Interfaces):
     call_tool(app, "workflow_update_status", id=plan, status="abandoned", reason="No.")
     assert task(build) == ("stopped", "plan: abandoned", None)
     assert whole() == ("stopped", None, None)
+    interfaces.require(task="waiting ready running unattended needs_you failed done landed stopped")
+
+
+def test_a_plan_that_has_ended(interfaces: Interfaces):
+    app = interfaces.app
+    plan, ids = make_plan(app)
+    agent = call_tool(app, "agent_register", name="Ada", runtime="claude_code")["id"]
+    call_tool(app, "workflow_update_status", id=plan, status="in_progress", force=True)
+    call_tool(app, "workflow_update_status", id=plan, status="failed", reason="No.")
+    assert agree(interfaces.plan(plan)) == (
+        "failed",
+        "failed_tasks",
+        f"deepwork plans update-status {plan} in_progress",
+    )
+    call_tool(app, "workflow_update_status", id=plan, status="in_progress")
+
+    for id in ids.values():
+        call_tool(app, "task_claim", task_id=id, agent_id=agent, start=True)
+        call_tool(app, "task_update_status", id=id, status="completed", outcome="Done.", agent_id=agent)
+    assert agree(interfaces.plan(plan)) == ("done", None, None)
+    add_landing(app, plan, ids["design"], LandingStatus.LANDED)
+    assert agree(interfaces.plan(plan)) == ("landed", None, None)
+    run = start_run(app, plan)
+    execute(app, "UPDATE runner_runs SET status = 'done'")
+    assert agree(interfaces.run(run.id)) == ("landed", None, None)
+    interfaces.require(plan="failed done landed")
+
+
+def test_what_a_hook_says_to_an_agent(interfaces: Interfaces):
+    """A hook names the state of a held task with the word of every interface."""
+    app = interfaces.app
+    project = Project(app)
+    agent = project.register_agent()
+    plan, ids = make_plan(app)
+    project.claim(ids["design"], agent)
+
+    def state() -> str:
+        said = project.run_for_context(SESSION_START, build_event(source="compact"))
+        [word] = re.findall(rf"{ids['design']} .*? \((\w+)\)", said)
+        assert word == agree(interfaces.task(plan, ids["design"]))[0]
+        return str(word)
+
+    assert state() == "running"
+    asked = ask(app, ApprovalRequest(ApprovalKind.TASK, ids["design"], plan, {"name": "design"}))
+    assert state() == "needs_you"
+    execute(app, "UPDATE approvals SET status = 'stale' WHERE id = :id", id=asked.id)
+    call_tool(app, "workflow_update_status", id=plan, status="paused", reason="Lunch")
+    assert state() == "running"
 
 
 def test_tasks_are_counted_as_they_are_judged(interfaces: Interfaces):
@@ -297,7 +389,8 @@ def test_a_run_and_its_attempts(interfaces: Interfaces):
     with app.database.reading() as tx:
         soon = tx.now + HOUR
     attempt = move(app, attempt, AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=soon)
-    assert {one()[0], whole()[0], agree(interfaces.plan(plan))[0]} == {"parked"}
+    above = {whole()[0], agree(interfaces.plan(plan))[0], agree(interfaces.task(plan, ids["design"]))[0]}
+    assert {one()[0], *above} == {"parked"}
     assert one() == whole()
     locks.release_all()
     assert (one(), whole()) == (("unattended", "runner_gone", attach),) * 2
@@ -314,17 +407,30 @@ def test_a_run_and_its_attempts(interfaces: Interfaces):
     move(app, attempt, AttemptStage.DONE)
     assert one() == ("done", None, None)
 
-    runs = RunService(app.database)
-    runs.set_status(run.id, RunStatus.PAUSED)
+    RunService(app.database).set_status(run.id, RunStatus.PAUSED)
     assert whole() == ("needs_you", "paused", f"deepwork runs resume {run.id}")
-    runs.set_status(run.id, RunStatus.STOPPING)
+    RunService(app.database).set_status(run.id, RunStatus.STOPPING)
     assert whole() == ("running", "stopping", None)
-    runs.set_status(run.id, RunStatus.NEEDS_PERSON, "Look.")
+    RunService(app.database).set_status(run.id, RunStatus.NEEDS_PERSON, "Look.")
     assert whole() == ("needs_you", "person: Look.", again)
     locks.release_all()
     for status, state, next in (("stopped", "stopped", again), ("done", "done", None)):
         execute(app, "UPDATE runner_runs SET status = :status", status=status)
         assert (whole()[0], whole()[2]) == (state, next)
+    interfaces.require(
+        run="running unattended parked needs_you stopped done",
+        attempt="running unattended parked needs_you done",
+    )
+
+
+def test_an_attempt_that_ended_badly(interfaces: Interfaces):
+    app = interfaces.app
+    plan, ids = make_plan(app)
+    run = start_run(app, plan)
+
+    for name, stage in (("design", AttemptStage.FAILED), ("build", AttemptStage.STOPPED)):
+        attempt = move(app, add_attempt(app, run, ids[name], host=app.settings.machine), stage)
+        assert agree(interfaces.attempt(run.id, attempt.id)) == (stage.value, None, None)
 
 
 def add_landing(app: Application, plan: str, task: str, status: LandingStatus, **more: Any) -> Landing:
@@ -375,6 +481,9 @@ def test_a_landing(interfaces: Interfaces):
     assert become(LandingStatus.NEEDS_PERSON, problem=Problem.CONFLICT) == ("needs_you", "conflict", land)
     assert become(LandingStatus.RETURNED, problem=Problem.RED) == ("waiting", "check", f"deepwork run {plan}")
     assert become(LandingStatus.CANCELLED) == ("stopped", None, None)
+    ended = add_landing(app, plan, ids["design"], LandingStatus.LANDED)
+    assert agree(interfaces.landing(ended.id)) == ("landed", None, None)
+    interfaces.require(landing="unattended waiting running needs_you stopped landed")
 
 
 def test_a_job(interfaces: Interfaces, monkeypatch: pytest.MonkeyPatch):
@@ -396,6 +505,13 @@ def test_a_job(interfaces: Interfaces, monkeypatch: pytest.MonkeyPatch):
     execute(app, "UPDATE approvals SET status = 'stale'")
     call_job_tool(app, "abort_workflow", explanation="No.", session_id=id)
     assert agree(interfaces.session(id)) == ("stopped", None, None)
+    done = call_job_tool(app, "start_workflow", goal="Dear Bob", job_name="letter", workflow_name="main")
+    done = done["begin_step"]["session_id"]
+    for step in ("write", "send"):
+        (interfaces.folder / f"{step}.md").write_text("Dear Bob")
+        finish_step(app, f"{step}.md", session_id=done)
+    assert agree(interfaces.session(done)) == ("done", None, None)
+    interfaces.require(job="running unattended needs_you stopped done")
 
 
 def test_tracked_work(interfaces: Interfaces):
@@ -414,6 +530,11 @@ def test_tracked_work(interfaces: Interfaces):
     assert agree(interfaces.track(id)) == ("needs_you", "blocker", answer)
     assert say(read(interfaces.page, f"/tasks/{task}")["task"]) == ("needs_you", "blocker", answer)
     assert interfaces.count("track") == {"needs_you": 1}
+
+    for status, state in (("completed", "done"), ("failed", "failed")):
+        execute(app, "UPDATE tracked_workflows SET status = :status", status=status)
+        assert agree(interfaces.track(id))[0] == state
+    interfaces.require(track="running unattended needs_you done failed")
 
 
 def test_every_state_has_a_word_for_people(interfaces: Interfaces):

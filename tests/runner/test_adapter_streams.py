@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deepwork.delivery.runner.adapters import get_adapter
+from deepwork.delivery.runner.adapters import KINDS, get_adapter
 from deepwork.delivery.runner.models import Ended, LimitReached, Said, ToolEnded, TransientFailure
 from deepwork.delivery.runner.stream_state import StreamState, begin_start
 from deepwork.gates.budgets.models import CostSource
@@ -36,7 +36,7 @@ def test_an_unknown_kind_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(InvalidInput) as raised:
         get_adapter("cobol")
 
-    assert "claude, codex, gemini, opencode, command" in str(raised.value.suggestion)
+    assert ", ".join(KINDS) in str(raised.value.suggestion)
 
 
 # Recorded

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deepwork.delivery.runner.adapters import KINDS
 from deepwork.delivery.runner.profiles import (
     AgentProfile,
     ProfileCatalog,
@@ -16,6 +17,8 @@ from deepwork.delivery.runner.profiles import (
 from deepwork.kernel.errors import InvalidInput, StorageError
 from deepwork.kernel.files.problems import InvalidDefinition
 from deepwork.kernel.vendors import AGENT_KINDS
+
+KNOWN = ", ".join(AGENT_KINDS)
 
 
 @pytest.fixture
@@ -43,8 +46,8 @@ def install(folder: Path, *names: str) -> str:
 def test_with_nothing_written_there_is_an_agent_of_each_vendor(folder: Path):
     catalog = load(folder)
 
-    assert [(each.name, each.kind) for each in catalog.agents.values()] == [
-        (name, name) for name in ("claude", "codex", "gemini", "opencode")
+assert [(each.name, each.kind) for each in catalog.agents.values()] == [
+        (name, name) for name in AGENT_KINDS
     ]
     assert "ANTHROPIC_API_KEY" in catalog.get_agent("claude").env
     assert "GEMINI_API_KEY" in catalog.get_agent("gemini").env
@@ -102,7 +105,7 @@ def test_a_file_with_nothing_in_it_adds_nothing(folder: Path, text: str):
     [
         ("agent: {}", r"agents.yml:1: agent: the key 'agent' is unknown; did you mean 'agents'\?"),
         ("agents:\n  a: {kind: cloud}", r"agents.yml:2: agents -> a -> kind: 'cloud' is not known; did you mean"),
-        ("agents:\n  a: {kind: x}", "'x' is not known; allowed: 'claude', 'codex', 'gemini', 'opencode', 'command'"),
+        ("agents:\n  a: {kind: x}", f"'x' is not known; allowed: {', '.join(map(repr, KINDS))}"),
         ("agents:\n  a: {model: opus}", "agents.yml:2: agents -> a: the key 'kind' is missing; allowed: claude,"),
         ("agents:\n  a: {kind: claude, modle: o}", "the key 'modle' is unknown; did you mean 'model'"),
         ("agents:\n  a:\n    kind: claude\n    permission: all", "agents.yml:4: .* 'all' is not known; allowed: default, acceptEdits"),
@@ -117,7 +120,7 @@ def test_a_file_with_nothing_in_it_adds_nothing(folder: Path, text: str):
         ("agents: {a: {kind: claude, env: [A=b]}}", "'A=b' is not allowed; write the name of a variable"),
         ("agents: {a: {kind: claude, env: [DEEPWORK_STORE_KEY]}}", "DEEPWORK_STORE_KEY belongs to deepwork"),
         ("agents: {'a b': {kind: claude}}", "the name 'a b' is not allowed; a name has letters"),
-        ("chains: {night: [claude, opus]}", "chains -> night -> 1: there is no agent 'opus'; known: claude, codex"),
+        ("chains: {night: [claude, opus]}", f"chains -> night -> 1: there is no agent 'opus'; known: {KNOWN}"),
         ("chains: {night: []}", "this chain is empty; name at least one agent"),
         ("chains: {night: [claude, claude]}", "'claude' occurs twice"),
         ("agents: [", "agents.yml:1: "),
@@ -187,8 +190,8 @@ def test_a_command_line_is_an_agent_whose_name_finds_it_again(
     [
         ("mycmd 'x", "cannot be read: No closing quotation"),
         (" ", "names no program"),
-        ("opus", "There is no agent 'opus'; known: claude, codex, gemini, opencode"),
-        ("", "There is no agent ''; known: claude, codex, gemini, opencode"),
+        ("opus", f"There is no agent 'opus'; known: {KNOWN}"),
+        ("", f"There is no agent ''; known: {KNOWN}"),
     ],
 )
 def test_what_is_neither_a_name_nor_a_command_says_what_is_known(folder: Path, text: str, problem: str):

@@ -14,6 +14,7 @@ from deepwork.edge.cli.framework.id_resolution import choose, list_candidates, r
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
+from deepwork.edge.cli.states import name_state, show_state
 from deepwork.kernel.errors import NotFound
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def show_landing(id: str, as_json: bool, path: str, **place: Any) -> None:
     with open_application(path, place, reads=True, quiet=as_json) as app:
         answer = call_operation(app, "get_landing", {"id": resolve_id(app.database, "landing", id)})
     shown = {key: value for key, value in answer.items() if as_json or key not in ("workflow", "actions")}
-    print_answer(shown, as_json=as_json)
+    print_answer(shown if as_json else show_state(shown), as_json=as_json)
 
 
 @landings.command("cancel")
@@ -160,4 +161,5 @@ def _describe_branches(landings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _build_row(landing: Mapping[str, Any]) -> dict[str, Any]:
     row = {key: landing.get(key) for key in _ROW_KEYS}
+    row["state"] = name_state(landing["state"])
     return row | {"merge_commit": str(landing.get("merge_commit") or "")[:_SHORT_HASH]}

@@ -183,5 +183,9 @@ def _render_session(answer: dict[str, Any]) -> list[str]:
 
 
 def _render_facts(thing: dict[str, Any]) -> list[str]:
-    """Render a thing without its empty fields."""
+    """Render a thing without its empty fields; its state is in the place of what is stored."""
+    from deepwork.edge.cli.states import show_state
+
+    if thing.get("state") and not {"status", "stage"}.isdisjoint(thing):
+        thing = show_state(thing)
     return render_lines({key: value for key, value in thing.items() if value not in (None, [], {}, "")})

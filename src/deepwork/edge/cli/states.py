@@ -32,7 +32,8 @@ def show_state(thing: Thing) -> Thing:
 def _show_state(thing: Thing) -> Thing:
     kept = {key: value for key, value in thing.items() if key not in ("state", "because", "next")}
     word = name_state(thing["state"])
-    return {"state" if key == "status" else key: word if key == "status" else kept[key] for key in kept}
+    place = "stage" if "stage" in kept else "status"
+    return {"state" if key == place else key: word if key == place else kept[key] for key in kept}
 
 
 def show_listed(listed: str) -> Callable[[Thing, Mapping[str, Any]], Thing]:

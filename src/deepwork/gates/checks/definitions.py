@@ -11,6 +11,8 @@ from deepwork.gates.checks.models import (
     DEFAULT_TIMEOUT_SECONDS,
     Check,
     CheckFile,
+    CommitProofRequest,
+    ProofRequest,
 )
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.files.private import find_hidden_checks
@@ -41,6 +43,12 @@ class CheckDefinitions:
             source = f"{CHECKS_FILE} at {commit[:12]}"
             self._known[commit] = CheckFile() if content is None else parse_checks(content, source)
         return self._known[commit]
+
+    def select_for(
+        self, git: Git, request: ProofRequest | CommitProofRequest
+    ) -> tuple[CheckFile, list[Check]]:
+        """Return the checks that a request names, as it wants them to run."""
+        return self.select(git, request.base, request.names)
 
     def select(self, git: Git, base: str | None, names: Iterable[str]) -> tuple[CheckFile, list[Check]]:
         """Return the checks with these names; raises InvalidInput if one is not defined at the base."""

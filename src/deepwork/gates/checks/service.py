@@ -113,7 +113,7 @@ class CheckService:
         if not request.names:
             return ()
         place = self._find_place(request.tree)
-        file, checks = self._definitions.select(self._open_git(place.top), request.base, request.names)
+        file, checks = self._definitions.select_for(self._open_git(place.top), request)
         pins = self._require_pins(request.base, file, checks)
         if clean:
             checks = [replace(check, clean=True) for check in checks]
@@ -131,7 +131,7 @@ class CheckService:
         if not request.names:
             return ()
         place = self._find_place(self._project)
-        file, checks = self._definitions.select(self._open_git(place.top), request.base, request.names)
+        file, checks = self._definitions.select_for(self._open_git(place.top), request)
         pins = self._require_pins(request.base, file, checks)
         checks = [replace(check, clean=True) for check in checks]
         deadline = None if request.wait_seconds is None else time.monotonic() + request.wait_seconds

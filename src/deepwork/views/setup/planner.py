@@ -120,7 +120,7 @@ class SetupPlanner:
         notes += client.project_notes if request.scope == "project" else ()
         if client.tool_limit is not None and choice.tools > client.tool_limit:
             notes.append(
-                f"{choice.tools} tools are on; {client.title} shows {client.tool_limit} across all entry."
+                f"{choice.tools} tools are on; {client.title} shows {client.tool_limit} across all servers."
             )
         if folder == str(self._locations.project):
             notes.append(

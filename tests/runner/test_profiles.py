@@ -46,7 +46,7 @@ def install(folder: Path, *names: str) -> str:
 def test_with_nothing_written_there_is_an_agent_of_each_vendor(folder: Path):
     catalog = load(folder)
 
-assert [(each.name, each.kind) for each in catalog.agents.values()] == [
+    assert [(each.name, each.kind) for each in catalog.agents.values()] == [
         (name, name) for name in AGENT_KINDS
     ]
     assert "ANTHROPIC_API_KEY" in catalog.get_agent("claude").env

@@ -19,7 +19,6 @@ from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.operations import OperationDeclaration
 from deepwork.kernel.paging import decode_cursor as decode_cursor  # noqa: PLC0414 - until all lists are routes
 from deepwork.kernel.paging import encode_cursor as encode_cursor  # noqa: PLC0414
-from deepwork.kernel.states import Standing, State
 from deepwork.views.overview.states.store import UNKNOWN_PROCESSES, LocalProcesses
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.agents.presence import Presence
@@ -50,21 +49,6 @@ class RestAnswer(BaseModel):
         return {
             key: value for key, value in dump(self).items() if value is not None or key in self.kept_nulls
         }
-
-
-class StateFields(RestAnswer):
-    """What every interface says about a thing."""
-
-    state: State
-    because: str | None = None
-    """Why: a code, or a code and a detail after a colon."""
-    next: str | None = None
-    """The command that moves it on."""
-
-
-def build_state_fields(standing: Standing) -> dict[str, Any]:
-    """Build the fields of a thing's state."""
-    return {"state": standing.state, "because": standing.because, "next": standing.next}
 
 
 class PagedAnswer(RestAnswer):

@@ -10,8 +10,8 @@ from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.states import Cause
 from deepwork.kernel.values import format_timestamp
-from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
+from deepwork.views.overview import offered_actions
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_lines import list_latest_runs
 from deepwork.views.overview.run_store import (

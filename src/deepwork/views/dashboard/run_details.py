@@ -8,15 +8,15 @@ from typing import Any
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.values import format_optional_timestamp, format_timestamp
-from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.evidence import Evidence, read_plan_evidence
-from deepwork.views.dashboard.sessions import SessionPart, build_session_part
+from deepwork.views.overview import offered_actions
+from deepwork.views.overview.evidence import Evidence, read_plan_evidence
 from deepwork.views.overview.run_lines import derive_entry_status, derive_phase_status
 from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_search_store import MAX_REVIEWS, RunEventStore
 from deepwork.views.overview.run_store import JOB, PLAN, TRACK, WorkListStore, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, RUNNING_STATUSES
+from deepwork.views.overview.session_views import SessionPart, build_session_part
 from deepwork.views.overview.work_operations import RunLine, describe_runs
 from deepwork.work.plans.models import StatusCount as PlanTally
 from deepwork.work.plans.stores.plan_store import PlanStore

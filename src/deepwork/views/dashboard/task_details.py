@@ -10,13 +10,13 @@ from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.values import format_optional_timestamp, format_timestamp
-from deepwork.views.dashboard import offered_actions
 from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.evidence import Evidence, read_task_evidence
-from deepwork.views.dashboard.sessions import build_step_view, group_attempts
+from deepwork.views.overview import offered_actions
+from deepwork.views.overview.evidence import Evidence, read_task_evidence
 from deepwork.views.overview.run_refs import StoredRuns
 from deepwork.views.overview.run_search_store import MAX_REVIEWS, RunEventStore
 from deepwork.views.overview.run_store import JOB, WorkListStore, name_work, parse_session_row
+from deepwork.views.overview.session_views import build_step_view, group_attempts
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.search_store import CheckpointStore

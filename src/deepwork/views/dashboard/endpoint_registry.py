@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.views.dashboard import home, run_details, search, task_details, tasks
+from deepwork.views.dashboard import home, search, task_details, tasks
 from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, RestAnswer
 from deepwork.views.dashboard.health import Status
 
@@ -25,6 +25,7 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/proofs", "list_proofs"),
     OperationRoute("/api/v1/runs/{id}/spending", "get_spending", {"id": "workflow_id"}),
     OperationRoute("/api/v1/runs", "list_work"),
+    OperationRoute("/api/v1/runs/{id}", "get_work"),
     OperationRoute("/api/v1/runs/{id}/events", "list_work_events", follows_events=True),
     OperationRoute("/api/v1/agents", "list_agents"),
     OperationRoute("/api/v1/agents/{id}", "get_agent"),
@@ -51,7 +52,6 @@ ROUTES: tuple[OperationRoute, ...] = (
 )
 ENDPOINTS: tuple[Endpoint, ...] = (
     *home.ENDPOINTS,
-    *run_details.ENDPOINTS,
     *tasks.ENDPOINTS,
     *task_details.ENDPOINTS,
     *search.ENDPOINTS,

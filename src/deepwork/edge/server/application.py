@@ -584,6 +584,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
         for path in (
             "deepwork.views.overview.work_operations:WorkOperations",
             "deepwork.views.overview.work_detail_operations:WorkDetailOperations",
+            "deepwork.views.overview.task_detail_operations:TaskDetailOperations",
         )
     },
 }

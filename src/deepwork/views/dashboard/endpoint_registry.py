@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.views.dashboard import home, search, task_details, tasks
+from deepwork.views.dashboard import home, search, tasks
 from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, RestAnswer
 from deepwork.views.dashboard.health import Status
 
@@ -48,14 +48,10 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/runner/attempts/{id}/output", "get_attempt_output"),
     OperationRoute("/api/v1/why", "explain_code", reads_files=True),
     OperationRoute("/api/v1/tasks/{id}/diff", "get_task_diff", {"id": "task_id"}, reads_files=True),
+    OperationRoute("/api/v1/tasks/{id}", "get_work_task"),
     OperationRoute("/api/v1/jobs", "get_workflows", reads_files=True),
 )
-ENDPOINTS: tuple[Endpoint, ...] = (
-    *home.ENDPOINTS,
-    *tasks.ENDPOINTS,
-    *task_details.ENDPOINTS,
-    *search.ENDPOINTS,
-)
+ENDPOINTS: tuple[Endpoint, ...] = (*home.ENDPOINTS, *tasks.ENDPOINTS)
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
     "/api/v1/status": ("State of the server.", Status),
     "/api/v1/me": ("Your name, scope and actions.", Me),

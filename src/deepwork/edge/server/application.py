@@ -574,6 +574,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
         for path in (
             "deepwork.gates.access.operations:TokenOperations",
             "deepwork.gates.approvals.enrollment:EnrollmentOperations",
+            "deepwork.views.overview.search_operations:SearchOperations",
             "deepwork.views.overview.spending:SpendingOperations",
             "deepwork.work.messages.operations:MessageOperations",
             "deepwork.work.plans.operations:PlanOperations",

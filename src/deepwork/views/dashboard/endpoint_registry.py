@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.views.dashboard import home, search, tasks
+from deepwork.views.dashboard import home, tasks
 from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, RestAnswer
 from deepwork.views.dashboard.health import Status
 
@@ -49,6 +49,7 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/why", "explain_code", reads_files=True),
     OperationRoute("/api/v1/tasks/{id}/diff", "get_task_diff", {"id": "task_id"}, reads_files=True),
     OperationRoute("/api/v1/tasks/{id}", "get_work_task"),
+    OperationRoute("/api/v1/search", "search_work", follows_events=True),
     OperationRoute("/api/v1/jobs", "get_workflows", reads_files=True),
 )
 ENDPOINTS: tuple[Endpoint, ...] = (*home.ENDPOINTS, *tasks.ENDPOINTS)

@@ -586,6 +586,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
             "deepwork.views.overview.work_operations:WorkOperations",
             "deepwork.views.overview.work_detail_operations:WorkDetailOperations",
             "deepwork.views.overview.task_detail_operations:TaskDetailOperations",
+            "deepwork.views.overview.task_table_operations:TaskTableOperations",
         )
     },
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.views.dashboard import home, tasks
+from deepwork.views.dashboard import home
 from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, RestAnswer
 from deepwork.views.dashboard.health import Status
 
@@ -26,6 +26,8 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/runs/{id}/spending", "get_spending", {"id": "workflow_id"}),
     OperationRoute("/api/v1/runs", "list_work"),
     OperationRoute("/api/v1/runs/{id}", "get_work"),
+    OperationRoute("/api/v1/runs/{id}/tasks", "list_work_tasks"),
+    OperationRoute("/api/v1/runs/{id}/graph", "get_work_graph"),
     OperationRoute("/api/v1/runs/{id}/events", "list_work_events", follows_events=True),
     OperationRoute("/api/v1/agents", "list_agents"),
     OperationRoute("/api/v1/agents/{id}", "get_agent"),
@@ -52,7 +54,7 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/search", "search_work", follows_events=True),
     OperationRoute("/api/v1/jobs", "get_workflows", reads_files=True),
 )
-ENDPOINTS: tuple[Endpoint, ...] = (*home.ENDPOINTS, *tasks.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = home.ENDPOINTS
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
     "/api/v1/status": ("State of the server.", Status),
     "/api/v1/me": ("Your name, scope and actions.", Me),

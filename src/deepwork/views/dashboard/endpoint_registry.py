@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepwork.views.dashboard import home
 from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, RestAnswer
 from deepwork.views.dashboard.health import Status
 
@@ -19,6 +18,7 @@ class Me(RestAnswer):
 
 
 ROUTES: tuple[OperationRoute, ...] = (
+    OperationRoute("/api/v1/home", "get_home"),
     OperationRoute("/api/v1/approvals", "list_approvals"),
     OperationRoute("/api/v1/approvals/{id}", "get_approval"),
     OperationRoute("/api/v1/person-proof", "get_person_proof"),
@@ -54,7 +54,7 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/search", "search_work", follows_events=True),
     OperationRoute("/api/v1/jobs", "get_workflows", reads_files=True),
 )
-ENDPOINTS: tuple[Endpoint, ...] = home.ENDPOINTS
+ENDPOINTS: tuple[Endpoint, ...] = ()
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
     "/api/v1/status": ("State of the server.", Status),
     "/api/v1/me": ("Your name, scope and actions.", Me),

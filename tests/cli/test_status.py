@@ -14,12 +14,11 @@ from application import call_tool, make_app
 from cli.run import run_deepwork, run_in_terminal
 from cli.test_terminal import COLOUR
 from deepwork.edge.cli import status as command
+from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.cli.framework.tables import measure_width
 from deepwork.edge.cli.shell_completion import INDEX
 from deepwork.kernel.database.opening import open_engine
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.views.dashboard.endpoints import NoParameters, ReadContext
-from deepwork.views.dashboard.home import read_home
 from deepwork.views.hooks.failure_log import record_failure
 from deepwork.views.hooks.protocol import TOOL_USE
 from hooks.make import Project, build_tool_event
@@ -157,10 +156,9 @@ def test_items_that_need_a_person_are_counted_as_in_the_dashboard(project: Proje
 
     answer = get_status(project)
 
-    with project.app.database.reading() as tx:
-        page = read_home(ReadContext(tx, project.app.presence, {}), NoParameters())
-    assert answer["needs_you_total"] == page.needs_you_total == 1
-    assert answer["counts"] == page.counts.model_dump(mode="json")
+    page = call_operation(project.app, "get_home", {})
+    assert answer["needs_you_total"] == page["needs_you_total"] == 1
+    assert answer["counts"] == page["counts"]
 
 
 def test_the_number_of_queries_does_not_grow_with_the_number_of_runs(

@@ -15,14 +15,10 @@ from dashboard.make_agent_runs import add_attempt, start_run
 from deepwork.edge.server.application import Application
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.views.dashboard.api import TAG_PERIOD_MS
-from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, ROUTES, SERVER_ENDPOINTS
-from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute
+from deepwork.views.dashboard.endpoint_registry import ROUTES, SERVER_ENDPOINTS
 from tracking import make as track
 
-READS: tuple[Endpoint | OperationRoute, ...] = (
-    *ENDPOINTS,
-    *(each for each in ROUTES if not each.reads_files),
-)
+READS = tuple(each for each in ROUTES if not each.reads_files)
 TIMED = [each.path for each in READS if not each.follows_events]
 WITHOUT_ROWS = (
     "/api/v1/why",  # about a repository, which the project here does not have
@@ -166,7 +162,7 @@ def test_an_unknown_path_has_the_usual_error_format(page: TestClient):
 def test_openapi_describes_every_path(page: TestClient):
     told = read(page, "/openapi.json")["paths"]
 
-    paths = {each.path for each in ENDPOINTS} | {each.path for each in ROUTES} | set(SERVER_ENDPOINTS)
+    paths = {each.path for each in ROUTES} | set(SERVER_ENDPOINTS)
     assert paths < set(told)
     assert {"/api/v1/events", "/api/v1/actions/{tool}"} < set(told)
     of_diff = told["/api/v1/tasks/{id}/diff"]["get"]["parameters"]
@@ -180,8 +176,7 @@ def test_openapi_describes_every_path(page: TestClient):
 
 
 def test_every_answer_matches_its_schema(world: World, app: Application, page: TestClient):
-    kinds = {each.path: each.answer for each in ENDPOINTS}
-    kinds |= {each.path: app.operations[each.operation].answer_type for each in ROUTES}
+    kinds = {each.path: app.operations[each.operation].answer_type for each in ROUTES}
     for path, kind in kinds.items():
         if path not in WITHOUT_ROWS:
             answer = page.get(address(path, world)).json()

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from application import NOW, Clock, call_tool, make_app, measure_bytes
 from dashboard.make import World, create_client, make_everything, make_session, read, read_error, read_pages
 from deepwork.edge.server.application import Application
-from deepwork.views.dashboard.tasks import COLUMNS
+from deepwork.views.overview.task_table_operations import COLUMNS
 from jobs import project as jobs
 from jobs.reviewer import Reviewer, make_failing_verdict
 from jobs.runs import call_job_tool as ask_job

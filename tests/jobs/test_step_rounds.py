@@ -13,9 +13,9 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import GateClosed, ToolError
-from deepwork.views.dashboard.sessions import build_session_part
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_store import WorkListStore, parse_session_row
+from deepwork.views.overview.session_views import build_session_part
 from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.states.work_rules import SessionFacts
 from deepwork.work.jobs.sessions.files import SessionFiles

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 
 from application import Clock, call_tool, list_event_types, make_app
+from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.gates.reviews.store import RoundStore
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import GateClosed, NotAllowed, NotFound
-from deepwork.views.dashboard.endpoints import NoParameters, ReadContext
-from deepwork.views.dashboard.home import read_home
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.states.view import StateView
-from deepwork.work.agents.presence import Presence
 from reviews.make import FOLDER, ReviewProject, make_project, make_rule_data, parse_ids
 
 LINES = ["one", "two", "three"]
@@ -141,13 +139,13 @@ def test_a_review_without_progress_waits_for_a_person_and_is_not_asked_for_again
 def test_what_waits_for_a_person_is_listed_until_they_decide(app: Application, stuck: str):
     with app.database.reading() as tx:
         [need], total = list_inbox(StateView(tx, app.processes))
-        [shown] = read_home(ReadContext(tx, Presence(app.database, 90), {}), NoParameters()).needs_you
+    [shown] = call_operation(app, "get_home", {})["needs_you"]
 
     assert (total, need.kind, need.id, need.run) == (1, "review", stuck, None)
     assert need.title == "python — a.py makes no progress in review"
     assert "major a.py:2: Problem 1." in need.detail
     assert need.next == f"deepwork review pass {stuck}"
-    assert (shown.id, shown.actions) == (stuck, [])
+    assert (shown["id"], shown["actions"]) == (stuck, [])
     decide(app, "grant_review_round", stuck)
     with app.database.reading() as tx:
         assert list_inbox(StateView(tx, app.processes)) == ([], 0)

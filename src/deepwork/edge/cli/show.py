@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.id_resolution import (
     Candidate,
     choose,
@@ -94,7 +94,8 @@ def _read(app: Application, found: Candidate) -> dict[str, Any]:
     if found.kind in _TOOLS:
         return _complete(app, found, _call_tool(app, *_TOOLS[found.kind], found.id))
     if found.kind == "step":
-        return _read_step(app, found.id)
+        step: dict[str, Any] = call_operation(app, "get_work_task", {"id": found.id})
+        return step
     from deepwork.views.overview.single_things import read_thing
 
     with app.database.reading() as tx:
@@ -122,17 +123,6 @@ def _call_tool(app: Application, tool: str, parameter: str, more: dict[str, Any]
     answer: dict[str, Any] = invoke(
         app.database, app.registry[tool], {parameter: id, **more}, Call("local", tool)
     )
-    return answer
-
-
-def _read_step(app: Application, id: str) -> dict[str, Any]:
-    """Read a step of a job session, as the dashboard shows it."""
-    from deepwork.views.dashboard.endpoints import NoParameters, ReadContext
-    from deepwork.views.dashboard.task_details import read_task
-
-    with app.database.reading() as tx:
-        whole = read_task(ReadContext(tx, app.presence, {"id": id}, app.processes), NoParameters())
-    answer: dict[str, Any] = whole.model_dump(mode="json")
     return answer
 
 

@@ -1,15 +1,67 @@
-"""All endpoints of the REST API, in the order in which they are documented."""
+"""All endpoints of the REST API, in the order in which they are documented, and what answers each."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from deepwork.views.dashboard import home, run_details, search, task_details, tasks
-from deepwork.views.dashboard.endpoints import Endpoint, OperationRoute, RestAnswer
+from pydantic import BaseModel
+from starlette.convertors import Convertor, register_url_convertor
+
+from deepwork.kernel.answers import Answer
+from deepwork.kernel.operations import OperationDeclaration
 from deepwork.views.dashboard.health import Status
 
 
-class Me(RestAnswer):
+class Operation(Protocol):
+    """What REST needs to know about an operation; the registry of the server has it."""
+
+    @property
+    def description(self) -> str: ...
+    @property
+    def declaration(self) -> OperationDeclaration: ...
+    @property
+    def parameters(self) -> type[BaseModel]: ...
+    @property
+    def answer_type(self) -> Any: ...
+
+
+Operations = Callable[[], Mapping[str, Operation]]
+"""Returns everything that anybody can call, by name."""
+
+
+@dataclass(frozen=True)
+class OperationRoute:
+    """A GET endpoint that an operation answers.
+
+    The parameters in path and query are its arguments. Its declaration says the rest: what a token must
+    cover, which parameters there are, and what the answer has.
+    """
+
+    path: str
+    operation: str
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a parameter in the path, that of the argument, if it is another one."""
+    follows_events: bool = False
+    """True if the answer changes only with a new event: not with time, nor with writes that emit no event."""
+    reads_files: bool = False
+    """True if the answer depends on files: no transaction is open around it, and its ETag never matches."""
+
+    @property
+    def path_arguments(self) -> frozenset[str]:
+        """The arguments that the path has; all others are in the query."""
+        return frozenset(self.renamed.get(name, name) for name in re.findall(r"{(\w+)}", self.path))
+
+    @property
+    def pattern(self) -> str:
+        """The path for the router: the id of a job step contains a slash."""
+        is_last = self.path.endswith("tasks/{id}")
+        return self.path.replace("tasks/{id}", "tasks/{id:path}" if is_last else "tasks/{id:task}")
+
+
+class Me(Answer):
     """The caller's name and scope, whether it counts as a person, and the actions that it can call here."""
 
     name: str
@@ -19,12 +71,16 @@ class Me(RestAnswer):
 
 
 ROUTES: tuple[OperationRoute, ...] = (
+    OperationRoute("/api/v1/home", "get_home"),
     OperationRoute("/api/v1/approvals", "list_approvals"),
     OperationRoute("/api/v1/approvals/{id}", "get_approval"),
     OperationRoute("/api/v1/person-proof", "get_person_proof"),
     OperationRoute("/api/v1/proofs", "list_proofs"),
     OperationRoute("/api/v1/runs/{id}/spending", "get_spending", {"id": "workflow_id"}),
     OperationRoute("/api/v1/runs", "list_work"),
+    OperationRoute("/api/v1/runs/{id}", "get_work"),
+    OperationRoute("/api/v1/runs/{id}/tasks", "list_work_tasks"),
+    OperationRoute("/api/v1/runs/{id}/graph", "get_work_graph"),
     OperationRoute("/api/v1/runs/{id}/events", "list_work_events", follows_events=True),
     OperationRoute("/api/v1/agents", "list_agents"),
     OperationRoute("/api/v1/agents/{id}", "get_agent"),
@@ -47,16 +103,29 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/runner/attempts/{id}/output", "get_attempt_output"),
     OperationRoute("/api/v1/why", "explain_code", reads_files=True),
     OperationRoute("/api/v1/tasks/{id}/diff", "get_task_diff", {"id": "task_id"}, reads_files=True),
+    OperationRoute("/api/v1/tasks/{id}", "get_work_task"),
+    OperationRoute("/api/v1/search", "search_work", follows_events=True),
     OperationRoute("/api/v1/jobs", "get_workflows", reads_files=True),
 )
-ENDPOINTS: tuple[Endpoint, ...] = (
-    *home.ENDPOINTS,
-    *run_details.ENDPOINTS,
-    *tasks.ENDPOINTS,
-    *task_details.ENDPOINTS,
-    *search.ENDPOINTS,
-)
-SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
+SERVER_ENDPOINTS: dict[str, tuple[str, type[Answer]]] = {
     "/api/v1/status": ("State of the server.", Status),
     "/api/v1/me": ("Your name, scope and actions.", Me),
 }
+
+
+class _TaskIdConvertor(Convertor[str]):
+    """Matches a task id that is followed by more path.
+
+    A session id alone does not match: in `tasks/<session>/diff`, `diff` is then the name of a step.
+    """
+
+    regex = "t[kt]_[^/]+|[^/]+/[^/]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("task", _TaskIdConvertor())

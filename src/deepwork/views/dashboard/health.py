@@ -7,35 +7,35 @@ import os
 from typing import Any
 
 from deepwork import __version__
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.events.log import RETENTION_MS, EventStore
 from deepwork.kernel.store_admin.store_overview import load_overview
 from deepwork.kernel.values import format_timestamp
-from deepwork.views.dashboard.endpoints import RestAnswer
 from deepwork.work.tracking.watch_store import WatchStore
 
 _DAY_MS = 24 * 3600 * 1000
 
 
-class Process(RestAnswer):
+class Process(Answer):
     name: str
     is_this: bool | None = None
 
 
-class EventFacts(RestAnswer):
+class EventFacts(Answer):
     last_seq: int
     oldest_seq: int
     kept_days: int
 
 
-class SnapshotFacts(RestAnswer):
+class SnapshotFacts(Answer):
     """How the last snapshot of the working tree was taken, and how long it took."""
 
     mode: str
     last_ms: int | None = None
 
 
-class Status(RestAnswer):
+class Status(Answer):
     """The health of a server."""
 
     version: str

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from deepwork import __version__
 from deepwork.kernel.answers import Answer, build_model
 from deepwork.views.dashboard.actions import ACTIONS_BY_PATH
-from deepwork.views.dashboard.endpoint_registry import ENDPOINTS, ROUTES, SERVER_ENDPOINTS
-from deepwork.views.dashboard.endpoints import NoParameters, Operation, OperationRoute
+from deepwork.views.dashboard.endpoint_registry import ROUTES, SERVER_ENDPOINTS, Operation, OperationRoute
 
 _ERROR_RESPONSES = {
     status: {"description": meaning}
@@ -45,13 +44,9 @@ _ID_PARAMETER = {"name": "id", "in": "path", "required": True, "schema": {"type"
 def build_openapi(actions: list[str], operations: Mapping[str, Operation]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
-    described: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer]]] = [
-        *((each.path, each.summary, each.query, each.answer) for each in ENDPOINTS),
-        *((path, summary, NoParameters, answer) for path, (summary, answer) in SERVER_ENDPOINTS.items()),
-    ]
     paths: dict[str, Any] = {
-        path: {"get": _build_operation(path, summary, query, answer, definitions)}
-        for path, summary, query, answer in described
+        path: {"get": _build_operation(path, summary, None, answer, definitions)}
+        for path, (summary, answer) in SERVER_ENDPOINTS.items()
     }
     paths |= {
         route.path: {"get": _describe_route(route, operations[route.operation], definitions)}
@@ -136,12 +131,12 @@ def _describe_route(
 def _build_operation(
     path: str,
     summary: str,
-    query: type[BaseModel],
+    query: type[BaseModel] | None,
     answer: type[BaseModel | Answer],
     definitions: dict[str, Any],
     in_path: Collection[str] = (),
 ) -> dict[str, Any]:
-    query_schema = _build_schema(query, definitions)
+    query_schema = _build_schema(query, definitions) if query else {}
     required = query_schema.get("required", [])
     in_query = [
         {"name": name, "in": "query", "required": name in required, "schema": shape}

@@ -93,14 +93,12 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
     read_only = app.settings.read_only
     api = RestApi(
         app.database,
-        app.presence,
         error_to_dict,
         build_tool_invoker(app),
         lambda: list_actions(app),
         operations=lambda: app.operations,
         call=lambda name, given, call: invoke(app.database, app.operations[name], given, call),
         is_read_only=read_only,
-        processes=app.processes,
     )
     pages = StaticPages()
     routes: list[BaseRoute] = [

@@ -1,16 +1,16 @@
-"""REST endpoint to search runs, tasks, decisions and issues."""
+"""What people search: runs, tasks, decisions and issues."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
 
-from pydantic import Field
-
+from deepwork.kernel.answers import Answer, Field
 from deepwork.kernel.database.engine import Row
-from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.foreign_text import truncate_to_line
-from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
+from deepwork.kernel.operations import Traits, operation
 from deepwork.views.overview.run_refs import find_run_refs
 from deepwork.views.overview.run_search_store import RunSearchStore
 from deepwork.work.plans.stores.search_store import SearchStore
@@ -22,11 +22,7 @@ MAX_PER_KIND = 20
 _MAX_EXCERPT = 160
 
 
-class SearchQuery(NoParameters):
-    q: str = Field(max_length=200, description="Search words; all must occur")
-
-
-class Found(RestAnswer):
+class Found(Answer):
     kind: str
     id: str
     title: str
@@ -35,21 +31,33 @@ class Found(RestAnswer):
     task_id: str | None = None
 
 
-class SearchAnswer(RestAnswer):
+class SearchAnswer(Answer):
     results: list[Found]
 
 
-def search(context: ReadContext, query: SearchQuery) -> SearchAnswer:
-    """Find everything that contains all of the words."""
-    words = query.q.split()[:MAX_SEARCH_WORDS]
-    if not words:
-        raise InvalidInput("`q` contains no word.", suggestion="Enter at least one word to search for.")
-    found = list(RunSearchStore(context.tx).find(words, MAX_PER_KIND))
-    found += [("task", row) for row in _find_planned_tasks(context.tx, query.q)]
-    runs = find_run_refs(context.tx, [row["run_id"] for _, row in found])
-    return SearchAnswer(
-        results=[_build_result(kind, row, runs, words) for kind, row in found if row["run_id"] in runs]
-    )
+class SearchOperations:
+    """Searches runs of all kinds."""
+
+    traits: ClassVar = Traits(toolset="overview", people_only=True)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @operation("read")
+    def search_work(
+        self, q: Annotated[str, Field(max_length=200, description="Search words; all must occur")]
+    ) -> SearchAnswer:
+        """Runs, tasks, decisions and issues that match."""
+        words = q.split()[:MAX_SEARCH_WORDS]
+        if not words:
+            raise InvalidInput("`q` contains no word.", suggestion="Enter at least one word to search for.")
+        with self._database.reading() as tx:
+            found = list(RunSearchStore(tx).find(words, MAX_PER_KIND))
+            found += [("task", row) for row in _find_planned_tasks(tx, q)]
+            runs = find_run_refs(tx, [row["run_id"] for _, row in found])
+        return SearchAnswer(
+            results=[_build_result(kind, row, runs, words) for kind, row in found if row["run_id"] in runs]
+        )
 
 
 def _find_planned_tasks(tx: Transaction, query: str) -> list[Row]:
@@ -83,15 +91,3 @@ def _extract_excerpt(text: str, word: str) -> str:
     """Return the text around the first occurrence of the word."""
     at = max(0, text.lower().find(word.lower()) - _MAX_EXCERPT // 3)
     return ("…" if at else "") + (truncate_to_line(text[at : at + 2 * _MAX_EXCERPT], _MAX_EXCERPT) or "")
-
-
-ENDPOINTS = (
-    Endpoint(
-        "/api/v1/search",
-        "Runs, tasks, decisions and issues that match.",
-        SearchQuery,
-        SearchAnswer,
-        search,
-        follows_events=True,
-    ),
-)

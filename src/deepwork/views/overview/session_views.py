@@ -1,23 +1,23 @@
-"""Job sessions for the dashboard: steps with their outputs and reviews."""
+"""Job sessions as people see them: steps with their outputs and reviews."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.engine import Row
-from deepwork.views.dashboard.endpoints import RestAnswer, StateFields, build_state_fields
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.views.overview.states.work_rules import SessionFacts, judge_step
 
 
-class Criterion(RestAnswer):
+class Criterion(Answer):
     name: str | None = None
     passed: bool
     feedback: str | None = None
 
 
-class ReviewRound(RestAnswer):
+class ReviewRound(Answer):
     """One review of a step."""
 
     at: str
@@ -28,7 +28,7 @@ class ReviewRound(RestAnswer):
     """Whether the agent's own reviewer judged, not one that the server ran."""
 
 
-class PersonDecisionView(RestAnswer):
+class PersonDecisionView(Answer):
     """What a person decided about a step at its quality gate."""
 
     decision: str
@@ -38,7 +38,7 @@ class PersonDecisionView(RestAnswer):
     attempts: int
 
 
-class StepFinding(RestAnswer):
+class StepFinding(Answer):
     """What a review found; `effect` is `blocks`, or why it does not: `noted`, `late`, `rejected`."""
 
     severity: str
@@ -49,7 +49,7 @@ class StepFinding(RestAnswer):
     effect: str
 
 
-class RoundView(RestAnswer):
+class RoundView(Answer):
     """One round of a review of a step."""
 
     rule: str
@@ -63,7 +63,12 @@ class RoundView(RestAnswer):
     """Whether the step began again afterwards."""
 
 
-class StepView(StateFields):
+class StepView(Answer):
+    state: str
+    because: str | None = None
+    """Why: a code, or a code and a detail after a colon."""
+    next: str | None = None
+    """The command that moves it on."""
     id: str
     status: str
     started_at: str | None = None
@@ -80,13 +85,13 @@ class StepView(StateFields):
     waiting_reason: str | None = None
 
 
-class SessionStackEntry(RestAnswer):
+class SessionStackEntry(Answer):
     session_id: str
     workflow: str
     step: str
 
 
-class SessionPart(RestAnswer):
+class SessionPart(Answer):
     """The fields that only job sessions have."""
 
     stack: list[SessionStackEntry]
@@ -132,8 +137,8 @@ def build_step_view(facts: SessionFacts, step: str, attempts: Sequence[ReviewRou
     session = facts.session
     progress = session.get_progress(step)
     reasons = [each["reason"] for each in session.data.get("overrides", ()) if each["step_id"] == step]
-    return StepView(
-        **build_state_fields(judge_step(facts, step)),
+    return StepView.of(
+        judge_step(facts, step),
         id=step,
         status=session.get_step_status(step),
         started_at=progress.get("started_at"),
@@ -144,9 +149,7 @@ def build_step_view(facts: SessionFacts, step: str, attempts: Sequence[ReviewRou
         attempts_total=progress.get("quality_attempts") or 0,
         override_reason=reasons[-1] if reasons else None,
         gate_decisions=[
-            PersonDecisionView(
-                **{name: value for name, value in each.items() if name not in ("step_id", "is_seen")}
-            )
+            PersonDecisionView(**each)
             for each in session.data.get("decisions", ())
             if each["step_id"] == step
         ],
@@ -159,10 +162,7 @@ def build_step_view(facts: SessionFacts, step: str, attempts: Sequence[ReviewRou
 def list_rounds(session: SessionRow, step: str) -> list[RoundView]:
     """List the rounds of the reviews of a step, oldest first."""
     return [
-        RoundView(
-            **{name: value for name, value in each.items() if name not in ("step_id", "findings")},
-            findings=[StepFinding(**finding) for finding in each["findings"]],
-        )
+        RoundView(**each | {"findings": [StepFinding(**finding) for finding in each["findings"]]})
         for each in session.data.get("review_rounds", ())
         if each["step_id"] == step
     ]

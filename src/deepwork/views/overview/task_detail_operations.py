@@ -1,22 +1,25 @@
-"""REST endpoint for one task of any kind, with its records and related tasks."""
+"""What people read about one task of any kind, with its records and related tasks."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
 
 from deepwork.delivery.runner.operations import RunLines
 from deepwork.delivery.runner.responses import AttemptLine
-from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.answers import Answer, Field, Id
+from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.offered_actions import Act
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.values import format_optional_timestamp, format_timestamp
-from deepwork.views.dashboard import offered_actions
-from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.evidence import Evidence, read_task_evidence
-from deepwork.views.dashboard.sessions import build_step_view, group_attempts
+from deepwork.views.overview import offered_actions
+from deepwork.views.overview.evidence import Evidence, read_task_evidence
 from deepwork.views.overview.run_refs import StoredRuns
 from deepwork.views.overview.run_search_store import MAX_REVIEWS, RunEventStore
 from deepwork.views.overview.run_store import JOB, WorkListStore, name_work, parse_session_row
+from deepwork.views.overview.session_views import build_step_view, group_attempts
+from deepwork.views.overview.states.view import StateView
 from deepwork.work.plans.responses import CheckpointView, PlanTaskView
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.search_store import CheckpointStore
@@ -34,13 +37,13 @@ MAX_RELATED = 500
 _TIMESTAMP_FIELDS = ("created_at", "started_at", "finished_at", "updated_at")
 
 
-class Kin(RestAnswer):
+class Kin(Answer):
     id: str
     name: str
     status: str | None = None
 
 
-class TaskWhole(RestAnswer):
+class TaskWhole(Answer):
     """All details of a task."""
 
     task: dict[str, Any]
@@ -63,21 +66,34 @@ class TaskWhole(RestAnswer):
     actions: list[Act]
 
 
-def read_task(context: ReadContext, _: NoParameters) -> TaskWhole:
-    """Read one task."""
-    if "/" in context.id:
-        return _read_step(context)
-    return _read_planned_task(context) if context.id.startswith("tk_") else _read_tracked_task(context)
+class TaskDetailOperations:
+    """Reads one task of any kind."""
+
+    traits: ClassVar = Traits(toolset="overview", people_only=True)
+
+    def __init__(self, database: Database, view_states: Callable[[Transaction], StateView]) -> None:
+        self._database, self._view_states = database, view_states
+
+    @operation("read")
+    def get_work_task(
+        self, id: Annotated[Id, Field(description="Of a job's step: SESSION_ID/STEP_ID")]
+    ) -> TaskWhole:
+        """One task."""
+        with self._database.reading() as tx:
+            view = self._view_states(tx)
+            if "/" in id:
+                return _read_step(view, id)
+            return _read_planned_task(view, id) if id.startswith("tk_") else _read_tracked_task(view, id)
 
 
-def _read_tracked_task(context: ReadContext) -> TaskWhole:
-    tx, id = context.tx, context.id
+def _read_tracked_task(view: StateView, id: str) -> TaskWhole:
+    tx = view.tx
     store = TrackStore(tx)
     found = store.get_task(id)
     phase = store.get_phase(found.phase_id)
-    view = TrackedTaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
+    shown = TrackedTaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
     more = {
-        **context.states.judge_tracked_tasks("id", [id])[id].to_answer(),
+        **view.judge_tracked_tasks("id", [id])[id].to_answer(),
         "phase": phase.number,
         "phase_name": phase.name,
         "tokens": found.tokens,
@@ -87,7 +103,7 @@ def _read_tracked_task(context: ReadContext) -> TaskWhole:
     ended = found.completed_at
     was_reviewed = ended is not None and NoteStore(tx).was_reviewed(id, ended)
     return TaskWhole(
-        task=view | more,
+        task=shown | more,
         **_read_records(tx, id, found.workflow_id),
         parents=[Kin(**row) for row in store.list_ancestors(id)],
         children=[Kin(**row) for row in store.list_children(id, MAX_RELATED)],
@@ -97,21 +113,21 @@ def _read_tracked_task(context: ReadContext) -> TaskWhole:
     )
 
 
-def _read_planned_task(context: ReadContext) -> TaskWhole:
-    tx, id = context.tx, context.id
+def _read_planned_task(view: StateView, id: str) -> TaskWhole:
+    tx = view.tx
     store = TaskStore(tx)
     found = store.get(id)
-    view = PlanTaskView.from_task(found).model_dump(mode="json")
-    view |= {name: format_optional_timestamp(view[name]) for name in _TIMESTAMP_FIELDS if name in view}
+    shown = PlanTaskView.from_task(found).model_dump(mode="json")
+    shown |= {name: format_optional_timestamp(shown[name]) for name in _TIMESTAMP_FIELDS if name in shown}
     holder = ClaimStore(tx).find_last_holder(id)
     is_held = holder is not None and holder["who"] == holder["id"] and holder["until"] >= tx.now
     if holder is not None and found.status != "pending":
-        view |= {"agent_name": holder["name"], "claimed_at": format_timestamp(holder["claimed_at"])}
-    view |= {"phase": found.sequence, "is_blocked": store.is_blocked(found), "is_held": is_held}
-    view |= context.states.judge_tasks([id])[id].to_answer()
+        shown |= {"agent_name": holder["name"], "claimed_at": format_timestamp(holder["claimed_at"])}
+    shown |= {"phase": found.sequence, "is_blocked": store.is_blocked(found), "is_held": is_held}
+    shown |= view.judge_tasks([id])[id].to_answer()
     checkpoints = CheckpointStore(tx).list_newest(id, MAX_RECORDS)
     return TaskWhole(
-        task=view,
+        task=shown,
         **_read_records(tx, id, found.workflow_id),
         parents=[],
         children=[],
@@ -124,29 +140,29 @@ def _read_planned_task(context: ReadContext) -> TaskWhole:
         ],
         checkpoints_total=found.checkpoints,
         evidence=read_task_evidence(tx, found),
-        attempts=_list_attempts(context, id) or None,
+        attempts=_list_attempts(view, id) or None,
         actions=offered_actions.list_planned_task_actions(
             id, found.status, holder["id"] if is_held and holder else None
         ),
     )
 
 
-def _read_step(context: ReadContext) -> TaskWhole:
-    tx, id = context.tx, context.id
+def _read_step(view: StateView, id: str) -> TaskWhole:
+    tx = view.tx
     session_id, _, step = id.partition("/")
     row = WorkListStore(tx).find(JOB, session_id)
     session = parse_session_row(row) if row else None
     if session is None or step not in session.steps:
         raise NotFound("task", id, suggestion="The id of a job step is SESSION_ID/STEP_ID.")
     attempts = group_attempts(RunEventStore(tx).list_reviews([session_id], MAX_REVIEWS)).get(step, ())
-    facts = context.states.load_sessions([session])[session_id]
-    view = build_step_view(facts, step, attempts).model_dump(mode="json")
+    facts = view.load_sessions([session])[session_id]
+    shown = build_step_view(facts, step, attempts).model_dump(mode="json")
     return TaskWhole(
-        task=view | {"id": id, "name": step, "workflow_id": session_id, "goal": session.goal},
+        task=shown | {"id": id, "name": step, "workflow_id": session_id, "goal": session.goal},
         **_read_records(tx, id, session_id),
         parents=[],
         children=[],
-        attempts=_list_attempts(context, id) or None,
+        attempts=_list_attempts(view, id) or None,
         actions=offered_actions.list_session_actions(session) if step == session.step_id else [],
     )
 
@@ -164,8 +180,5 @@ def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
     }
 
 
-def _list_attempts(context: ReadContext, task_id: str) -> list[AttemptLine]:
-    return RunLines(context.tx, context.states, name_work).list_attempts_of_task(task_id)
-
-
-ENDPOINTS = (Endpoint("/api/v1/tasks/{id}", "One task.", NoParameters, TaskWhole, read_task),)
+def _list_attempts(view: StateView, task_id: str) -> list[AttemptLine]:
+    return RunLines(view.tx, view, name_work).list_attempts_of_task(task_id)

@@ -1,17 +1,19 @@
-"""REST endpoint for the home page: what needs a person, running runs, recently ended runs."""
+"""What people read first: what needs a person, running runs, recently ended runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from deepwork.delivery.landing.responses import offer_to_continue
+from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.attention import Attention
+from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.offered_actions import Act
+from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.states import Cause
-from deepwork.kernel.values import format_timestamp
-from deepwork.views.dashboard import offered_actions
-from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
+from deepwork.views.overview import offered_actions
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_lines import list_latest_runs
 from deepwork.views.overview.run_store import (
@@ -22,6 +24,7 @@ from deepwork.views.overview.run_store import (
     get_run_kind,
 )
 from deepwork.views.overview.states.totals import count_runs
+from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.work_operations import RunLine, describe_runs
 from deepwork.work.tracking.list_responses import RunRef
 from deepwork.work.tracking.operations import offer_resolve
@@ -29,12 +32,12 @@ from deepwork.work.tracking.operations import offer_resolve
 MAX_RUNS = 20
 
 
-class TaskRef(RestAnswer):
+class TaskRef(Answer):
     id: str
     name: str
 
 
-class Need(RestAnswer):
+class Need(Answer):
     """Something that waits for a person, since when, and what to do about it."""
 
     kind: str
@@ -46,7 +49,7 @@ class Need(RestAnswer):
     """None for a review of a `.deepreview` rule, which belongs to no run."""
     task: TaskRef | None = None
     agent_name: str | None = None
-    since: str
+    since: IsoTime
     because: Cause
     """Why it waits."""
     next: str | None = None
@@ -54,7 +57,7 @@ class Need(RestAnswer):
     actions: list[Act]
 
 
-class WorkCounts(RestAnswer):
+class WorkCounts(Answer):
     running: int
     blocked: int
     blockers: int
@@ -69,7 +72,7 @@ class WorkCounts(RestAnswer):
     """Tasks of these plans, by state."""
 
 
-class Home(RestAnswer):
+class Home(Answer):
     needs_you: list[Need]
     needs_you_total: int
     running: list[RunLine]
@@ -78,37 +81,40 @@ class Home(RestAnswer):
     last_seq: int
 
 
-def read_home(context: ReadContext, _: NoParameters) -> Home:
-    """Read everything that the home page shows."""
-    tx, store = context.tx, WorkListStore(context.tx)
-    inbox, total = list_inbox(context.states)
-    running, recent = (
-        list_latest_runs(store, words, MAX_RUNS) for words in (ACTIVE_STATUSES, ENDED_STATUSES)
-    )
-    lines = {line.id: line for line in describe_runs(context.states, [*running, *recent])}
-    return Home(
-        needs_you=[_build_need(each) for each in inbox],
-        needs_you_total=total,
-        running=[lines[row["id"]] for row in running],
-        recent=[lines[row["id"]] for row in recent],
-        counts=WorkCounts(**count_runs(context.states)),
-        last_seq=EventStore(tx).get_last_seq(),
-    )
+class HomeOperations:
+    """Reads what the home page shows."""
+
+    traits: ClassVar = Traits(toolset="overview", people_only=True)
+
+    def __init__(self, database: Database, view_states: Callable[[Transaction], StateView]) -> None:
+        self._database, self._view_states = database, view_states
+
+    @operation("read")
+    def get_home(self) -> Home:
+        """What needs you, what is running, what ended recently."""
+        with self._database.reading() as tx:
+            view, store = self._view_states(tx), WorkListStore(tx)
+            inbox, total = list_inbox(view)
+            running, recent = (
+                list_latest_runs(store, words, MAX_RUNS) for words in (ACTIVE_STATUSES, ENDED_STATUSES)
+            )
+            lines = {line.id: line for line in describe_runs(view, [*running, *recent])}
+            return Home(
+                needs_you=[_build_need(each) for each in inbox],
+                needs_you_total=total,
+                running=[lines[row["id"]] for row in running],
+                recent=[lines[row["id"]] for row in recent],
+                counts=WorkCounts(**count_runs(view)),
+                last_seq=EventStore(tx).get_last_seq(),
+            )
 
 
 def _build_need(entry: Attention) -> Need:
-    task = TaskRef(id=entry.task_id, name=entry.task_name or "") if entry.task_id else None
-    return Need(
-        kind=entry.kind,
-        id=entry.id,
-        title=entry.title,
-        detail=entry.detail,
+    return Need.of(
+        entry,
         run=RunRef(**entry.run) if entry.run else None,
-        task=task,
-        agent_name=entry.agent_name,
-        since=format_timestamp(entry.since),
+        task=TaskRef(id=entry.task_id, name=entry.task_name or "") if entry.task_id else None,
         because=entry.why,
-        next=entry.next,
         actions=_OFFERS[entry.kind](entry) if entry.kind in _OFFERS else [],
     )
 
@@ -131,10 +137,3 @@ _OFFERS: Mapping[str, Callable[[Attention], list[Act]]] = {
     "waiting_plan": lambda entry: offered_actions.list_plan_actions(entry.id, "paused"),
 }
 """What a person can do about it on the page, besides the command; by source."""
-
-
-ENDPOINTS = (
-    Endpoint(
-        "/api/v1/home", "What needs you, what is running, what ended recently.", NoParameters, Home, read_home
-    ),
-)

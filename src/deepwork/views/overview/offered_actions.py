@@ -1,4 +1,4 @@
-"""Builds the actions that the dashboard offers a person: a tool with its arguments filled in."""
+"""Builds the actions that a page offers a person: an operation with its arguments filled in."""
 
 from __future__ import annotations
 

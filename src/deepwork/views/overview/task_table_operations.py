@@ -1,30 +1,22 @@
-"""REST endpoints for all tasks of a run, as a table and as a graph."""
+"""What people read about all tasks of a run: a table and a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
-
+from deepwork.kernel.answers import Answer, Field, Id
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.operations import Traits, operation
+from deepwork.kernel.paging import Cursor, decode_cursor, encode_cursor
 from deepwork.kernel.states import Cause, Standing, State
 from deepwork.kernel.values import parse_timestamp
-from deepwork.views.dashboard.endpoints import (
-    Endpoint,
-    NoParameters,
-    PagedAnswer,
-    PageQuery,
-    ReadContext,
-    RestAnswer,
-    decode_cursor,
-    encode_cursor,
-)
 from deepwork.views.overview.run_refs import get_run_row
-from deepwork.views.overview.run_store import PLAN, TRACK, parse_session_row
-from deepwork.views.overview.session_rows import SessionRow
-from deepwork.views.overview.states.work_rules import SessionFacts, judge_step
+from deepwork.views.overview.run_store import JOB, PLAN, TRACK, parse_session_row
+from deepwork.views.overview.states.view import StateView
+from deepwork.views.overview.states.work_rules import judge_step
 from deepwork.views.overview.task_row_store import TaskRowStore
 from deepwork.work.plans.models import Node, TaskStatus
 from deepwork.work.plans.rules.graph import Graph
@@ -58,11 +50,14 @@ _SELECTED_COLUMN_COUNT = COLUMNS.index("state")
 """The number of columns from the task itself; then its state, then counts and flags, mostly empty."""
 
 
-class RowsQuery(PageQuery):
-    limit: int = Field(default=MAX_ROWS, ge=1, le=MAX_ROWS)
+class _LargeAnswer(Answer):
+    """An answer built from JSON values: converting 10,000 of them again takes longer than reading them."""
+
+    def model_dump(self, mode: str = "json") -> dict[str, Any]:  # noqa: ARG002 - there is one mode
+        return vars(self)
 
 
-class TaskRows(PagedAnswer):
+class TaskRows(_LargeAnswer):
     """Tasks as a table: the column names once, then only values.
 
     Times are Unix milliseconds. Zero and false values at the end of a row are omitted.
@@ -70,9 +65,11 @@ class TaskRows(PagedAnswer):
 
     columns: list[str]
     rows: list[list[Any]]
+    total: int
+    cursor: str | None = None
 
 
-class GraphNode(RestAnswer):
+class GraphNode(Answer):
     """A task, a phase or a level; only tasks have a page."""
 
     id: str
@@ -87,7 +84,7 @@ class GraphNode(RestAnswer):
     is_blocked: bool
 
 
-class GraphView(RestAnswer):
+class GraphView(_LargeAnswer):
     """The dependencies of tasks; if `folded`, a node `level:N` represents all tasks of a level.
 
     Tracked workflows also have a node `phase:N` for each phase, before its tasks.
@@ -101,16 +98,30 @@ class GraphView(RestAnswer):
 Rows = tuple[list[list[Any]], int, str | None]
 
 
-def read_task_rows(context: ReadContext, query: RowsQuery) -> Mapping[str, Any]:
-    """Read all tasks of a run."""
-    row = get_run_row(context.tx, context.id)
-    if row["kind"] == TRACK:
-        rows, total, cursor = _read_tracked_rows(context, query)
-    elif row["kind"] == PLAN:
-        rows, total, cursor = _read_planned_rows(context, query)
-    else:
-        rows, total, cursor = _read_step_rows(context, parse_session_row(row), query)
-    return {"columns": list(COLUMNS), "rows": rows, "total": total, "cursor": cursor}
+class TaskTableOperations:
+    """Reads all tasks of a run."""
+
+    traits: ClassVar = Traits(toolset="overview", people_only=True)
+
+    def __init__(self, database: Database, view_states: Callable[[Transaction], StateView]) -> None:
+        self._database, self._view_states = database, view_states
+
+    @operation("read")
+    def list_work_tasks(
+        self, id: Id, limit: Annotated[int, Field(ge=1, le=MAX_ROWS)] = MAX_ROWS, cursor: Cursor = None
+    ) -> TaskRows:
+        """All tasks of a run."""
+        with self._database.reading() as tx:
+            row, view = get_run_row(tx, id), self._view_states(tx)
+            rows, total, following = _ROW_READERS[row["kind"]](view, row, limit, cursor)
+        return TaskRows(columns=list(COLUMNS), rows=rows, total=total, cursor=following)
+
+    @operation("read")
+    def get_work_graph(self, id: Id) -> GraphView:
+        """The dependencies of a run's tasks."""
+        with self._database.reading() as tx:
+            row, view = get_run_row(tx, id), self._view_states(tx)
+            return GraphView(**_GRAPH_READERS[row["kind"]](view, row))
 
 
 class _TaskCounts:
@@ -144,34 +155,29 @@ class _TaskCounts:
         return end
 
 
-def _read_tracked_rows(context: ReadContext, query: RowsQuery) -> Rows:
-    store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
-    after = decode_cursor(query.cursor, int, int) if query.cursor else None
-    found = store.list_tracked(context.id, context.now - STALE_MS, after, query.limit + 1)
-    states = context.states.judge_tracked_tasks("workflow_id", [context.id])
+def _read_tracked_rows(view: StateView, run: Row, limit: int, cursor: str | None) -> Rows:
+    store, id = TaskRowStore(view.tx), run["id"]
+    counts, after = _TaskCounts(store, id), decode_cursor(cursor, int, int) if cursor else None
+    found = store.list_tracked(id, view.tx.now - STALE_MS, after, limit + 1)
+    states = view.judge_tracked_tasks("workflow_id", [id])
     rows = [
-        _build_row(row, counts, states[row["id"]], is_stale=bool(row["is_stale"]))
-        for row in found[: query.limit]
+        _build_row(row, counts, states[row["id"]], is_stale=bool(row["is_stale"])) for row in found[:limit]
     ]
-    return (
-        rows,
-        store.count_tracked(context.id),
-        _encode_next_cursor(found, query, "started_at", "created_seq"),
-    )
+    return rows, store.count_tracked(id), _encode_next_cursor(found, limit, "started_at", "created_seq")
 
 
-def _read_planned_rows(context: ReadContext, query: RowsQuery) -> Rows:
-    store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
-    after = decode_cursor(query.cursor, int, int) if query.cursor else None
-    found = store.list_planned(context.id, after, query.limit + 1)
-    shown = found[: query.limit]
-    states = context.states.judge_tasks_of_plan(context.id, shown)
+def _read_planned_rows(view: StateView, run: Row, limit: int, cursor: str | None) -> Rows:
+    store, id = TaskRowStore(view.tx), run["id"]
+    counts, after = _TaskCounts(store, id), decode_cursor(cursor, int, int) if cursor else None
+    found = store.list_planned(id, after, limit + 1)
+    shown = found[:limit]
+    states = view.judge_tasks_of_plan(id, shown)
     rows = []
     for row in shown:
         standing = states[row["id"]]
         rows.append(_build_row(row, counts, standing, is_stale=standing.state is State.UNATTENDED))
-    total = len(rows) if after is None and len(found) == len(shown) else store.count_planned(context.id)
-    return rows, total, _encode_next_cursor(found, query, "phase", "position")
+    total = len(rows) if after is None and len(found) == len(shown) else store.count_planned(id)
+    return rows, total, _encode_next_cursor(found, limit, "phase", "position")
 
 
 def _build_row(row: Row, counts: _TaskCounts, standing: Standing, *, is_stale: bool) -> list[Any]:
@@ -180,19 +186,19 @@ def _build_row(row: Row, counts: _TaskCounts, standing: Standing, *, is_stale: b
     return [*selected, *counts.build_end(row["id"], standing, is_stale=is_stale)]
 
 
-def _read_step_rows(context: ReadContext, session: SessionRow, query: RowsQuery) -> Rows:
-    store, counts = TaskRowStore(context.tx), _TaskCounts(TaskRowStore(context.tx), context.id)
-    facts = context.states.load_sessions([session])[session.id]
-    [start] = decode_cursor(query.cursor, int) if query.cursor else [0]
+def _read_step_rows(view: StateView, run: Row, limit: int, cursor: str | None) -> Rows:
+    store, session = TaskRowStore(view.tx), parse_session_row(run)
+    counts, facts = _TaskCounts(store, session.id), view.load_sessions([session])[session.id]
+    [start] = decode_cursor(cursor, int) if cursor else [0]
     milestones: dict[str, dict[str, Any]] = {}
-    for row in store.list_milestones(context.id):
+    for row in store.list_milestones(session.id):
         last = milestones.setdefault(row["task_id"], {"progress": None})
         last |= {"milestone": row["milestone"]} | (
             {"progress": row["progress"]} if row["progress"] is not None else {}
         )
     steps = [(number, step) for number, entry in enumerate(session.entries, start=1) for step in entry]
     rows = []
-    for number, step in steps[start : start + query.limit]:
+    for number, step in steps[start : start + limit]:
         id, progress = f"{session.id}/{step}", session.get_progress(step)
         last = milestones.get(id, {})
         values = [
@@ -208,7 +214,7 @@ def _read_step_rows(context: ReadContext, session: SessionRow, query: RowsQuery)
             last.get("progress"),
         ]
         rows.append([*values, *counts.build_end(id, judge_step(facts, step), is_stale=False)])
-    end = start + query.limit
+    end = start + limit
     return rows, len(steps), encode_cursor([end]) if end < len(steps) else None
 
 
@@ -216,32 +222,20 @@ def _parse_milliseconds(moment: str | None) -> int | None:
     return None if moment is None else parse_timestamp(moment, "moment")
 
 
-def _encode_next_cursor(found: Sequence[Row], query: RowsQuery, *names: str) -> str | None:
-    if len(found) <= query.limit:
+def _encode_next_cursor(found: Sequence[Row], limit: int, *names: str) -> str | None:
+    if len(found) <= limit:
         return None
-    last = found[query.limit - 1]
+    last = found[limit - 1]
     return encode_cursor([last[name] for name in names])
 
 
-def read_graph(context: ReadContext, _: NoParameters) -> Mapping[str, Any]:
-    """Read the dependency graph of a run."""
-    row = get_run_row(context.tx, context.id)
-    if row["kind"] == TRACK:
-        return _build_tracked_graph(context)
-    if row["kind"] == PLAN:
-        states = context.states.judge_tasks_of_plan(context.id)
-        return _build_plan_graph(TaskStore(context.tx).list_nodes(context.id), states)
-    session = parse_session_row(row)
-    return _build_session_graph(session, context.states.load_sessions([session])[session.id])
-
-
-def _build_tracked_graph(context: ReadContext) -> Mapping[str, Any]:
+def _build_tracked_graph(view: StateView, run: Row) -> Mapping[str, Any]:
     """Build the graph of a tracked workflow: each phase before its tasks, parents before children."""
-    store = TaskRowStore(context.tx)
-    phases = TrackStore(context.tx).list_phases(context.id)
-    rows = store.list_tracked(context.id, 0, None, MAX_ROWS)
-    blocked = store.find_blocked(context.id)
-    states = context.states.judge_tracked_tasks("workflow_id", [context.id])
+    store, run_id = TaskRowStore(view.tx), run["id"]
+    phases = TrackStore(view.tx).list_phases(run_id)
+    rows = store.list_tracked(run_id, 0, None, MAX_ROWS)
+    blocked = store.find_blocked(run_id)
+    states = view.judge_tracked_tasks("workflow_id", [run_id])
     parents = {row["id"]: row["parent_id"] for row in rows}
     depths = {id: _count_ancestors(id, parents) for id in parents}
     first = _find_first_levels([phase.number for phase in phases], rows, depths)
@@ -303,7 +297,8 @@ def _find_first_levels(
     return first
 
 
-def _build_plan_graph(tasks: Sequence[Node], states: Mapping[str, Standing]) -> Mapping[str, Any]:
+def _build_plan_graph(view: StateView, run: Row) -> Mapping[str, Any]:
+    states, tasks = view.judge_tasks_of_plan(run["id"]), TaskStore(view.tx).list_nodes(run["id"])
     plan = Graph(tasks)
     rank = {node.id: level for level, row in enumerate(plan.list_rows()) for node in row}
     nodes = [
@@ -353,8 +348,9 @@ def _build_level_node(id: str, earlier: Iterable[Node], rank: Mapping[str, int])
     return _build_node(id, id.replace(":", " "), status, level, "level", kind="level")
 
 
-def _build_session_graph(session: SessionRow, facts: SessionFacts) -> Mapping[str, Any]:
-    entries = session.entries
+def _build_session_graph(view: StateView, run: Row) -> Mapping[str, Any]:
+    session = parse_session_row(run)
+    entries, facts = session.entries, view.load_sessions([session])[session.id]
     nodes = [
         _build_node(
             f"{session.id}/{step}",
@@ -405,9 +401,5 @@ def _can_be_claimed(standing: Standing) -> bool:
     return standing.state is State.READY or (standing.state is State.FAILED and standing.cause is None)
 
 
-ENDPOINTS = (
-    Endpoint("/api/v1/runs/{id}/tasks", "All tasks of a run.", RowsQuery, TaskRows, read_task_rows),
-    Endpoint(
-        "/api/v1/runs/{id}/graph", "The dependencies of a run's tasks.", NoParameters, GraphView, read_graph
-    ),
-)
+_ROW_READERS = {TRACK: _read_tracked_rows, PLAN: _read_planned_rows, JOB: _read_step_rows}
+_GRAPH_READERS = {TRACK: _build_tracked_graph, PLAN: _build_plan_graph, JOB: _build_session_graph}

@@ -9,9 +9,9 @@ from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.responses import CheckLine
 from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.values import format_optional_timestamp
-from deepwork.views.dashboard.endpoints import RestAnswer
 from deepwork.views.overview.spending import Amounts, build_plan_spending, build_task_spending
 from deepwork.work.plans.models import Task, Workflow, list_required_checks
 from deepwork.work.plans.stores.plan_store import PlanStore
@@ -19,14 +19,14 @@ from deepwork.work.plans.stores.plan_store import PlanStore
 _MAX_APPROVALS = 20
 
 
-class OpenApproval(RestAnswer):
+class OpenApproval(Answer):
     id: str
     kind: str
     subject_id: str
     asked_at: str
 
 
-class Evidence(RestAnswer):
+class Evidence(Answer):
     budget: Amounts | None = None
     spent: Amounts | None = None
     sources: dict[str, float] | None = None

@@ -1,22 +1,25 @@
-"""REST endpoint for one run: its objective, phases, outcome and actions."""
+"""What people read about one run: its objective, phases, outcome and actions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
+from deepwork.kernel.answers import Answer, Id, IsoTime
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.offered_actions import Act
-from deepwork.kernel.values import format_optional_timestamp, format_timestamp
-from deepwork.views.dashboard import offered_actions
-from deepwork.views.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
-from deepwork.views.dashboard.evidence import Evidence, read_plan_evidence
-from deepwork.views.dashboard.sessions import SessionPart, build_session_part
+from deepwork.kernel.operations import Traits, operation
+from deepwork.kernel.values import format_timestamp
+from deepwork.views.overview import offered_actions
+from deepwork.views.overview.evidence import Evidence, read_plan_evidence
 from deepwork.views.overview.run_lines import derive_entry_status, derive_phase_status
 from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_search_store import MAX_REVIEWS, RunEventStore
 from deepwork.views.overview.run_store import JOB, PLAN, TRACK, WorkListStore, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, RUNNING_STATUSES
+from deepwork.views.overview.session_views import SessionPart, build_session_part
+from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.work_operations import RunLine, describe_runs
 from deepwork.work.plans.models import StatusCount as PlanTally
 from deepwork.work.plans.stores.plan_store import PlanStore
@@ -25,14 +28,13 @@ from deepwork.work.tracking.models import TaskCounts
 from deepwork.work.tracking.responses import counts_to_dict
 from deepwork.work.tracking.store import TrackStore
 from deepwork.work.workspaces.models import WorkspaceStatus
-from deepwork.work.workspaces.responses import WorkspaceView
 from deepwork.work.workspaces.store import WorkspaceStore
 
 MAX_WORKSPACES = 200
 MAX_HISTORY = 50
 
 
-class PhaseLine(RestAnswer):
+class PhaseLine(Answer):
     number: int
     name: str
     status: str
@@ -40,11 +42,11 @@ class PhaseLine(RestAnswer):
     description: str | None = None
     summary: str | None = None
     tasks: dict[str, int]
-    started_at: str | None = None
-    completed_at: str | None = None
+    started_at: IsoTime | None = None
+    completed_at: IsoTime | None = None
 
 
-class HistoryLine(RestAnswer):
+class HistoryLine(Answer):
     at: str
     what: str
     task_id: str | None = None
@@ -54,7 +56,7 @@ class HistoryLine(RestAnswer):
     by_whom: str
 
 
-class PlanPart(RestAnswer):
+class PlanPart(Answer):
     """The fields that only plans have."""
 
     approach: str | None = None
@@ -64,7 +66,7 @@ class PlanPart(RestAnswer):
     history: list[HistoryLine]
 
 
-class RunWorkspace(RestAnswer):
+class RunWorkspace(Answer):
     id: str
     path: str
     branch: str
@@ -74,8 +76,8 @@ class RunWorkspace(RestAnswer):
     rescue_branch: str | None = None
     host: str
     task_ids: list[str]
-    created_at: str
-    updated_at: str
+    created_at: IsoTime
+    updated_at: IsoTime
     actions: list[Act]
 
 
@@ -99,34 +101,31 @@ class RunWhole(RunLine):
     actions: list[Act]
 
 
-def read_run(context: ReadContext, _: NoParameters) -> RunWhole:
-    """Read one run."""
-    row = get_run_row(context.tx, context.id)
-    [line] = describe_runs(context.states, [row])
-    more = {TRACK: _read_tracked_details, PLAN: _read_plan_details, JOB: _read_job_details}[row["kind"]](
-        context, row
-    )
-    return RunWhole(**vars(line) | more, issues=WorkListStore(context.tx).count_issues(context.id))
+class WorkDetailOperations:
+    """Reads one run of any kind."""
+
+    traits: ClassVar = Traits(toolset="overview", people_only=True)
+
+    def __init__(self, database: Database, view_states: Callable[[Transaction], StateView]) -> None:
+        self._database, self._view_states = database, view_states
+
+    @operation("read")
+    def get_work(self, id: Id) -> RunWhole:
+        """One run."""
+        with self._database.reading() as tx:
+            row, view = get_run_row(tx, id), self._view_states(tx)
+            [line] = describe_runs(view, [row])
+            more = _READERS[row["kind"]](view, row)
+            return RunWhole(**vars(line) | more, issues=WorkListStore(tx).count_issues(id))
 
 
-def _read_tracked_details(context: ReadContext, row: Row) -> dict[str, Any]:
-    store = TrackStore(context.tx)
+def _read_tracked_details(view: StateView, row: Row) -> dict[str, Any]:
+    store = TrackStore(view.tx)
     workflow = store.get_workflow(row["id"])
     phases = store.list_phases(workflow.id)
     tallies = store.count_tasks_by_phase([phase.id for phase in phases])
     begun = [
-        PhaseLine(
-            number=phase.number,
-            name=phase.name,
-            status=phase.status,
-            is_parallel=phase.is_parallel,
-            description=phase.description,
-            summary=phase.summary,
-            tasks=counts_to_dict(tallies.get(phase.id, TaskCounts())),
-            started_at=format_timestamp(phase.started_at),
-            completed_at=format_optional_timestamp(phase.completed_at),
-        )
-        for phase in phases
+        PhaseLine.of(phase, tasks=counts_to_dict(tallies.get(phase.id, TaskCounts()))) for phase in phases
     ]
     numbers = {phase.number for phase in phases}
     to_come = [] if workflow.is_over else range(1, workflow.total_phases + 1)
@@ -156,8 +155,8 @@ def _build_pending_phase(number: int) -> PhaseLine:
     )
 
 
-def _read_plan_details(context: ReadContext, row: Row) -> dict[str, Any]:
-    tx = context.tx
+def _read_plan_details(view: StateView, row: Row) -> dict[str, Any]:
+    tx = view.tx
     workflow = PlanStore(tx).get(row["id"])
     initial: Mapping[str, Any] = workflow.initial_plan or {}
     found, _ = WorkspaceStore(tx).list_for_workflow(workflow.id, None, MAX_WORKSPACES)
@@ -177,23 +176,18 @@ def _read_plan_details(context: ReadContext, row: Row) -> dict[str, Any]:
             history=[HistoryLine(**change | {"at": format_timestamp(change["at"])}) for change in history],
         ),
         "workspaces": [
-            _to_run_workspace(WorkspaceView.from_workspace(each, tasks.get(each.id, ()))) for each in found
+            RunWorkspace.of(
+                each,
+                task_ids=list(tasks.get(each.id, ())),
+                actions=offered_actions.list_workspace_actions(each.id)
+                if each.status is WorkspaceStatus.ACTIVE
+                else [],
+            )
+            for each in found
         ],
         "evidence": read_plan_evidence(tx, workflow),
         "actions": offered_actions.list_plan_actions(workflow.id, workflow.status),
     }
-
-
-def _to_run_workspace(view: WorkspaceView) -> RunWorkspace:
-    same = {name: getattr(view, name) for name in RunWorkspace.model_fields if name != "actions"}
-    moments = {
-        "created_at": format_timestamp(view.created_at),
-        "updated_at": format_timestamp(view.updated_at),
-    }
-    is_active = view.status is WorkspaceStatus.ACTIVE
-    return RunWorkspace(
-        **same | moments, actions=offered_actions.list_workspace_actions(view.id) if is_active else []
-    )
 
 
 def _build_level_phases(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
@@ -230,9 +224,9 @@ def _build_level_phases(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
     ]
 
 
-def _read_job_details(context: ReadContext, row: Row) -> dict[str, Any]:
-    tx, session = context.tx, parse_session_row(row)
-    facts = context.states.load_sessions([session])[session.id]
+def _read_job_details(view: StateView, row: Row) -> dict[str, Any]:
+    tx, session = view.tx, parse_session_row(row)
+    facts = view.load_sessions([session])[session.id]
     active = [parse_session_row(each) for each in WorkListStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
     part = build_session_part(facts, RunEventStore(tx).list_reviews([session.id], MAX_REVIEWS), active)
     states = {step.id: step for step in part.steps}
@@ -264,4 +258,4 @@ def _read_job_details(context: ReadContext, row: Row) -> dict[str, Any]:
     }
 
 
-ENDPOINTS = (Endpoint("/api/v1/runs/{id}", "One run.", NoParameters, RunWhole, read_run),)
+_READERS = {TRACK: _read_tracked_details, PLAN: _read_plan_details, JOB: _read_job_details}

@@ -105,8 +105,7 @@ def cancel_landing(id: str, as_json: bool, path: str, **place: Any) -> None:
 
 def _find_work(app: Application, given: str) -> dict[str, str]:
     """Return the argument that names the task or the plan that a person means."""
-    with app.database.reading() as tx:
-        found = list_candidates(tx, ("task", "plan"), given)
+    found = list_candidates(app.database, ("task", "plan"), given)
     found = [each for each in found if each.kind in ("task", "plan")]
     if not found:
         kind = "task" if given.startswith("tk_") else "workflow"

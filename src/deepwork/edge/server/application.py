@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
     from deepwork.views.overview.why_operations import WhyOperations
-    from deepwork.views.overview.work_operations import WorkOperations
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
     from deepwork.work.jobs.quality_gate import QualityGate
@@ -375,11 +374,6 @@ class Application:
 
         return LogTools(self.database, JobSessions())
 
-    def _build_work_operations(self) -> WorkOperations:
-        from deepwork.views.overview.work_operations import WorkOperations
-
-        return WorkOperations(self.database, self._view_states)
-
     def _build_agent_operations(self) -> AgentOperations:
         from deepwork.views.overview.agent_operations import AgentOperations
 
@@ -544,6 +538,11 @@ def _build_with_database(path: str) -> Callable[[Application], Tools]:
     return lambda app: import_class(path)(app.database)  # type: ignore[call-arg] # its constructor
 
 
+def _build_with_states(path: str) -> Callable[[Application], Tools]:
+    """Return what builds operations that need the database and the states of things."""
+    return lambda app: import_class(path)(app.database, app._view_states)  # type: ignore[call-arg]
+
+
 _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.work.agents.tools:AgentTools": Application._build_agent_tools,
     "deepwork.work.messages.tools:MessageTools": Application._build_message_tools,
@@ -565,12 +564,19 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.gates.reviews.operations:ReviewOperations": Application._build_review_operations,
     "deepwork.work.jobs.operations:JobOperations": lambda app: app.jobs.operations,
     "deepwork.work.tracking.operations:TrackOperations": Application._build_track_operations,
-    "deepwork.views.overview.work_operations:WorkOperations": Application._build_work_operations,
     "deepwork.views.overview.agent_operations:AgentOperations": Application._build_agent_operations,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
     "deepwork.views.overview.why_operations:WhyOperations": Application._build_why_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
     "deepwork.delivery.runner.operations:RunOperations": Application._build_run_operations,
+    **{
+        path: _build_with_states(path)
+        for path in (
+            "deepwork.views.overview.single_things:ThingOperations",
+            "deepwork.views.overview.states.operations:StateOperations",
+            "deepwork.views.overview.work_operations:WorkOperations",
+        )
+    },
     **{
         path: _build_with_database(path)
         for path in (

@@ -94,11 +94,8 @@ def tell(
 
 def _choose_verdict(app: Application, task_id: str) -> str:
     """Return the verdict of a person who does not refuse: a task that asked for no review is acknowledged."""
-    from deepwork.work.tracking.store import TrackStore
-
-    with app.database.reading() as tx:
-        task = TrackStore(tx).get_task(task_id)
-    return "approved" if task.manual_review_needed else "acknowledged"
+    task = call_operation(app, "get_thing", {"kind": "tracked_task", "id": task_id})["thing"]
+    return "approved" if task["manual_review_needed"] else "acknowledged"
 
 
 def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key: str | None) -> Any:
@@ -112,10 +109,8 @@ def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key
 def _find_or_register_sender(app: Application, recipient: str) -> str:
     """Return the agent that represents the person; it is registered with the first message."""
     from deepwork.views.overview.agent_operations import build_registration, find_agent_of
-    from deepwork.work.agents.store import AgentStore
 
-    with app.database.reading() as tx:
-        AgentStore(tx).get(recipient)  # raises for an unknown agent, before anything is registered
+    call_operation(app, "agent_get", {"id": recipient})  # raises for an unknown agent, before registering
     person = name_person()
     if found := find_agent_of(app.database, person):
         return found

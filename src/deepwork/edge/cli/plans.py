@@ -150,16 +150,13 @@ def _name_next_command(answer: dict[str, Any], claim: Mapping[str, Any]) -> dict
 def _add_holder(app: Application, spec: OperationSpec, arguments: dict[str, Any]) -> OperationSpec:
     """Release the claim of the agent that has it, if the command names none."""
     if "agent_id" not in arguments:
-        from deepwork.work.plans.stores.task_store import TaskStore
-
-        with app.database.reading() as tx:
-            task = TaskStore(tx).get(arguments["task_id"])
-        if task.claimed_by is None:
+        task = call_operation(app, "task_get", {"id": arguments["task_id"]})
+        if not task.get("assigned_agent_id"):
             raise NotAllowed(
-                f"No agent holds task {task.name!r}.",
+                f"No agent holds task {task['name']!r}.",
                 suggestion="Nothing needs to be done: it can be claimed.",
             )
-        arguments["agent_id"] = task.claimed_by
+        arguments["agent_id"] = task["assigned_agent_id"]
     return spec
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -321,10 +320,12 @@ def open_with_session(
 
     Returns it with the id of the session, of which a person may have given the beginning.
     """
+    from deepwork.delivery.runner.job_steps import find_tree_of_session
+
     path = place.pop("path")
     with open_application(path, place, reads=reads, needs_session=not reads, quiet=quiet) as app:
         known = resolve_id(app.database, "session", session_id)
-        tree = None if _has_session(app, known) else _find_tree_of_run(app, known)
+        tree = None if _has_session(app, known) else find_tree_of_session(app.database, known)
         if tree is None:
             yield app, known
             return
@@ -339,14 +340,3 @@ def _has_session(app: Application, session_id: str) -> bool:
     except DeepworkError as error:
         return error.code is not Code.SESSION_NOT_FOUND
     return True
-
-
-def _find_tree_of_run(app: Application, session_id: str) -> Path | None:
-    """Return the worktree in which a run of this machine works on the session."""
-    from deepwork.delivery.runner.job_steps import locate_place
-    from deepwork.delivery.runner.store import RunStore
-
-    with app.database.reading() as tx:
-        run = RunStore(tx).find_of_session(session_id)
-    tree = locate_place(run).tree if run else None
-    return tree if tree is not None and tree.is_dir() else None

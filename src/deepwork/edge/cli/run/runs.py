@@ -50,10 +50,12 @@ def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any)
 @place_options
 def show_run(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Show a run: how it is, what it cost, and each attempt at a task."""
-    from deepwork.edge.cli.run.rendering import build_run_answer, load_run_state, render_run
+    from deepwork.edge.cli.run.rendering import build_run_answer, render_run
+    from deepwork.views.overview.run_progress import read_run_state
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        state = load_run_state(app, resolve_id(app.database, "run", id), is_whole=True)
+        known = resolve_id(app.database, "run", id)
+        state = read_run_state(app.database, app.processes, known, is_whole=True)
     if as_json:
         print_answer(build_run_answer(state), as_json=True)
     else:
@@ -86,7 +88,8 @@ def logs(
     attempt_id: str, follow: bool, raw: bool, is_stderr: bool, as_json: bool, path: str, **place: Any
 ) -> None:
     """Print what the agent of an attempt did and said, from its first start on."""
-    from deepwork.edge.cli.run.outputs import LogReader, choose_renderer
+    from deepwork.delivery.runner.attempt_logs import LogReader
+    from deepwork.edge.cli.run.outputs import choose_renderer
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         known = resolve_id(app.database, "attempt", attempt_id)

@@ -572,6 +572,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     **{
         path: _build_with_states(path)
         for path in (
+            "deepwork.views.overview.plan_graph:PlanGraphOperations",
             "deepwork.views.overview.single_things:ThingOperations",
             "deepwork.views.overview.states.operations:StateOperations",
             "deepwork.views.overview.work_operations:WorkOperations",

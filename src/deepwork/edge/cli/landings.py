@@ -12,7 +12,7 @@ import click
 from deepwork.edge.cli.framework.applications import call_operation, name_person, open_application
 from deepwork.edge.cli.framework.id_resolution import choose, list_candidates, resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, render_lines, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_said, render_lines, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.kernel.errors import NotFound
 
@@ -41,10 +41,7 @@ def land(work: str, onto: str | None, commits: bool, as_json: bool, path: str, *
         chosen = _find_work(app, work)
         options = {"onto": onto} if onto else {}
         answer = _call(app, "land_work", {**chosen, **options, "commit": commits})
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(_render_result(answer)))
+    print_answer(answer, as_json=as_json, render=_render_result)
     sys.exit(int(answer["exit_code"]))
 
 
@@ -97,10 +94,7 @@ def cancel_landing(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Give up a landing that waits for somebody; its branch and its task stay as they are."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
         answer = _call(app, "cancel_landing", {"landing_id": resolve_id(app.database, "landing", id)})
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print(to_printable(f"{answer['id']}: {answer['status']}."))
+    print_said(answer, f"{answer['id']}: {answer['status']}.", as_json=as_json)
 
 
 def _find_work(app: Application, given: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from deepwork.edge.cli.framework.applications import call_operation, name_person
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.edge.cli.framework.options import json_option, key_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_said
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -42,10 +42,7 @@ def answer(
             result = _call(app, "resolve_issue", {"issue_id": id, "note": text}, idempotency_key)
             again = " already" if result.get("already_resolved") else ""
             said = f"Resolved {id}{again}."
-    if as_json:
-        print_answer(result, as_json=True)
-    else:
-        print(to_printable(said))
+    print_said(result, said, as_json=as_json)
 
 
 @click.command()
@@ -86,10 +83,7 @@ def tell(
             },
             idempotency_key,
         )
-    if as_json:
-        print_answer(result, as_json=True)
-    else:
-        print(to_printable(f"Sent {result['id']} to {agent}."))
+    print_said(result, f"Sent {result['id']} to {agent}.", as_json=as_json)
 
 
 def _choose_verdict(app: Application, task_id: str) -> str:

@@ -11,7 +11,7 @@ import click
 from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, passphrase_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_lines, print_said, to_printable
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.kernel.errors import NotAllowed
 
@@ -73,10 +73,7 @@ def rewind(
             answer = _rewind(app, given, dependents, dry_run, yes, passphrase_stdin, as_json=as_json)
     if answer is None:
         return
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        _print_lines(_render_done(answer))
+    print_said(answer, *_render_done(answer), as_json=as_json)
 
 
 def _rewind(
@@ -96,20 +93,17 @@ def _rewind(
         return _invoke(app, "rewind_task", {"task_id": given["task_id"]}, passphrase_stdin)
     shown = _preview(app, {**given, "dependents": dependents})
     if dry_run:
-        if as_json:
-            print_answer(shown, as_json=True)
-        else:
-            _print_lines(_render_preview(shown))
+        print_said(shown, *_render_preview(shown), as_json=as_json)
         return None
     is_asked = not yes and not as_json and _is_terminal()
     if is_asked and dependents == "ask" and shown["begun_dependents"]:
-        _print_lines(_render_dependents(shown))
+        print_lines(_render_dependents(shown))
         dependents = click.prompt(
             "Reset them, or keep them and mark them as stale?", type=click.Choice(["reset", "keep"]), err=True
         )
         shown = _preview(app, {**given, "dependents": dependents})
     if is_asked:
-        _print_lines(_render_preview(shown))
+        print_lines(_render_preview(shown))
     if shown["possible"]:
         _confirm(f"Rewind {shown['task']!r} to {shown['to']}?", is_asked=not yes)
     arguments = {**given, "dependents": dependents, "digest": shown["digest"]}
@@ -258,8 +252,3 @@ def _render_done(answer: Mapping[str, Any]) -> Iterator[str]:
         others = [each for each in answer.get("tasks", ()) if each["role"] != "rewound"]
         yield from (f"{each['task_id']}: {each['role']}" for each in others)
         yield f"Undo it with: deepwork rewind --undo {answer['id']}"
-
-
-def _print_lines(lines: Iterator[str]) -> None:
-    for line in lines:
-        print(to_printable(line))

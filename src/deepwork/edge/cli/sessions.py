@@ -19,7 +19,7 @@ from deepwork.edge.cli.framework.options import (
     person_option,
     place_options,
 )
-from deepwork.edge.cli.framework.output import print_answer, render_json, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_said, render_json, to_printable
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.edge.cli.states import add_state_to, add_states, show_state, show_states
@@ -123,10 +123,7 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
     with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
         spec = app.registry["get_session"]
         answer = invoke(app.database, spec, {"session_id": known}, Call("local", spec.name))
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(_render_briefing(answer)))
+    print_answer(answer, as_json=as_json, render=_render_briefing)
 
 
 @sessions.command()
@@ -184,10 +181,7 @@ def _decide(action: str, how: dict[str, Any], *, session_id: str, **given: str |
         arguments = {name: value for name, value in given.items() if value is not None}
         arguments |= {"session_id": known}
         answer = invoke(app.database, app.operations[action], arguments, call)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print(to_printable(_render_decision(answer)))
+    print_said(answer, _render_decision(answer), as_json=as_json)
 
 
 def _render_decision(answer: dict[str, Any]) -> str:

@@ -66,10 +66,7 @@ def show(id: str, as_json: bool, path: str, **place: Any) -> None:
     with open_application(path, place, reads=True, quiet=as_json) as app:
         found = _find(app, id)
         answer = _read(app, found)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(_render(found, answer)))
+    print_answer(answer, as_json=as_json, render=lambda it: _render(found, it))
 
 
 def _find(app: Application, given: str) -> Candidate:

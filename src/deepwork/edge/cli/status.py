@@ -50,10 +50,7 @@ def status(path: str, database: str | None, global_store: bool, whole: bool, as_
             answer = build_status(settings, seen, whole=whole) | {"store": engine.address}
     else:
         answer = build_empty_status(settings, engine)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(render_page(answer, whole=whole)))
+    print_answer(answer, as_json=as_json, render=lambda it: render_page(it, whole=whole))
 
 
 def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:

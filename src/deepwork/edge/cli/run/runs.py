@@ -10,7 +10,7 @@ import click
 from deepwork.edge.cli.framework.applications import open_application
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_said
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -153,7 +153,4 @@ def _end_agents(app: Application, changed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_run(changed: dict[str, Any], said: str, *, as_json: bool) -> None:
-    if as_json:
-        print_answer(changed, as_json=True)
-    else:
-        print(to_printable(f"{changed['id']}: {changed['status']}. {said}"))
+    print_said(changed, f"{changed['id']}: {changed['status']}. {said}", as_json=as_json)

@@ -19,7 +19,7 @@ from deepwork.edge.cli.framework.options import (
     passphrase_option,
     place_options,
 )
-from deepwork.edge.cli.framework.output import print_answer, print_lines, print_said
+from deepwork.edge.cli.framework.output import print_answer, print_lines, print_listed, print_said
 from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.user_settings import CredentialKind
@@ -49,14 +49,9 @@ def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, 
     given = {"all": whole, "workflow_id": workflow, "limit": _MAX_LISTED}
     with open_application(path, place, reads=True, quiet=as_json) as app:
         found = call_operation(app, "list_approvals", given)
-    if as_json:
-        print_answer(found, as_json=True)
-    elif not found["approvals"]:
-        print("Nothing waits for your approval.")
-    else:
-        keys = ("id", "status", "kind", "title", "workflow_id", "asked_by", "asked_at")
-        rows = [{key: each.get(key) for key in keys} for each in found["approvals"]]
-        print_answer({"approvals": rows}, as_json=False)
+    keys = ("id", "status", "kind", "title", "workflow_id", "asked_by", "asked_at")
+    rows = [{key: each.get(key) for key in keys} for each in found["approvals"]]
+    print_listed(found, "approvals", rows, "Nothing waits for your approval.", as_json=as_json)
 
 
 @approvals.command("show")

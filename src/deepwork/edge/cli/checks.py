@@ -19,7 +19,7 @@ from deepwork.edge.cli.framework.options import (
     passphrase_option,
     place_options,
 )
-from deepwork.edge.cli.framework.output import print_answer, print_said, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_listed, print_said, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.gates.checks.models import CheckVerdict, ProofRequest, ProofSubject
@@ -88,12 +88,8 @@ def list_proofs(
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         id = resolve_id(app.database, "any_task", task) if task else None
         found = _list_pages(app, limit, {"check": check_name, "verdict": verdict, "task_id": id})
-    if as_json:
-        print_answer({"proofs": found}, as_json=True)
-    elif found:
-        print_answer({"proofs": [_to_row(proof) for proof in found]}, as_json=False)
-    else:
-        print("There are no proofs. `deepwork check` makes some.")
+    none = "There are no proofs. `deepwork check` makes some."
+    print_listed({"proofs": found}, "proofs", list(map(_to_row, found)), none, as_json=as_json)
 
 
 @proofs.command("show")

@@ -12,7 +12,13 @@ import click
 from deepwork.edge.cli.framework.applications import call_operation, name_person, open_application
 from deepwork.edge.cli.framework.id_resolution import choose, list_candidates, resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, print_said, render_lines, to_printable
+from deepwork.edge.cli.framework.output import (
+    print_answer,
+    print_listed,
+    print_said,
+    render_lines,
+    to_printable,
+)
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.kernel.errors import NotFound
 
@@ -64,14 +70,8 @@ def list_landings(
         known = resolve_id(app.database, "plan", plan) if plan else None
         given = {"workflow_id": known, "open": is_open, "limit": limit}
         answer = call_operation(app, "list_landings", given)
-    if as_json:
-        print_answer(answer, as_json=True)
-    elif answer["landings"]:
-        print_answer({"landings": [_build_row(row) for row in answer["landings"]]}, as_json=False)
-    else:
-        print(
-            "No landing is open." if is_open else "Nothing was landed yet; start with `deepwork land PLAN`."
-        )
+    none = "No landing is open." if is_open else "Nothing was landed yet; start with `deepwork land PLAN`."
+    print_listed(answer, "landings", list(map(_build_row, answer["landings"])), none, as_json=as_json)
 
 
 @landings.command("show")

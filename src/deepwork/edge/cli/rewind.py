@@ -11,7 +11,13 @@ import click
 from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, passphrase_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, print_lines, print_said, to_printable
+from deepwork.edge.cli.framework.output import (
+    print_answer,
+    print_lines,
+    print_listed,
+    print_said,
+    to_printable,
+)
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.kernel.errors import NotAllowed
 
@@ -173,14 +179,9 @@ def list_rewinds(
         of_plan = resolve_id(app.database, "plan", workflow_id) if workflow_id else None
         given = {"workflow_id": of_plan, "task_id": of_task, "open": is_open, "limit": limit}
         answer = call_operation(app, "list_rewinds", given)
-    if as_json:
-        print_answer(answer, as_json=True)
-    elif answer["rewinds"]:
-        keys = ("id", "task_id", "to", "stage", "files", "undoes", "undone_by", "created_by", "created_at")
-        rows = [{key: each.get(key) for key in keys} for each in answer["rewinds"]]
-        print_answer({"rewinds": rows}, as_json=False)
-    else:
-        print("Nothing was rewound.")
+    keys = ("id", "task_id", "to", "stage", "files", "undoes", "undone_by", "created_by", "created_at")
+    rows = [{key: each.get(key) for key in keys} for each in answer["rewinds"]]
+    print_listed(answer, "rewinds", rows, "Nothing was rewound.", as_json=as_json)
 
 
 @rewinds.command("show")

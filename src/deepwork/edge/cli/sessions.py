@@ -19,7 +19,13 @@ from deepwork.edge.cli.framework.options import (
     person_option,
     place_options,
 )
-from deepwork.edge.cli.framework.output import print_answer, print_said, render_json, to_printable
+from deepwork.edge.cli.framework.output import (
+    print_answer,
+    print_listed,
+    print_said,
+    render_json,
+    to_printable,
+)
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.edge.cli.states import add_state_to, add_states, show_state, show_states
@@ -93,14 +99,9 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
     with _open_to_read(place, as_json=as_json) as app:
         found = [each for each in app.sessions.list_all() if finished_too or each.is_active]
         rows = add_states(app, "session", [_build_row(session) for session in found])
-    if rows or as_json:
-        print_answer({"sessions": rows if as_json else show_states(rows)}, as_json=as_json)
-    else:
-        print(
-            "There are no sessions."
-            if finished_too
-            else "There are no active sessions. --all lists the others too."
-        )
+    active = "There are no active sessions. --all lists the others too."
+    none = "There are no sessions." if finished_too else active
+    print_listed({"sessions": rows}, "sessions", show_states(rows), none, as_json=as_json)
 
 
 @sessions.command("show")

@@ -57,4 +57,4 @@ class PlanGraphOperations:
             }
             for node in nodes
         ]
-        return PlanGraph(name=workflow.name, **plan.to_answer(), tasks=tasks)
+        return PlanGraph.of(workflow, **plan.to_answer(), tasks=tasks)

@@ -29,6 +29,14 @@ def print_said(answer: Any, *lines: str, as_json: bool) -> None:
         print_lines(lines)
 
 
+def print_listed(answer: Any, name: str, rows: list[dict[str, Any]], none: str, *, as_json: bool) -> None:
+    """Print a list as JSON, or its rows as a table; `none` says that there are none."""
+    if as_json or not rows:
+        print_said(answer, none, as_json=as_json)
+    else:
+        print_answer({name: rows}, as_json=False)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines of text."""
     for line in lines:

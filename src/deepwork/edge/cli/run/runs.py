@@ -10,7 +10,7 @@ import click
 from deepwork.edge.cli.framework.applications import open_application
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, print_said
+from deepwork.edge.cli.framework.output import print_answer, print_listed, print_said
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -36,12 +36,8 @@ def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any)
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         found = load_runs(app, limit, is_open=is_open)
-    if as_json:
-        print_answer({"runs": found}, as_json=True)
-    elif found:
-        print_answer({"runs": build_run_rows(found)}, as_json=False)
-    else:
-        print("No run is open." if is_open else "Nothing was run yet; start with `deepwork run PLAN`.")
+    none = "No run is open." if is_open else "Nothing was run yet; start with `deepwork run PLAN`."
+    print_listed({"runs": found}, "runs", build_run_rows(found), none, as_json=as_json)
 
 
 @runs.command("show")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptions, RunStatus
-from deepwork.edge.cli.run.rendering import RunState
+from deepwork.views.overview.run_progress import RunState
 from deepwork.views.overview.states.run_rules import AttemptFacts, RunFacts, judge_attempt, judge_run
 
 NOW = 1_800_000_000_000

@@ -31,6 +31,12 @@ NO_ANSWER = {
 }
 """Commands without --json, each with the reason."""
 
+OPENING_A_STORE = {
+    "servers.py": "fails before the page is opened if the store cannot be read",
+    "show.py": "a step of a job session is read as the dashboard reads it",
+}
+"""Modules of commands that open a store instead of calling an operation, each with the reason."""
+
 SHARED = {
     "--path": "The project. Default: the one that contains the current folder.",
     "--db": "The store: a SQLite file or a postgresql:// URL.",
@@ -206,3 +212,14 @@ def test_each_exit_code_of_the_page_is_produced_by_a_command_and_errors_go_to_st
     }  # fmt: skip
     assert unusable.err.startswith("Error: DEEPWORK_PORT is 'many'")
     assert json.loads(failed.stderr)["code"] == "INTERNAL_ERROR"
+
+
+def test_commands_open_no_store_themselves():
+    folder = Path(main.__file__).parent
+    opening = re.compile(r"\.(reading|writing|transaction)\(|(?<!Viewed)Store\(")
+
+    found = {
+        str(file.relative_to(folder)) for file in folder.rglob("*.py") if opening.search(file.read_text())
+    }
+
+    assert found == OPENING_A_STORE.keys()

@@ -8,12 +8,12 @@ from dashboard.make import create_client, read, read_error
 from dashboard.test_evidence import PROOF
 from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
+from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.gates.approvals.service import ask
 from deepwork.gates.checks.models import ProofSubject
 from deepwork.gates.checks.store import ProofStore
-from deepwork.views.overview.single_things import read_thing
 from landing.make import LandingProject
 from landing.many_tasks import ManyTasks
 from workspaces.make import create_plan
@@ -52,10 +52,8 @@ def test_a_landing_is_found_by_its_id(project: LandingProject) -> None:
     plan = ManyTasks(project.app, project.folder, {"one": {"b.txt": "b\n"}})
     [landing] = project.land(workflow_id=plan.id)["landings"]
 
-    with project.app.database.reading() as tx:
-        shown = read_thing(tx, "landing", landing["id"])
+    shown = call_operation(project.app, "get_thing", {"kind": "landing", "id": landing["id"]})["thing"]
 
-    assert shown
     assert (shown["status"], shown["merge_commit"]) == ("landed", project.git("rev-parse", "main"))
 
 

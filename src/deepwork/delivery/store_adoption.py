@@ -117,6 +117,12 @@ def adopt_store(store: SQLite, caller: str, report: ReportProgress = ignore_prog
     return Adoption(copied, version, changes.revoked_tokens, changes.unverified, changes.reopened, kept)
 
 
+def find_origin(tx: Transaction) -> AuditEntry | None:
+    """Find the call that adopted or restored the store last."""
+    found = AuditStore(tx).list_of_tools([TOOL, RESTORE_TOOL], 0)
+    return found[-1].entry if found else None
+
+
 def take_over_copy(
     copy: SQLite, fresh: SQLite, report: ReportProgress = ignore_progress
 ) -> tuple[CopyResult, Changes]:

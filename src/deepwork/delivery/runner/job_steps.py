@@ -15,7 +15,7 @@ from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.prompts import OUTPUTS_VARIABLE, StepPrompt, build_step_prompt, locate_report
 from deepwork.delivery.runner.service import RunService
-from deepwork.delivery.runner.store import AttemptStore
+from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
 from deepwork.delivery.runner.workspace_setup import WorkspaceSettings
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
@@ -227,6 +227,14 @@ def locate_place(run: Run) -> WorkPlace:
     top = find_repository(main) or main
     name = build_slug(f"job {run.job}", run.id)
     return WorkPlace(main, top / WORKTREES / name / main.relative_to(top), f"{BRANCH_PREFIX}{name}")
+
+
+def find_tree_of_session(database: Database, session_id: str) -> Path | None:
+    """Find the worktree in which a run of this machine works on a job session."""
+    with database.reading() as tx:
+        run = RunStore(tx).find_of_session(session_id)
+    tree = locate_place(run).tree if run else None
+    return tree if tree is not None and tree.is_dir() else None
 
 
 def build_step_id(session: Session) -> str:

@@ -19,7 +19,7 @@ from deepwork.edge.cli.framework.options import (
     passphrase_option,
     place_options,
 )
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_lines, print_listed, print_said
 from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.user_settings import CredentialKind
@@ -49,14 +49,9 @@ def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, 
     given = {"all": whole, "workflow_id": workflow, "limit": _MAX_LISTED}
     with open_application(path, place, reads=True, quiet=as_json) as app:
         found = call_operation(app, "list_approvals", given)
-    if as_json:
-        print_answer(found, as_json=True)
-    elif not found["approvals"]:
-        print("Nothing waits for your approval.")
-    else:
-        keys = ("id", "status", "kind", "title", "workflow_id", "asked_by", "asked_at")
-        rows = [{key: each.get(key) for key in keys} for each in found["approvals"]]
-        print_answer({"approvals": rows}, as_json=False)
+    keys = ("id", "status", "kind", "title", "workflow_id", "asked_by", "asked_at")
+    rows = [{key: each.get(key) for key in keys} for each in found["approvals"]]
+    print_listed(found, "approvals", rows, "Nothing waits for your approval.", as_json=as_json)
 
 
 @approvals.command("show")
@@ -69,10 +64,7 @@ def show_approval(id: str, whole: bool, as_json: bool, path: str, **place: Any) 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         given = {"id": resolve_id(app.database, "approval", id), "whole": whole}
         found = call_operation(app, "get_approval", given)
-    if as_json:
-        print_answer(found, as_json=True)
-    else:
-        _print_lines(_render(found))
+    print_said(found, *_render(found), as_json=as_json)
 
 
 @approvals.command()
@@ -127,11 +119,12 @@ def enroll(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> 
         )
         new = read_passphrase("New passphrase", from_stdin=passphrase_stdin, confirms=True)
         answer = call_operation(app, call.tool, {"verifier": hash_passphrase(new)}, call)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print(f"Enrolled. Decisions need a {answer['required']} now, in every project of yours.")
-        print("Choose it in your settings too, for new stores: approvals: {proof: passphrase}")
+    print_said(
+        answer,
+        f"Enrolled. Decisions need a {answer['required']} now, in every project of yours.",
+        "Choose it in your settings too, for new stores: approvals: {proof: passphrase}",
+        as_json=as_json,
+    )
 
 
 @approvals.command()
@@ -146,12 +139,10 @@ def lower(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> N
             app.database, "lower_proof", passphrase_stdin=passphrase_stdin, is_enrolling=True
         )
         answer = call_operation(app, call.tool, {"method": method}, call)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print(f"Decisions need a {answer['required']} now.")
-        if answer["required"] != method:
-            print(f"Your settings demand it; change approvals.proof to {method} there, too.")
+    said = [f"Decisions need a {answer['required']} now."]
+    if answer["required"] != method:
+        said.append(f"Your settings demand it; change approvals.proof to {method} there, too.")
+    print_said(answer, *said, as_json=as_json)
 
 
 @approvals.command()
@@ -187,11 +178,8 @@ def _decide(
         arguments = {"approval_id": chosen} | ({"comment": comment} if comment else {})
         call = build_person_call(app.database, action, key, passphrase_stdin=passphrase_stdin)
         answer = call_operation(app, action, arguments, call)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        done = "Approved" if answer["status"] == "given" else "Refused"
-        print(to_printable(f"{done} {chosen}. {answer.get('effect') or ''}".rstrip()))
+    done = "Approved" if answer["status"] == "given" else "Refused"
+    print_said(answer, f"{done} {chosen}. {answer.get('effect') or ''}".rstrip(), as_json=as_json)
     if answer.get("carried_out") is False:
         sys.exit(1)
 
@@ -210,7 +198,7 @@ def _choose_only(app: Application) -> str:
             "Nothing was decided: standard input is not a terminal, so nobody can be asked.",
             suggestion=f"Look at it with `deepwork approvals show {id}`, then name it.",
         )
-    _print_lines(_render(call_operation(app, "get_approval", {"id": id})))
+    print_lines(_render(call_operation(app, "get_approval", {"id": id})))
     click.confirm("Decide about this?", abort=True, err=True)
     return id
 
@@ -251,8 +239,3 @@ def _render_difference(each: Mapping[str, Any]) -> Iterator[str]:
         if side in each:
             yield f"    {sign} {json.dumps(each[side], ensure_ascii=False)}"
     yield from (f"    {line}" for line in each.get("diff", ()))
-
-
-def _print_lines(lines: Iterator[str]) -> None:
-    for line in lines:
-        print(to_printable(line))

@@ -19,7 +19,7 @@ from deepwork.edge.cli.framework.options import (
     passphrase_option,
     place_options,
 )
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_listed, print_said, to_printable
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.gates.checks.models import CheckVerdict, ProofRequest, ProofSubject
@@ -88,12 +88,8 @@ def list_proofs(
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         id = resolve_id(app.database, "any_task", task) if task else None
         found = _list_pages(app, limit, {"check": check_name, "verdict": verdict, "task_id": id})
-    if as_json:
-        print_answer({"proofs": found}, as_json=True)
-    elif found:
-        print_answer({"proofs": [_to_row(proof) for proof in found]}, as_json=False)
-    else:
-        print("There are no proofs. `deepwork check` makes some.")
+    none = "There are no proofs. `deepwork check` makes some."
+    print_listed({"proofs": found}, "proofs", list(map(_to_row, found)), none, as_json=as_json)
 
 
 @proofs.command("show")
@@ -120,12 +116,9 @@ def verify_proofs(proof_ids: tuple[str, ...], as_json: bool, **place: Any) -> No
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
         rows = call_operation(app, "verify_proofs", {"ids": list(proof_ids) or None})["proofs"]
     bad = [row for row in rows if row["problems"]]
-    if as_json:
-        print_answer({"proofs": rows}, as_json=True)
-    else:
-        for row in bad:
-            print(to_printable(f"{row['id']} {row['check']}: {' '.join(row['problems'])}"))
-        print(f"{len(rows)} proofs compared, {len(bad)} with problems.")
+    lines = [f"{row['id']} {row['check']}: {' '.join(row['problems'])}" for row in bad]
+    counts = f"{len(rows)} proofs compared, {len(bad)} with problems."
+    print_said({"proofs": rows}, *lines, counts, as_json=as_json)
     sys.exit(1 if bad else 0)
 
 
@@ -158,10 +151,9 @@ def waive_proof(proof_id: str, reason: str, passphrase_stdin: bool, as_json: boo
     with open_application(place.pop("path"), place) as app:
         call = build_act_call("waive_proof", passphrase_stdin=passphrase_stdin)
         answer = call_operation(app, call.tool, {"proof_id": proof_id, "reason": reason}, call)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print(f"Proof {answer['id']} of check {answer['check']} counts as passed now.")
+    print_said(
+        answer, f"Proof {answer['id']} of check {answer['check']} counts as passed now.", as_json=as_json
+    )
 
 
 def _list_pages(app: Application, limit: int, given: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,11 +6,11 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -33,7 +33,11 @@ from deepwork.kernel.files.private import find_hidden_checks
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.trust import open_trust_store, render_untrusted_line
 
+if TYPE_CHECKING:
+    from deepwork.kernel.database.transaction import Transaction
+
 _STORE_WAIT_SECONDS = 1.0
+Kind = TypeVar("Kind")
 
 
 @click.command()
@@ -78,20 +82,14 @@ def _collect_facts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _describe_origin(settings: Settings) -> Iterator[tuple[str, str]]:
     """Describe when the store was adopted or restored last, and which gates that reopened."""
-    from deepwork.delivery.store_adoption import RESTORE_TOOL, TOOL
-    from deepwork.gates.access.store import AuditStore
-    from deepwork.kernel.database.existing_store import open_existing_store
+    from deepwork.delivery.store_adoption import find_origin
     from deepwork.kernel.values import format_timestamp
 
     try:
-        with open_existing_store(settings.database_location, _STORE_WAIT_SECONDS) as store:
-            if store is None:
-                return
-            with store.reading() as tx:
-                found = AuditStore(tx).list_of_tools([TOOL, RESTORE_TOOL], 0)
+        entry = _read_store(settings, find_origin)
     except Exception:  # noqa: BLE001 - explained under problems
         return
-    for entry in [link.entry for link in found][-1:]:
+    if entry is not None:
         reopened = json.loads(entry.arguments).get("reopened", 0)
         tasks = f"; {reopened} tasks have to pass their gates again" if reopened else ""
         yield f"last {entry.tool}", f"{format_timestamp(entry.at)} by {entry.caller}{tasks}"
@@ -145,54 +143,43 @@ def _list_store_problems(settings: Settings) -> list[str]:
 
 def _find_name_problems(settings: Settings) -> Iterator[str]:
     """Find agents that an earlier version let register with a name of people or of deepwork."""
-    from deepwork.kernel.database.existing_store import open_existing_store
     from deepwork.kernel.foreign_text import quote_line
-    from deepwork.kernel.reserved_names import is_reserved
-    from deepwork.work.agents.store import AgentStore
+    from deepwork.work.agents.presence import find_reserved_names
 
     try:
-        with open_existing_store(settings.database_location, _STORE_WAIT_SECONDS) as store:
-            if store is None:
-                return
-            with store.reading() as tx:
-                names = AgentStore(tx).list_names_of_agents()
+        names = _read_store(settings, find_reserved_names) or {}
     except DeepworkError:  # reported elsewhere, or of an older version, which the next command migrates
         return
     for id, name in names.items():
-        if is_reserved(name):
-            yield (
-                f"Agent {id} is named {quote_line(name, 60)}, like a person or deepwork, but is neither."
-                f" If nobody uses it: deepwork agents unregister {id}"
-            )
+        yield (
+            f"Agent {id} is named {quote_line(name, 60)}, like a person or deepwork, but is neither."
+            f" If nobody uses it: deepwork agents unregister {id}"
+        )
 
 
 def _find_stopped_work(settings: Settings) -> Iterator[str]:
     """Find plans that stopped at a budget, and runs that nobody drives: nothing is broken."""
-    from deepwork.delivery.runner.store import RunStore
-    from deepwork.kernel.database.existing_store import open_existing_store
     from deepwork.kernel.foreign_text import quote_line
-    from deepwork.kernel.states import State
-    from deepwork.views.overview.inbox import list_reached_budgets
+    from deepwork.views.overview.inbox import list_stopped_work
     from deepwork.views.overview.states.store import build_local_processes
-    from deepwork.views.overview.states.totals import MAX_COUNTED
-    from deepwork.views.overview.states.view import StateView
 
+    processes = build_local_processes(settings)
     try:
-        with open_existing_store(settings.database_location, _STORE_WAIT_SECONDS) as store:
-            if store is None:
-                return
-            with store.reading() as tx:
-                open_runs, _ = RunStore(tx).list_page(is_open=True, limit=MAX_COUNTED)
-                view = StateView(tx, build_local_processes(settings))
-                stopped, runs = list_reached_budgets(view), view.judge_runs(open_runs)
+        stopped, runs = _read_store(settings, lambda tx: list_stopped_work(tx, processes)) or ([], {})
     except DeepworkError:  # as above
         return
     for each in stopped:
         plan = f"{quote_line(each.run['name'], 60)} ({each.run_id})" if each.run else ""
         yield f"Plan {plan} waits: {quote_line(each.title, 80)}. {each.detail} {each.next}"
     for id, standing in runs.items():
-        if standing.state is State.UNATTENDED:
-            yield f"Nobody drives run {id}: {standing.next}"
+        yield f"Nobody drives run {id}: {standing.next}"
+
+
+def _read_store(settings: Settings, read: Callable[[Transaction], Kind]) -> Kind | None:
+    """Read from the store if there is one, without creating or changing anything."""
+    from deepwork.kernel.database.existing_store import read_existing_store
+
+    return read_existing_store(settings.database_location, _STORE_WAIT_SECONDS, read)
 
 
 def _find_secret_problems(settings: Settings) -> Iterator[str]:

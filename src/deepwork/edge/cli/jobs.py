@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from deepwork.edge.cli.framework.options import Function, json_option, load_command_settings, project_option
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_lines
 from deepwork.edge.cli.framework.tool_commands import ToolGroup
 from deepwork.kernel.errors import NotFound
 from deepwork.work.jobs.definitions.catalog import JobCatalog, find_locations, find_problems, load_job
@@ -47,7 +47,7 @@ def list_jobs(path: str, as_json: bool) -> None:
         print_answer({"jobs": rows, "errors": list(map(asdict, errors))}, as_json=True)
         return
     print_answer({"jobs": rows}, as_json=False)
-    _print_lines(line for error in errors for line in error.error.splitlines())
+    print_lines(line for error in errors for line in error.error.splitlines())
 
 
 @jobs.command("show")
@@ -62,8 +62,8 @@ def show_job(name: str, path: str, as_json: bool) -> None:
     facts = {"job": job.name, "version": job.version, "summary": job.summary, "folder": str(job.folder)}
     print_answer(facts, as_json=False)
     for workflow in job.workflows:
-        _print_lines(["", *render_text(job, workflow).splitlines()])
-    _print_lines(f"warning: {warning}" for warning in find_warnings(job))
+        print_lines(["", *render_text(job, workflow).splitlines()])
+    print_lines(f"warning: {warning}" for warning in find_warnings(job))
 
 
 @jobs.command()
@@ -79,7 +79,7 @@ def validate(targets: tuple[str, ...], path: str, as_json: bool) -> None:
     if as_json:
         print_answer({"checked": list(map(str, folders)), "problems": found, "warnings": hints}, as_json=True)
     else:
-        _print_lines([*found, *(f"warning: {hint}" for hint in hints)])
+        print_lines([*found, *(f"warning: {hint}" for hint in hints)])
         print(f"{_format_count(len(folders), 'job')} checked, {_format_count(len(found), 'problem')}.")
     sys.exit(1 if found else 0)
 
@@ -93,7 +93,7 @@ def new(name: str, path: str, as_json: bool) -> None:
     if as_json:
         print_answer({"name": name, "files": list(map(str, files))}, as_json=True)
         return
-    _print_lines(f"wrote {file}" for file in files)
+    print_lines(f"wrote {file}" for file in files)
     print(f"Edit them, then run `deepwork jobs validate {name}`.")
 
 
@@ -113,7 +113,7 @@ def graph(name: str, workflow: str | None, mermaid: bool, path: str, as_json: bo
         print_answer({"job": job.name, "workflows": drawn}, as_json=True)
         return
     for number, drawing in enumerate(drawn):
-        _print_lines([""] * (number > 0) + drawing["mermaid" if mermaid else "text"].splitlines())
+        print_lines([""] * (number > 0) + drawing["mermaid" if mermaid else "text"].splitlines())
 
 
 def _build_catalog(path: str) -> JobCatalog:
@@ -153,11 +153,6 @@ def _select_workflows(job: Job, name: str | None) -> Iterable[JobWorkflow]:
         names = ", ".join(workflow.name for workflow in job.workflows)
         raise NotFound("workflow", name, suggestion=f"The job {job.name!r} has: {names or 'no workflow'}.")
     return [found]
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(to_printable(line))
 
 
 def _format_count(number: int, thing: str) -> str:

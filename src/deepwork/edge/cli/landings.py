@@ -12,7 +12,13 @@ import click
 from deepwork.edge.cli.framework.applications import call_operation, name_person, open_application
 from deepwork.edge.cli.framework.id_resolution import choose, list_candidates, resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, render_lines, to_printable
+from deepwork.edge.cli.framework.output import (
+    print_answer,
+    print_listed,
+    print_said,
+    render_lines,
+    to_printable,
+)
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.edge.cli.states import name_state, show_state
 from deepwork.kernel.errors import NotFound
@@ -42,10 +48,7 @@ def land(work: str, onto: str | None, commits: bool, as_json: bool, path: str, *
         chosen = _find_work(app, work)
         options = {"onto": onto} if onto else {}
         answer = _call(app, "land_work", {**chosen, **options, "commit": commits})
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(_render_result(answer)))
+    print_answer(answer, as_json=as_json, render=_render_result)
     sys.exit(int(answer["exit_code"]))
 
 
@@ -68,14 +71,8 @@ def list_landings(
         known = resolve_id(app.database, "plan", plan) if plan else None
         given = {"workflow_id": known, "open": is_open, "limit": limit}
         answer = call_operation(app, "list_landings", given)
-    if as_json:
-        print_answer(answer, as_json=True)
-    elif answer["landings"]:
-        print_answer({"landings": [_build_row(row) for row in answer["landings"]]}, as_json=False)
-    else:
-        print(
-            "No landing is open." if is_open else "Nothing was landed yet; start with `deepwork land PLAN`."
-        )
+    none = "No landing is open." if is_open else "Nothing was landed yet; start with `deepwork land PLAN`."
+    print_listed(answer, "landings", list(map(_build_row, answer["landings"])), none, as_json=as_json)
 
 
 @landings.command("show")
@@ -98,16 +95,12 @@ def cancel_landing(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Give up a landing that waits for somebody; its branch and its task stay as they are."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
         answer = _call(app, "cancel_landing", {"landing_id": resolve_id(app.database, "landing", id)})
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print(to_printable(f"{answer['id']}: {answer['status']}."))
+    print_said(answer, f"{answer['id']}: {answer['status']}.", as_json=as_json)
 
 
 def _find_work(app: Application, given: str) -> dict[str, str]:
     """Return the argument that names the task or the plan that a person means."""
-    with app.database.reading() as tx:
-        found = list_candidates(tx, ("task", "plan"), given)
+    found = list_candidates(app.database, ("task", "plan"), given)
     found = [each for each in found if each.kind in ("task", "plan")]
     if not found:
         kind = "task" if given.startswith("tk_") else "workflow"

@@ -10,7 +10,7 @@ from deepwork.edge.cli.framework.applications import call_operation, name_person
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.edge.cli.framework.options import json_option, key_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_said
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -42,10 +42,7 @@ def answer(
             result = _call(app, "resolve_issue", {"issue_id": id, "note": text}, idempotency_key)
             again = " already" if result.get("already_resolved") else ""
             said = f"Resolved {id}{again}."
-    if as_json:
-        print_answer(result, as_json=True)
-    else:
-        print(to_printable(said))
+    print_said(result, said, as_json=as_json)
 
 
 @click.command()
@@ -86,19 +83,13 @@ def tell(
             },
             idempotency_key,
         )
-    if as_json:
-        print_answer(result, as_json=True)
-    else:
-        print(to_printable(f"Sent {result['id']} to {agent}."))
+    print_said(result, f"Sent {result['id']} to {agent}.", as_json=as_json)
 
 
 def _choose_verdict(app: Application, task_id: str) -> str:
     """Return the verdict of a person who does not refuse: a task that asked for no review is acknowledged."""
-    from deepwork.work.tracking.store import TrackStore
-
-    with app.database.reading() as tx:
-        task = TrackStore(tx).get_task(task_id)
-    return "approved" if task.manual_review_needed else "acknowledged"
+    task = call_operation(app, "get_thing", {"kind": "tracked_task", "id": task_id})["thing"]
+    return "approved" if task["manual_review_needed"] else "acknowledged"
 
 
 def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key: str | None) -> Any:
@@ -112,10 +103,8 @@ def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key
 def _find_or_register_sender(app: Application, recipient: str) -> str:
     """Return the agent that represents the person; it is registered with the first message."""
     from deepwork.views.overview.agent_operations import build_registration, find_agent_of
-    from deepwork.work.agents.store import AgentStore
 
-    with app.database.reading() as tx:
-        AgentStore(tx).get(recipient)  # raises for an unknown agent, before anything is registered
+    call_operation(app, "agent_get", {"id": recipient})  # raises for an unknown agent, before registering
     person = name_person()
     if found := find_agent_of(app.database, person):
         return found

@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepwork.edge.cli.framework import terminal
+from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.states import name_state
-from deepwork.kernel.states import Standing, State
-from deepwork.views.overview.states.view import StateView
-from deepwork.views.overview.task_row_store import TaskRowStore
+from deepwork.kernel.states import State
 from deepwork.work.plans.diagrams import DrawnLine, draw
-from deepwork.work.plans.models import TaskStatus
-from deepwork.work.plans.stores.plan_store import PlanStore
-from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.plans.models import Node, TaskStatus
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
 
 MAX_LINES = 40
-_MAX_TASKS = 20_000
 _TOLD_BY_STATUS = ("waiting", "ready", "running", "done", "failed")
 """States that the drawing shows by the status of a task."""
 _CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
@@ -40,15 +36,12 @@ _COLOURS = {
 
 def render_graph(app: Application, id: str, *, whole: bool = False) -> Iterator[str]:
     """Render a plan: its name and state, then its tasks with their states, agents and ages."""
-    with app.database.reading() as tx:
-        workflow, nodes = PlanStore(tx).get(id), TaskStore(tx).list_nodes(id)
-        rows = TaskRowStore(tx).list_planned(id, None, _MAX_TASKS)
-        view = StateView(tx, app.processes)
-        plan, states = view.judge_plans([id])[id].standing, view.judge_tasks_of_plan(id)
-    yield to_printable(f"{workflow.name}: {name_state(plan.state)}")
-    if plan.next and plan.state in (State.NEEDS_YOU, State.UNATTENDED):
-        yield to_printable(f"{plan.because}: {plan.next}")
-    notes = {row["id"]: note for row in rows if (note := _format_note(row, states[row["id"]]))}
+    plan = call_operation(app, "get_plan_graph", {"id": id})
+    yield to_printable(f"{plan['name']}: {name_state(plan['state'])}")
+    if plan.get("next") and plan["state"] in (State.NEEDS_YOU, State.UNATTENDED):
+        yield to_printable(f"{plan['because']}: {plan['next']}")
+    nodes = [_read_node(task) for task in plan["tasks"]]
+    notes = {task["id"]: note for task in plan["tasks"] if (note := _format_note(task))}
     drawing = draw(nodes, notes, max_lines=None if whole else MAX_LINES, whole=whole)
     yield from map(_paint, drawing.lines)
     if drawing.is_folded:
@@ -75,12 +68,18 @@ def _print_notice(text: str) -> None:
     click.echo(f"({text})", err=True)
 
 
-def _format_note(row: Mapping[str, Any], standing: Standing) -> str:
+def _read_node(task: Mapping[str, Any]) -> Node:
+    depends_on = None if task["depends_on"] is None else frozenset(task["depends_on"])
+    status, group = TaskStatus(task["status"]), task["parallel_group"]
+    return Node(task["id"], task["name"], task["sequence"], depends_on, status, group)
+
+
+def _format_note(task: Mapping[str, Any]) -> str:
     """Format its state, who works or worked on a task, and since when it runs or when it ended."""
-    state = "" if standing.state in _TOLD_BY_STATUS else name_state(standing.state)
-    moment = row["completed_at"] or row["started_at"]
-    age = terminal.format_moment(moment) if moment and row["status"] != TaskStatus.PENDING else ""
-    return ", ".join(filter(None, [state, row["agent_name"], age]))
+    state = "" if task["state"] in _TOLD_BY_STATUS else name_state(task["state"])
+    is_begun = task["since"] and task["status"] != TaskStatus.PENDING
+    age = terminal.format_moment(task["since"]) if is_begun else ""
+    return ", ".join(filter(None, [state, task["agent"], age]))
 
 
 def _paint(line: DrawnLine) -> str:

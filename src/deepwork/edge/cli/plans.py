@@ -12,7 +12,13 @@ from deepwork.edge.cli.framework.applications import call_operation, open_applic
 from deepwork.edge.cli.framework.documents import DocumentParam, ProblemPath, TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import json_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, render_json, render_lines, to_printable
+from deepwork.edge.cli.framework.output import (
+    print_answer,
+    print_said,
+    render_json,
+    render_lines,
+    to_printable,
+)
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.edge.cli.states import (
     add_list_states,
@@ -150,16 +156,13 @@ def _name_next_command(answer: dict[str, Any], claim: Mapping[str, Any]) -> dict
 def _add_holder(app: Application, spec: OperationSpec, arguments: dict[str, Any]) -> OperationSpec:
     """Release the claim of the agent that has it, if the command names none."""
     if "agent_id" not in arguments:
-        from deepwork.work.plans.stores.task_store import TaskStore
-
-        with app.database.reading() as tx:
-            task = TaskStore(tx).get(arguments["task_id"])
-        if task.claimed_by is None:
+        task = call_operation(app, "task_get", {"id": arguments["task_id"]})
+        if not task.get("assigned_agent_id"):
             raise NotAllowed(
-                f"No agent holds task {task.name!r}.",
+                f"No agent holds task {task['name']!r}.",
                 suggestion="Nothing needs to be done: it can be claimed.",
             )
-        arguments["agent_id"] = task.claimed_by
+        arguments["agent_id"] = task["assigned_agent_id"]
     return spec
 
 
@@ -278,11 +281,7 @@ def show_plan(
 
 def _print_drawing(app: Application, id: str, *, as_text: bool, as_json: bool) -> None:
     drawn = call_operation(app, "draw_plan", {"id": id, "as_text": as_text})
-    if as_json:
-        print_answer(drawn, as_json=True)
-        return
-    for line in drawn["drawing"].splitlines():
-        print(to_printable(line))
+    print_said(drawn, *drawn["drawing"].splitlines(), as_json=as_json)
 
 
 def _print_graph(app: Application, id: str, *, whole: bool, watch: bool) -> None:
@@ -297,10 +296,7 @@ def _print_graph(app: Application, id: str, *, whole: bool, watch: bool) -> None
 def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
     answer = call_operation(app, "workflow_get", {"id": id, "include_tasks": True, **wanted})
     answer = add_plan_state(app, answer)
-    if as_json:
-        print_answer(answer, as_json=True)
-        return
-    print("\n".join(render_plan(answer)))
+    print_answer(answer, as_json=as_json, render=render_plan)
 
 
 def render_plan(answer: dict[str, Any]) -> list[str]:

@@ -11,7 +11,13 @@ import click
 from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, passphrase_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import (
+    print_answer,
+    print_lines,
+    print_listed,
+    print_said,
+    to_printable,
+)
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.kernel.errors import NotAllowed
 
@@ -73,10 +79,7 @@ def rewind(
             answer = _rewind(app, given, dependents, dry_run, yes, passphrase_stdin, as_json=as_json)
     if answer is None:
         return
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        _print_lines(_render_done(answer))
+    print_said(answer, *_render_done(answer), as_json=as_json)
 
 
 def _rewind(
@@ -96,20 +99,17 @@ def _rewind(
         return _invoke(app, "rewind_task", {"task_id": given["task_id"]}, passphrase_stdin)
     shown = _preview(app, {**given, "dependents": dependents})
     if dry_run:
-        if as_json:
-            print_answer(shown, as_json=True)
-        else:
-            _print_lines(_render_preview(shown))
+        print_said(shown, *_render_preview(shown), as_json=as_json)
         return None
     is_asked = not yes and not as_json and _is_terminal()
     if is_asked and dependents == "ask" and shown["begun_dependents"]:
-        _print_lines(_render_dependents(shown))
+        print_lines(_render_dependents(shown))
         dependents = click.prompt(
             "Reset them, or keep them and mark them as stale?", type=click.Choice(["reset", "keep"]), err=True
         )
         shown = _preview(app, {**given, "dependents": dependents})
     if is_asked:
-        _print_lines(_render_preview(shown))
+        print_lines(_render_preview(shown))
     if shown["possible"]:
         _confirm(f"Rewind {shown['task']!r} to {shown['to']}?", is_asked=not yes)
     arguments = {**given, "dependents": dependents, "digest": shown["digest"]}
@@ -179,14 +179,9 @@ def list_rewinds(
         of_plan = resolve_id(app.database, "plan", workflow_id) if workflow_id else None
         given = {"workflow_id": of_plan, "task_id": of_task, "open": is_open, "limit": limit}
         answer = call_operation(app, "list_rewinds", given)
-    if as_json:
-        print_answer(answer, as_json=True)
-    elif answer["rewinds"]:
-        keys = ("id", "task_id", "to", "stage", "files", "undoes", "undone_by", "created_by", "created_at")
-        rows = [{key: each.get(key) for key in keys} for each in answer["rewinds"]]
-        print_answer({"rewinds": rows}, as_json=False)
-    else:
-        print("Nothing was rewound.")
+    keys = ("id", "task_id", "to", "stage", "files", "undoes", "undone_by", "created_by", "created_at")
+    rows = [{key: each.get(key) for key in keys} for each in answer["rewinds"]]
+    print_listed(answer, "rewinds", rows, "Nothing was rewound.", as_json=as_json)
 
 
 @rewinds.command("show")
@@ -258,8 +253,3 @@ def _render_done(answer: Mapping[str, Any]) -> Iterator[str]:
         others = [each for each in answer.get("tasks", ()) if each["role"] != "rewound"]
         yield from (f"{each['task_id']}: {each['role']}" for each in others)
         yield f"Undo it with: deepwork rewind --undo {answer['id']}"
-
-
-def _print_lines(lines: Iterator[str]) -> None:
-    for line in lines:
-        print(to_printable(line))

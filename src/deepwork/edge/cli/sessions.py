@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -20,7 +19,13 @@ from deepwork.edge.cli.framework.options import (
     person_option,
     place_options,
 )
-from deepwork.edge.cli.framework.output import print_answer, render_json, to_printable
+from deepwork.edge.cli.framework.output import (
+    print_answer,
+    print_listed,
+    print_said,
+    render_json,
+    to_printable,
+)
 from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.edge.cli.states import add_state_to, add_states, show_state, show_states
@@ -94,14 +99,9 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
     with _open_to_read(place, as_json=as_json) as app:
         found = [each for each in app.sessions.list_all() if finished_too or each.is_active]
         rows = add_states(app, "session", [_build_row(session) for session in found])
-    if rows or as_json:
-        print_answer({"sessions": rows if as_json else show_states(rows)}, as_json=as_json)
-    else:
-        print(
-            "There are no sessions."
-            if finished_too
-            else "There are no active sessions. --all lists the others too."
-        )
+    active = "There are no active sessions. --all lists the others too."
+    none = "There are no sessions." if finished_too else active
+    print_listed({"sessions": rows}, "sessions", show_states(rows), none, as_json=as_json)
 
 
 @sessions.command("show")
@@ -124,10 +124,7 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
     with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
         spec = app.registry["get_session"]
         answer = invoke(app.database, spec, {"session_id": known}, Call("local", spec.name))
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(_render_briefing(answer)))
+    print_answer(answer, as_json=as_json, render=_render_briefing)
 
 
 @sessions.command()
@@ -185,10 +182,7 @@ def _decide(action: str, how: dict[str, Any], *, session_id: str, **given: str |
         arguments = {name: value for name, value in given.items() if value is not None}
         arguments |= {"session_id": known}
         answer = invoke(app.database, app.operations[action], arguments, call)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print(to_printable(_render_decision(answer)))
+    print_said(answer, _render_decision(answer), as_json=as_json)
 
 
 def _render_decision(answer: dict[str, Any]) -> str:
@@ -321,10 +315,12 @@ def open_with_session(
 
     Returns it with the id of the session, of which a person may have given the beginning.
     """
+    from deepwork.delivery.runner.job_steps import find_tree_of_session
+
     path = place.pop("path")
     with open_application(path, place, reads=reads, needs_session=not reads, quiet=quiet) as app:
         known = resolve_id(app.database, "session", session_id)
-        tree = None if _has_session(app, known) else _find_tree_of_run(app, known)
+        tree = None if _has_session(app, known) else find_tree_of_session(app.database, known)
         if tree is None:
             yield app, known
             return
@@ -339,14 +335,3 @@ def _has_session(app: Application, session_id: str) -> bool:
     except DeepworkError as error:
         return error.code is not Code.SESSION_NOT_FOUND
     return True
-
-
-def _find_tree_of_run(app: Application, session_id: str) -> Path | None:
-    """Return the worktree in which a run of this machine works on the session."""
-    from deepwork.delivery.runner.job_steps import locate_place
-    from deepwork.delivery.runner.store import RunStore
-
-    with app.database.reading() as tx:
-        run = RunStore(tx).find_of_session(session_id)
-    tree = locate_place(run).tree if run else None
-    return tree if tree is not None and tree.is_dir() else None

@@ -229,10 +229,7 @@ def _print_result(
         answer["in_order"] = all(change.action == "unchanged" for change in plan.changes)
     if mode == "write":
         answer["next"] = client.next_step
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(_render_result(planner, client, scope, mode, plan)))
+    print_answer(answer, as_json=as_json, render=lambda _: _render_result(planner, client, scope, mode, plan))
 
 
 _ACTION_WORDS = {

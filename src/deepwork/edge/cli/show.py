@@ -66,10 +66,7 @@ def show(id: str, as_json: bool, path: str, **place: Any) -> None:
     with open_application(path, place, reads=True, quiet=as_json) as app:
         found = _find(app, id)
         answer = _read(app, found)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(_render(found, answer)))
+    print_answer(answer, as_json=as_json, render=lambda it: _render(found, it))
 
 
 def _find(app: Application, given: str) -> Candidate:
@@ -77,8 +74,7 @@ def _find(app: Application, given: str) -> Candidate:
 
     session, slash, _ = given.partition("/")
     kinds = ("session",) if slash else (*NAMED_KINDS, "session")
-    with app.database.reading() as tx:
-        found = list_candidates(tx, kinds, session if slash else given)
+    found = list_candidates(app.database, kinds, session if slash else given)
     if not found:
         refuse_short_beginning("any", given)
         raise InvalidInput(
@@ -92,37 +88,26 @@ def _find(app: Application, given: str) -> Candidate:
 
 def _read(app: Application, found: Candidate) -> dict[str, Any]:
     if found.kind in _TOOLS:
-        return _complete(app, found, _call_tool(app, *_TOOLS[found.kind], found.id))
+        tool, parameter, more = _TOOLS[found.kind]
+        return _add_states(app, found, call_operation(app, tool, {parameter: found.id, **more}))
     if found.kind == "step":
         step: dict[str, Any] = call_operation(app, "get_work_task", {"id": found.id})
         return step
-    from deepwork.views.overview.single_things import read_thing
-
-    with app.database.reading() as tx:
-        answer = read_thing(tx, found.kind, found.id)
-    assert answer is not None  # it was found a moment ago, and nothing of these kinds is ever deleted
-    return _complete(app, found, answer)
+    thing: dict[str, Any] = call_operation(app, "get_thing", {"kind": found.kind, "id": found.id})["thing"]
+    return thing
 
 
-def _complete(app: Application, found: Candidate, answer: dict[str, Any]) -> dict[str, Any]:
-    """Add the state of the thing, if its kind has states."""
-    from deepwork.edge.cli.states import add_context_states, add_plan_state, add_state_to, has_states
+def _add_states(app: Application, found: Candidate, answer: dict[str, Any]) -> dict[str, Any]:
+    """Add the state of what a tool got, if its kind has states."""
+    from deepwork.edge.cli.states import add_context_states, add_plan_state, add_state_to
 
     if found.kind == "plan":
         return add_plan_state(app, answer)
     if found.kind == "record":
         return add_context_states(app, answer)
-    state = add_state_to(found.kind, app, {"id": found.id}) if has_states(found.kind) else {}
-    return answer | {key: value for key, value in state.items() if key != "id"}
-
-
-def _call_tool(app: Application, tool: str, parameter: str, more: dict[str, Any], id: str) -> dict[str, Any]:
-    from deepwork.edge.server.invocation import invoke
-    from deepwork.kernel.call import Call
-
-    answer: dict[str, Any] = invoke(
-        app.database, app.registry[tool], {parameter: id, **more}, Call("local", tool)
-    )
+    if found.kind in ("task", "session"):
+        state = add_state_to(found.kind, app, {"id": found.id})
+        return answer | {key: value for key, value in state.items() if key != "id"}
     return answer
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from deepwork.edge.cli.framework.applications import call_operation
+
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
-    from deepwork.kernel.states import Standing
-    from deepwork.views.overview.states.view import StateView
 
 Thing = dict[str, Any]
 
@@ -41,14 +41,6 @@ def show_listed(listed: str) -> Callable[[Thing, Mapping[str, Any]], Thing]:
     return lambda answer, _: answer | {listed: show_states(answer[listed])}
 
 
-def read_states(app: Application, judge: Callable[[StateView], Mapping[str, Standing]]) -> dict[str, Thing]:
-    """Judge things; return what is added to each, by id."""
-    from deepwork.views.overview.states.view import StateView
-
-    with app.database.reading() as tx:
-        return {id: each.to_answer() for id, each in judge(StateView(tx, app.processes)).items()}
-
-
 def add_plan_state(app: Application, answer: Thing) -> Thing:
     """Add the states of a plan and of its tasks to its answer."""
     tasks = {"tasks": add_states(app, "task", answer["tasks"])} if answer.get("tasks") else {}
@@ -59,11 +51,6 @@ def add_context_states(app: Application, answer: Thing) -> Thing:
     """Add the states of a tracked workflow and of its tasks to its answer."""
     tasks = {"tasks": add_states(app, "tracked_task", answer["tasks"])} if answer.get("tasks") else {}
     return add_state_to("record", app, answer, "workflow_id") | tasks
-
-
-def has_states(kind: str) -> bool:
-    """Return whether things of this kind of `deepwork show` have states."""
-    return kind in _JUDGES
 
 
 def add_state_to(kind: str, app: Application, answer: Thing, key: str = "id") -> Thing:
@@ -79,36 +66,5 @@ def add_list_states(kind: str, listed: str, key: str = "id") -> Callable[[Applic
 def add_states(app: Application, kind: str, answers: list[Thing], key: str = "id") -> list[Thing]:
     """Add the states of things of one kind to their answers, which name them by `key`."""
     ids = [answer[key] for answer in answers]
-    states = read_states(app, lambda view: _JUDGES[kind](view, ids)) if ids else {}
+    states = call_operation(app, "get_states", {"kind": kind, "ids": ids})["states"] if ids else {}
     return [answer | states.get(answer[key], {}) for answer in answers]
-
-
-def _judge_runs(view: StateView, ids: list[str]) -> dict[str, Standing]:
-    from deepwork.delivery.runner.store import RunStore
-
-    return view.judge_runs(RunStore(view.tx).find_by_ids(ids))
-
-
-def _judge_attempts(view: StateView, ids: list[str]) -> dict[str, Standing]:
-    from deepwork.delivery.runner.store import AttemptStore
-
-    return view.judge_attempts(list(AttemptStore(view.tx).find_by_ids(ids).values()))
-
-
-def _judge_landings(view: StateView, ids: list[str]) -> dict[str, Standing]:
-    from deepwork.delivery.landing.store import LandingStore
-
-    return view.judge_landings(LandingStore(view.tx).find_by_ids(ids))
-
-
-_JUDGES: Mapping[str, Callable[[StateView, list[str]], Mapping[str, Standing]]] = {
-    "plan": lambda view, ids: {id: plan.standing for id, plan in view.judge_plans(ids).items()},
-    "task": lambda view, ids: view.judge_tasks(ids),
-    "run": _judge_runs,
-    "attempt": _judge_attempts,
-    "landing": _judge_landings,
-    "session": lambda view, ids: view.judge_session_ids(ids),
-    "record": lambda view, ids: view.judge_tracks(ids),
-    "tracked_task": lambda view, ids: view.judge_tracked_tasks("id", ids),
-}
-"""How things are judged, by kind of `deepwork show`."""

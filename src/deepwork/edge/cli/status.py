@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from deepwork.kernel.events.log import Event
 
 NEEDS_SHOWN = 10
-RUNS_SHOWN = 20
-ROWS_SHOWN = 20
-EVENTS_SHOWN = 5
 _MAX_CLIENTS = 3
 _EXPLAINED_KINDS = ("agent_run", "landing")
 """What needs a person for reasons that only its detail says."""
@@ -53,10 +50,7 @@ def status(path: str, database: str | None, global_store: bool, whole: bool, as_
             answer = build_status(settings, seen, whole=whole) | {"store": engine.address}
     else:
         answer = build_empty_status(settings, engine)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(render_page(answer, whole=whole)))
+    print_answer(answer, as_json=as_json, render=lambda it: render_page(it, whole=whole))
 
 
 def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:
@@ -89,44 +83,25 @@ def _list_first_steps(settings: Settings) -> Iterator[str]:
 
 def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> dict[str, Any]:
     """Build the answer from one consistent read of the store."""
-    from deepwork.kernel.database.transaction import Database
-    from deepwork.kernel.events.log import EventStore, append_events
-    from deepwork.views.overview.current_work_store import CurrentWorkStore
-    from deepwork.views.overview.inbox import list_inbox
-    from deepwork.views.overview.run_lines import build_run_lines, list_latest_runs
-    from deepwork.views.overview.run_store import ACTIVE_STATUSES, WorkListStore
     from deepwork.views.overview.states.store import build_local_processes
-    from deepwork.views.overview.states.totals import count_runs
-    from deepwork.views.overview.states.view import StateView
+    from deepwork.views.overview.status import read_current_work
 
     # Before we open the store ourselves, because we would be listed too.
     servers = list(_list_processes(engine.list_other_processes()))
     # Not through `Application`, which imports the tools.
-    database = Database(engine, append_events)
-    try:
-        with database.reading() as tx:
-            view = StateView(tx, build_local_processes(settings))
-            inbox, inbox_total = list_inbox(view)
-            running = build_run_lines(view, list_latest_runs(WorkListStore(tx), ACTIVE_STATUSES, RUNS_SHOWN))
-            counts = count_runs(view)
-            store, log = CurrentWorkStore(tx), EventStore(tx)
-            held, unread = store.list_claims(ROWS_SHOWN), store.list_inboxes(ROWS_SHOWN)
-            steps = {row["id"]: row["step_id"] for row in store.list_active_jobs(ROWS_SHOWN)}
-            events = log.list_after(log.get_last_seq() - EVENTS_SHOWN, EVENTS_SHOWN)
-    finally:
-        database.close()
+    work = read_current_work(engine, build_local_processes(settings))
     return {
         "project": str(settings.project_root),
         "store": engine.address,
         "servers": servers,
         "untrusted_settings": list(settings.untrusted_keys),
-        "needs_you_total": inbox_total,
-        "needs_you": [_build_need(each) for each in inbox[: None if whole else NEEDS_SHOWN]],
-        "counts": counts,
-        **_group_runs(running, steps),
-        "held": held,
-        "unread": unread,
-        "events": [_build_event(event) for event in events],
+        "needs_you_total": work.inbox_total,
+        "needs_you": [_build_need(each) for each in work.inbox[: None if whole else NEEDS_SHOWN]],
+        "counts": work.counts,
+        **_group_runs(work.running, work.steps),
+        "held": work.held,
+        "unread": work.unread,
+        "events": [_build_event(event) for event in work.events],
         "hook_failures": _load_hook_failures(settings.store_folder),
     }
 

@@ -200,7 +200,4 @@ def _print_tool_answer(
         answer = invoke(app.database, app.build_toolset("tracking")[tool], known, call)
         if tool == "get_context":
             answer = add_context_states(app, answer)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        print("\n".join(render(answer)))
+    print_answer(answer, as_json=as_json, render=render)

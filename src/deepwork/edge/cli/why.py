@@ -13,7 +13,7 @@ import click
 
 from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.options import json_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_said
 
 _LINE_PATTERN = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _MAX_TEXT = 300
@@ -32,11 +32,7 @@ def why(what: str, commit: str | None, as_json: bool, path: str, **place: Any) -
     with open_application(path, place, reads=True, quiet=as_json) as app:
         given = _parse_question(app.settings.repository_root, Path(path), what, commit)
         answer = call_operation(app, "explain_code", given)
-    if as_json:
-        print_answer(answer, as_json=True)
-    else:
-        for line in _render(answer):
-            print(to_printable(line))
+    print_said(answer, *_render(answer), as_json=as_json)
     sys.exit(0 if answer["tasks"] else 1)
 
 

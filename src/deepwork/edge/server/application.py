@@ -577,6 +577,9 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
         path: _build_with_states(path)
         for path in (
             "deepwork.views.overview.home_operations:HomeOperations",
+            "deepwork.views.overview.plan_graph:PlanGraphOperations",
+            "deepwork.views.overview.single_things:ThingOperations",
+            "deepwork.views.overview.states.operations:StateOperations",
             "deepwork.views.overview.work_operations:WorkOperations",
             "deepwork.views.overview.work_detail_operations:WorkDetailOperations",
             "deepwork.views.overview.task_detail_operations:TaskDetailOperations",

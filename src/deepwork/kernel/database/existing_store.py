@@ -7,10 +7,10 @@ that a few statements need.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from deepwork.kernel.database import schema
 from deepwork.kernel.database.engine import format_colon_placeholder
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deepwork.kernel.database.engine import Connection, Cursor, Engine
 
 _CLOSE_LOCK_TIMEOUT_SECONDS = 0.05
+Kind = TypeVar("Kind")
 _CONNECT_TIMEOUT_SECONDS = 2  # the driver's minimum
 _SCHEMA_VERSION_SQL = "SELECT version_num FROM alembic_version"
 
@@ -63,6 +64,15 @@ def open_existing_store(location: str, patience: float) -> Iterator[ExistingStor
         return
     with _ExistingSQLite(path, patience).open() as store:
         yield store
+
+
+def read_existing_store(location: str, patience: float, read: Callable[[Transaction], Kind]) -> Kind | None:
+    """Read from the store at this location; None if there is none, raises if its schema is not current."""
+    with open_existing_store(location, patience) as store:
+        if store is None:
+            return None
+        with store.reading() as tx:
+            return read(tx)
 
 
 class _ExistingSQLite:

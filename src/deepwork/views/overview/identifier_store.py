@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.database.existing_store import read_existing_store
+from deepwork.kernel.database.transaction import Database, Transaction
 
 _LAST_CHARACTER = "\U0010ffff"
 _TABLES_BY_KIND = {
@@ -92,3 +93,25 @@ class IdentifierStore:
         """List (kind, id, name) of rows of these kinds that have this name."""
         found = ((kind, *row) for kind in kinds for row in self.list_named(kind, name, limit))
         return list(found)[:limit]
+
+
+def complete_identifiers(
+    location: str, kind: str, begun: str, limit: int, patience: float
+) -> list[tuple[str, Any]]:
+    """List (id, label) of rows of a kind, of the store at this location if there is one."""
+    return (
+        read_existing_store(
+            location, patience, lambda tx: IdentifierStore(tx).list_starting_with(kind, begun, limit)
+        )
+        or []
+    )
+
+
+def find_identifiers(
+    database: Database, kinds: Sequence[str], named_kinds: Sequence[str], given: str, limit: int
+) -> list[tuple[str, str, Any]]:
+    """List (kind, id, label) of what has an id that begins so, of `kinds`; else what has this name."""
+    with database.reading() as tx:
+        store = IdentifierStore(tx)
+        begun = [(kind, *row) for kind in kinds for row in store.list_starting_with(kind, given, limit)]
+        return begun or store.list_any_named(named_kinds, given, limit)

@@ -23,10 +23,12 @@ from deepwork.gates.reviews.inbox import WAITING_WORDS, list_waiting_reviews
 from deepwork.kernel.attention import Attention, Listed, format_detail
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.states import Cause, Command, Standing
+from deepwork.kernel.states import Cause, Command, Standing, State
 from deepwork.kernel.values import parse_timestamp
 from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, Gate, list_gates
+from deepwork.views.overview.states.store import LocalProcesses
+from deepwork.views.overview.states.totals import MAX_COUNTED
 from deepwork.views.overview.states.view import StateView
 from deepwork.work.plans import inbox as plans
 from deepwork.work.tracking import inbox as tracking
@@ -52,9 +54,15 @@ def list_inbox(view: StateView, sources: Sequence[Source] | None = None) -> List
     return _name_runs(view.tx, list(found.values())[:MAX_ENTRIES]), total
 
 
-def list_reached_budgets(view: StateView) -> list[Attention]:
-    """List only what stopped at a budget."""
-    return list_inbox(view, [list_day_budget, _from_rows(plans.list_reached_budgets)])[0]
+def list_stopped_work(
+    tx: Transaction, processes: LocalProcesses
+) -> tuple[list[Attention], dict[str, Standing]]:
+    """List what stopped at a budget, and the open runs that nobody drives."""
+    view = StateView(tx, processes)
+    runs, _ = AgentRunStore(tx).list_page(is_open=True, limit=MAX_COUNTED)
+    judged = view.judge_runs(runs).items()
+    reached = list_inbox(view, [list_day_budget, _from_rows(plans.list_reached_budgets)])[0]
+    return reached, {id: each for id, each in judged if each.state is State.UNATTENDED}
 
 
 def _name_thing(entry: Attention) -> tuple[str, str | None]:

@@ -1,9 +1,9 @@
-"""Reads one thing by its id, for kinds that no tool gets on their own."""
+"""One thing by its id, of the kinds that no tool gets on their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from deepwork.delivery.landing.responses import LandingView
 from deepwork.delivery.landing.store import LandingStore
@@ -12,10 +12,14 @@ from deepwork.delivery.rewind.store import RewindStore
 from deepwork.delivery.runner.responses import describe_attempt, describe_run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.gates.approvals.operations import show_approval
-from deepwork.kernel.answers import Answer
-from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.answers import Answer, Id
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.notices.responses import NoticeView
 from deepwork.kernel.notices.store import NoticeStore
+from deepwork.kernel.operations import Traits, operation
+from deepwork.views.overview.states.operations import read_states
+from deepwork.views.overview.states.view import StateView
 from deepwork.work.messages.responses import MessageView
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.responses import CheckpointView
@@ -34,10 +38,29 @@ from deepwork.work.workspaces.responses import RepositoryView, WorkspaceView
 from deepwork.work.workspaces.store import RepositoryStore, WorkspaceStore
 
 
-def read_thing(tx: Transaction, kind: str, id: str) -> dict[str, Any] | None:
-    """Return the thing as tools and events show it; None if it does not exist."""
-    view = _READERS[kind](tx, id)
-    return view.model_dump(mode="json") if view else None
+class AnyThing(Answer):
+    """A thing as tools and events show it, with its state if its kind has states."""
+
+    thing: dict[str, Any]
+
+
+class ThingOperations:
+    """Reads things of any kind."""
+
+    traits: ClassVar = Traits(toolset="overview", people_only=True)
+
+    def __init__(self, database: Database, view_states: Callable[[Transaction], StateView]) -> None:
+        self._database, self._view_states = database, view_states
+
+    @operation("read")
+    def get_thing(self, kind: str, id: Id) -> AnyThing:
+        """One thing of any kind that has no operation of its own."""
+        with self._database.reading() as tx:
+            view = _READERS[kind](tx, id) if kind in _READERS else None
+            if view is None:
+                raise InvalidInput(f"There is no {kind} {id!r}.")
+            state = read_states(self._view_states(tx), kind, [id]).get(id, {})
+            return AnyThing(thing=view.model_dump(mode="json") | state)
 
 
 def _read_tracked_task(tx: Transaction, id: str) -> Answer:

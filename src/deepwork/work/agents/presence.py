@@ -11,6 +11,7 @@ from deepwork.kernel.call import ANONYMOUS, LOCAL, current_call, is_own_agent, i
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.notices.responses import NoticeView
+from deepwork.kernel.reserved_names import is_reserved
 from deepwork.kernel.values import copy_with
 from deepwork.work.agents.models import (
     Agent,
@@ -282,3 +283,9 @@ class Presence:
     def emit(self, tx: Transaction, event: AgentEvent, agent: Agent) -> None:
         """Emit an event with the agent's current state."""
         tx.emit(event, build_agent_payload(agent, tx.now, self.lease_ms))
+
+
+def find_reserved_names(tx: Transaction) -> dict[str, str]:
+    """Find agents that are named like a person or deepwork, as earlier versions allowed: names by id."""
+    names = AgentStore(tx).list_names_of_agents()
+    return {id: name for id, name in names.items() if is_reserved(name)}

@@ -14,7 +14,7 @@ from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER, Settings, find_proj
 from deepwork.kernel.errors import Code, DefinitionError, InvalidInput, ToolError
 
 if TYPE_CHECKING:
-    from deepwork.kernel.database.transaction import Database, Transaction
+    from deepwork.kernel.database.transaction import Database
 
 MAX_ITEMS = 200
 _COMBINED_KINDS = {
@@ -75,15 +75,10 @@ def _query_rows(location: str, kind: str, begun: str) -> list[tuple[str, Any]]:
     # Querying a database over the network would take too long for a key press.
     if "://" in location or not Path(location).is_file():
         return []
-    from deepwork.kernel.database.existing_store import open_existing_store
-    from deepwork.views.overview.identifier_store import IdentifierStore
+    from deepwork.views.overview.identifier_store import complete_identifiers
 
     try:
-        with open_existing_store(location, _BUSY_TIMEOUT_SECONDS) as store:
-            if store is None:
-                return []
-            with store.reading() as tx:
-                return IdentifierStore(tx).list_starting_with(kind, begun, MAX_ITEMS)
+        return complete_identifiers(location, kind, begun, MAX_ITEMS, _BUSY_TIMEOUT_SECONDS)
     except Exception:  # noqa: BLE001 - busy, damaged, of another version: completion cannot show errors
         return []
 
@@ -145,8 +140,7 @@ def resolve_id(database: Database, kind: str, given: str, *, is_alone: bool = Tr
     """
     if not is_stored(kind) or _is_complete(kind, given):
         return given
-    with database.reading() as tx:
-        found = list_candidates(tx, _WIDER_KINDS.get(kind, (kind,)), given)
+    found = list_candidates(database, _WIDER_KINDS.get(kind, (kind,)), given)
     if not found and is_alone:
         refuse_short_beginning(kind, given)
     return choose(given, found).id if found else given
@@ -167,22 +161,17 @@ def refuse_short_beginning(kind: str, given: str) -> None:
         )
 
 
-def list_candidates(tx: Transaction, kinds: Sequence[str], given: str) -> list[Candidate]:
+def list_candidates(database: Database, kinds: Sequence[str], given: str) -> list[Candidate]:
     """List what an id begins with, else what has this name."""
-    from deepwork.views.overview.identifier_store import NAMED_KINDS, PREFIXES, IdentifierStore
+    from deepwork.views.overview.identifier_store import NAMED_KINDS, PREFIXES, find_identifiers
 
-    store = IdentifierStore(tx)
     begun = _ID_BEGINNING.fullmatch(given)
     of_id = [PREFIXES[begun[1]]] if begun and begun[1] in PREFIXES else []
     if "session" in kinds and _SESSION_BEGINNING.fullmatch(given):
         of_id.append("session")
-    found = [
-        Candidate(kind, id, label or "")
-        for kind in of_id
-        for id, label in store.list_starting_with(kind, given, _MAX_CANDIDATES + 1)
-    ]
     named = [kind for kind in kinds if kind in NAMED_KINDS]
-    return found or [Candidate(*row) for row in store.list_any_named(named, given, _MAX_CANDIDATES + 1)]
+    found = find_identifiers(database, of_id, named, given, _MAX_CANDIDATES + 1)
+    return [Candidate(kind, id, label or "") for kind, id, label in found]
 
 
 def choose(given: str, found: Sequence[Candidate]) -> Candidate:

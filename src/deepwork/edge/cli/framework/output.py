@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.terminal import to_heading
 from deepwork.kernel.foreign_text import dump_json, escape_line
 
+Render = Callable[[Any], Iterable[str]]
 
-def print_answer(answer: Any, *, as_json: bool) -> None:
-    """Print an answer as text or as JSON."""
+
+def print_answer(answer: Any, *, as_json: bool, render: Render | None = None) -> None:
+    """Print an answer as JSON, or as text: as `render` writes it, whose lines must be printable."""
     if as_json:
         print(dump_json(answer))
     else:
-        print("\n".join(render_lines(answer)))
+        print("\n".join((render or render_lines)(answer)))
+
+
+def print_said(answer: Any, *lines: str, as_json: bool) -> None:
+    """Print an answer as JSON, or what is said about it to people."""
+    if as_json:
+        print(dump_json(answer))
+    else:
+        print_lines(lines)
+
+
+def print_listed(answer: Any, name: str, rows: list[dict[str, Any]], none: str, *, as_json: bool) -> None:
+    """Print a list as JSON, or its rows as a table; `none` says that there are none."""
+    if as_json or not rows:
+        print_said(answer, none, as_json=as_json)
+    else:
+        print_answer({name: rows}, as_json=False)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of text."""
+    for line in lines:
+        print(to_printable(line))
 
 
 def render_lines(answer: Any) -> list[str]:

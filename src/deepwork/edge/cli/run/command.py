@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from deepwork.edge.cli.framework.applications import name_person, open_application
+from deepwork.edge.cli.framework.applications import call_operation, name_person, open_application
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import place_options
@@ -25,7 +25,6 @@ from deepwork.edge.cli.run.options import (
 from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.errors import InvalidInput, NotAllowed, NotFound
 from deepwork.kernel.foreign_text import dump_json
-from deepwork.work.plans.stores.plan_store import PlanStore
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.models import Run, RunRequest
@@ -201,8 +200,7 @@ def find_target(app: Application, given: str, goal: str | None) -> PlanTarget | 
 def _to_plan(app: Application, id: str, goal: str | None) -> PlanTarget:
     if goal is not None:
         raise click.UsageError("--goal is for jobs; what a plan is for was said when it was created.")
-    with app.database.reading() as tx:
-        return PlanTarget(PlanStore(tx).get(id).id)
+    return PlanTarget(call_operation(app, "workflow_get", {"id": id})["id"])
 
 
 def _to_job(app: Application, given: str, goal: str | None) -> JobTarget:

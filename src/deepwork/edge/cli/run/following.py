@@ -16,17 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.edge.cli.framework.background_work import INTERRUPTED, TERMINATED, BackgroundWork, Interruptions
 from deepwork.edge.cli.run.outputs import RunOutput, belongs_to
-from deepwork.edge.cli.run.rendering import (
-    RunState,
-    choose_exit_code,
-    decide,
-    find_task_names,
-    load_run_state,
-)
+from deepwork.edge.cli.run.rendering import choose_exit_code, decide
 from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.kernel.events.feed import Backoff, ResyncRequired
 from deepwork.kernel.files.private import make_private_folder, make_state_folder, to_storage_error
 from deepwork.kernel.supervision.supervisor import hide_process
+from deepwork.views.overview.run_progress import RunState, map_task_names, read_run_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +43,7 @@ _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLL
 
 def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
     """Drive a run, and show it until it has ended; return the exit code."""
-    state = load_run_state(app, run_id)
+    state = read_run_state(app.database, app.processes, run_id)
     if state.run.status.is_final:
         output.begin(state)
         output.end(state)
@@ -183,7 +178,7 @@ class RunReader:
 
     def read(self) -> tuple[RunState, list[StoredEvent]]:
         """Return the state, and the new events of the run."""
-        state = load_run_state(self._app, self._run.id)
+        state = read_run_state(self._app.database, self._app.processes, self._run.id)
         events = [event for event in self._read_events() if belongs_to(event, self._run)]
         self._names |= state.task_names
         self._find_names({str(event.data.get("task_id", "")) for event in events} - {""} - {*self._names})
@@ -202,8 +197,7 @@ class RunReader:
 
     def _find_names(self, ids: set[str]) -> None:
         if ids:
-            with self._app.database.reading() as tx:
-                self._names |= find_task_names(tx, ids)
+            self._names |= map_task_names(self._app.database, ids)
 
 
 def get_log_path(state_folder: Path, run_id: str) -> Path:

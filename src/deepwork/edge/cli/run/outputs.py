@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from deepwork.delivery.runner.adapters import get_adapter
-from deepwork.delivery.runner.attempt_files import AttemptFiles, read_lines
+from deepwork.delivery.runner.attempt_logs import LogEntry
 from deepwork.delivery.runner.models import (
     FINAL_STAGES,
-    Attempt,
     AttemptStage,
     Ended,
     LimitReached,
@@ -25,18 +23,15 @@ from deepwork.delivery.runner.models import (
     TransientFailure,
 )
 from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
-from deepwork.delivery.runner.store import AttemptStore
 from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.framework.progress import LiveLines, measure_lines
 from deepwork.edge.cli.framework.tables import shorten
 from deepwork.edge.cli.run.rendering import (
-    RunState,
     format_duration,
     format_local_time,
     format_tokens,
     format_usd,
-    get_step_name,
     name_agent,
     render_screen,
     render_summary,
@@ -44,75 +39,9 @@ from deepwork.edge.cli.run.rendering import (
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.events.log import Event
 from deepwork.kernel.foreign_text import dump_json, escape_controls
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from deepwork.kernel.database.transaction import Database
-
-_READ_BYTES = 256_000
-_POLL_SECONDS = 0.5
-
-
-class LogEntry(NamedTuple):
-    """A line, of which start of which attempt."""
-
-    attempt_id: str
-    start: int
-    line: str
-
+from deepwork.views.overview.run_progress import RunState, get_step_name
 
 Render = Callable[[LogEntry], list[str]]
-
-
-class LogReader:
-    """Reads the output of an attempt's processes, one after another."""
-
-    def __init__(
-        self, database: Database, state_folder: Path, attempt_id: str, *, is_stderr: bool = False
-    ) -> None:
-        self._database, self._folder, self._is_stderr = database, state_folder, is_stderr
-        self._attempt = self._load(attempt_id)
-
-    @property
-    def vendor(self) -> str:
-        return self._attempt.vendor
-
-    def read(self, *, follow: bool) -> Iterator[LogEntry]:
-        """Yield the lines of every start; with `follow`, new ones until the attempt has ended."""
-        start, offset = 1, 0
-        while True:
-            attempt = self._load(self._attempt.id)  # before reading: what follows its end is nothing
-            while start <= attempt.starts:
-                is_over = start < attempt.starts or attempt.ended_at is not None
-                files = self._locate(start)
-                lines, after = read_lines(files, offset, _READ_BYTES, is_over=is_over or None)
-                yield from (LogEntry(attempt.id, start, line) for line in lines)
-                if after != offset:
-                    offset = after
-                elif is_over:
-                    start, offset = start + 1, 0
-                else:
-                    break
-            if not follow or attempt.ended_at is not None:
-                return
-            time.sleep(_POLL_SECONDS)
-
-    def _locate(self, start: int) -> AttemptFiles:
-        files = AttemptFiles.locate(self._folder, self._attempt.id, start)
-        return _ErrorFiles(files.folder) if self._is_stderr else files
-
-    def _load(self, id: str) -> Attempt:
-        with self._database.reading() as tx:
-            return AttemptStore(tx).get(id)
-
-
-class _ErrorFiles(AttemptFiles):
-    """The same files, where the error output is read."""
-
-    @property
-    def stdout(self) -> Path:
-        return self.stderr
 
 
 def choose_renderer(vendor: str, *, as_json: bool, is_raw: bool) -> Render:

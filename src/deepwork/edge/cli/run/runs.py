@@ -10,7 +10,7 @@ import click
 from deepwork.edge.cli.framework.applications import open_application
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
-from deepwork.edge.cli.framework.output import print_answer, to_printable
+from deepwork.edge.cli.framework.output import print_answer, print_listed, print_said
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -36,12 +36,8 @@ def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any)
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         found = load_runs(app, limit, is_open=is_open)
-    if as_json:
-        print_answer({"runs": found}, as_json=True)
-    elif found:
-        print_answer({"runs": build_run_rows(found)}, as_json=False)
-    else:
-        print("No run is open." if is_open else "Nothing was run yet; start with `deepwork run PLAN`.")
+    none = "No run is open." if is_open else "Nothing was run yet; start with `deepwork run PLAN`."
+    print_listed({"runs": found}, "runs", build_run_rows(found), none, as_json=as_json)
 
 
 @runs.command("show")
@@ -50,10 +46,12 @@ def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any)
 @place_options
 def show_run(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Show a run: how it is, what it cost, and each attempt at a task."""
-    from deepwork.edge.cli.run.rendering import build_run_answer, load_run_state, render_run
+    from deepwork.edge.cli.run.rendering import build_run_answer, render_run
+    from deepwork.views.overview.run_progress import read_run_state
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        state = load_run_state(app, resolve_id(app.database, "run", id), is_whole=True)
+        known = resolve_id(app.database, "run", id)
+        state = read_run_state(app.database, app.processes, known, is_whole=True)
     if as_json:
         print_answer(build_run_answer(state), as_json=True)
     else:
@@ -86,7 +84,8 @@ def logs(
     attempt_id: str, follow: bool, raw: bool, is_stderr: bool, as_json: bool, path: str, **place: Any
 ) -> None:
     """Print what the agent of an attempt did and said, from its first start on."""
-    from deepwork.edge.cli.run.outputs import LogReader, choose_renderer
+    from deepwork.delivery.runner.attempt_logs import LogReader
+    from deepwork.edge.cli.run.outputs import choose_renderer
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         known = resolve_id(app.database, "attempt", attempt_id)
@@ -150,7 +149,4 @@ def _end_agents(app: Application, changed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_run(changed: dict[str, Any], said: str, *, as_json: bool) -> None:
-    if as_json:
-        print_answer(changed, as_json=True)
-    else:
-        print(to_printable(f"{changed['id']}: {changed['status']}. {said}"))
+    print_said(changed, f"{changed['id']}: {changed['status']}. {said}", as_json=as_json)

@@ -33,7 +33,6 @@ NO_ANSWER = {
 
 OPENING_A_STORE = {
     "servers.py": "fails before the page is opened if the store cannot be read",
-    "show.py": "a step of a job session is read as the dashboard reads it",
 }
 """Modules of commands that open a store instead of calling an operation, each with the reason."""
 

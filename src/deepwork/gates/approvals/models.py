@@ -321,7 +321,7 @@ def _index_items(items: list[Any]) -> dict[str, Any]:
 def diff_texts(before: str, after: str) -> list[str]:
     """Return the lines that differ, with a few around them, without the names of the files.
 
-    Only a line feed ends a line: other characters that Unicode calls line ends are none for a shell or Python.
+    Only a line feed ends a line: for a shell or Python, what else Unicode calls a line end is none.
     """
     lines = list(difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=2))[2:]
     cut = len(lines) - MAX_DIFF_LINES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from deepwork.gates.approvals.models import list_differences
 
 
@@ -32,6 +34,22 @@ def test_texts_of_several_lines_are_compared_by_line() -> None:
     found = list_differences({"text": "one\ntwo\nthree"}, {"text": "one\n2\nthree"})
 
     assert found == [{"path": "text", "diff": ["@@ -1,3 +1,3 @@", " one", "-two", "+2", " three"]}]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_a_line_that_another_character_swallows_is_listed(end: str) -> None:
+    """After it, what was a line of code is the rest of a comment."""
+    found = list_differences({"text": "# One.\ncheck()\n"}, {"text": f"# One.{end}check()\n"})
+
+    changed = f"# One.{end}check()".split("\n")
+    removed = ["-# One.", "-check()"][: 3 - len(changed)]
+    assert found[0]["diff"][1:] == [*removed, f"+{changed[0]}", *[f" {line}" for line in changed[1:]], " "]
+
+
+def test_a_line_end_at_the_end_is_listed() -> None:
+    found = list_differences({"text": "one\ntwo"}, {"text": "one\ntwo\n"})
+
+    assert found == [{"path": "text", "diff": ["@@ -1,2 +1,3 @@", " one", " two", "+"]}]
 
 
 def test_values_of_other_types_differ() -> None:

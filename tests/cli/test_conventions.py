@@ -31,9 +31,7 @@ NO_ANSWER = {
 }
 """Commands without --json, each with the reason."""
 
-OPENING_A_STORE = {
-    "servers.py": "fails before the page is opened if the store cannot be read",
-}
+OPENING_A_STORE = {"servers.py": "fails before the page is opened if the store cannot be read"}
 """Modules of commands that open a store instead of calling an operation, each with the reason."""
 
 SHARED = {

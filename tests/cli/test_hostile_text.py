@@ -21,9 +21,10 @@ from deepwork.edge.cli import main as cli
 from deepwork.edge.cli.framework.documents import DocumentParam
 from deepwork.edge.cli.framework.id_resolution import list_identifiers
 from deepwork.edge.cli.framework.options import find_kind
+from deepwork.edge.cli.framework.output import render_json, render_lines
 from deepwork.edge.cli.framework.progress import ProgressBar
 from deepwork.edge.cli.framework.terminal import ProtectedStream, protect_output
-from deepwork.kernel.foreign_text import dump_json
+from deepwork.kernel.foreign_text import dump_json, escape_line
 from deepwork.views.observability.calls import CallLog
 from deepwork.views.observability.logs import TEXT, JsonHandler, TextFormatter
 from hooks.foreign_text import MARK, PAYLOAD, fill_store
@@ -193,6 +194,15 @@ def test_completion_offers_no_control_character(store: tuple[Path, dict[str, str
 
     assert any(MARK in about for _, about in offered)
     assert not find_controls("".join(value + about for value, about in offered))
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"])
+def test_only_a_line_feed_begins_another_line(end: str):
+    """Otherwise a text in JSON or in a diff ends with a line that looks like one of ours."""
+    text = f"x{end}status: given"
+
+    assert render_json({"summary": text})[1] == f'  "summary": "x{escape_line(end)}status: given"'
+    assert render_lines(f"{text}\r\nnext\n") == [f"x{escape_line(end)}status: given", "next"]
 
 
 def test_json_keeps_its_values():

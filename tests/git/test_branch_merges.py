@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.kernel.git.branch_merges import BranchMerge, UnmergedBranch, merge_branches
+from deepwork.kernel.git.branch_merges import BranchMerge, UnmergedBranch, find_branch_tips, merge_branches
 from deepwork.kernel.git.refs import get_commit
 from git.changes_project import Project
 from git.worktrees_project import create_started_project, read_state
@@ -30,6 +30,12 @@ def commit_on_branch(
 def merge(project: Project, *branches: str, base_name: str | None = None) -> BranchMerge:
     base = get_commit(project.safe_git, "main")
     return merge_branches(project.safe_git, branches, base, base_name=base_name)
+
+
+def test_a_missing_branch_may_have_any_name(project: Project) -> None:
+    tip = commit_on_branch(project, "one", "one.py")
+
+    assert find_branch_tips(project.safe_git, ["no\u2028such\x85one", "one"]) == {"one": tip}
 
 
 def list_files(project: Project, commit: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import zlib
 from pathlib import Path
 
@@ -48,6 +49,39 @@ def test_a_commit_has_the_tree_and_the_parents_that_git_says(project: Project) -
     assert found.pop("HEAD^").commit == parent
     assert found == {"HEAD": record, "refs/heads/main": record, head: record}
     assert find_trees(project.safe_git, [head]) == {head: record.tree}
+
+
+@pytest.mark.parametrize("end", ["\v", "\f", "\r", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_a_name_adds_no_parent(project: Project, end: str) -> None:
+    """Git takes every character but a line feed for a part of the name."""
+    parent, false = project.git("rev-parse", "HEAD^"), project.head()
+    text = project.git("cat-file", "commit", "HEAD").replace(
+        "author ", f"author A{end}parent {false}{end}", 1
+    )
+
+    made = store_commit(project, text)
+
+    assert read_commits(project.safe_git, [made])[made].parents == (parent,)
+    assert project.git("log", "-1", "--format=%P", made) == parent
+
+
+def test_a_parent_below_the_author_is_none(project: Project) -> None:
+    text = project.git("cat-file", "commit", "HEAD")
+    false = project.head()
+
+    made = store_commit(project, text.replace("\n\n", f"\nparent {false}\n\n", 1))
+
+    found = read_commits(project.safe_git, [made])[made].parents
+    assert found == (project.git("log", "-1", "--format=%P", made),)
+
+
+def store_commit(project: Project, text: str) -> str:
+    """Store a commit as it is, also one that git would not make."""
+    flags = ("hash-object", "-t", "commit", "-w", "--literally", "--stdin")
+    done = subprocess.run(
+        ["git", *flags], cwd=project.root, input=text.encode(), capture_output=True, check=True
+    )
+    return done.stdout.decode().strip()
 
 
 def test_a_commit_is_read_once(project: Project, programs: list[str]) -> None:

@@ -10,7 +10,7 @@ from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.empty_repository import convert_rules, filter_ignored
 
 RULES = {
-    "": "*.log\n!keep.log\n/only-root\nbuild/\n# comment\n\\#literal\n\nname \n",
+    "": "*.log\n!keep.log\n/only-root\nbuild/\n# comment\n# note\fnot-ignored\ndos\r\n\\#literal\n\nname \n",
     "a b/": "*.tmp\n/bound\nsub/deep\n!keep.tmp\nout/\n**/anywhere\n",
     "a b/sub/": "!again.log\nlocal\n",
 }
@@ -19,6 +19,8 @@ PATHS = (
         "x.log",
         "keep.log",
         "only-root",
+        "not-ignored",
+        "dos",
         "a b/only-root",
         "build/x",
         "a b/build/y",

@@ -209,6 +209,49 @@ def test_an_edited_job_file_takes_no_approval_away(root: Path, app: Application)
         start_job(app)
 
 
+@pytest.mark.parametrize("name", ["extra.txt", "plan.md"])
+def test_an_edited_job_file_lets_no_name_stand_for_another_file(
+    root: Path, app: Application, name: str
+) -> None:
+    """An output with the name of a file that is to be approved, or a file with that of an output, is none."""
+    git(root, "init", "-q")
+    git(root, "add", "-f", ".deepwork/jobs")
+    git(root, "commit", "-qm", "begin")
+    outputs = {("other" if key == name else key): value for key, value in OUTPUTS.items()}
+    outputs.setdefault("extra.txt", {"type": "file", "description": "a decoy", "required": False})
+    write_job(root, "chain", [make_step("a", outputs), make_step("b")])
+    start_job(app)
+    given = {key: "b.md" if key in ("extra.txt", "other") else key for key in outputs}
+
+    asked = call_job_tool(app, "finished_step", outputs=given)["approval"]["id"]
+
+    shown = call_shown(app, asked)["outputs"]
+    assert shown["extra.txt"]["path"] == "extra.txt"
+    assert shown["plan.md"].get("path") == ("plan.md" if name == "extra.txt" else None)
+
+
+def test_an_output_that_an_edited_job_file_leaves_out_is_shown_as_missing(
+    root: Path, app: Application
+) -> None:
+    write_plan_job(root, {})
+    git(root, "init", "-q")
+    git(root, "add", "-f", ".deepwork/jobs")
+    git(root, "commit", "-qm", "begin")
+    write_job(root, "chain", [make_step("a", {"notes.md": OUTPUTS["notes.md"]}), make_step("b")])
+    start_job(app)
+
+    shown = call_shown(app, finish_step(app, "notes.md")["approval"]["id"])["outputs"]
+
+    assert shown["notes.md"]["text"] == "text"
+    assert shown["plan.md"] == {"problem": "This output was not submitted."}
+
+
+def call_shown(app: Application, id: str) -> Any:
+    """What a person is shown before they decide."""
+    spec = app.operations["get_approval"]
+    return invoke(app.database, spec, {"id": id}, Call(PERSON, "get_approval"))["shown"]
+
+
 def test_a_job_file_edited_during_the_session_changes_nothing(root: Path, app: Application) -> None:
     start_job(app)
     write_plan_job(root, None)

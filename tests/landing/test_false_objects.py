@@ -14,7 +14,7 @@ from checks.make import replace_object
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.programs import run_bounded
 from landing.make import LandingProject
-from workspaces.make import commit
+from workspaces.make import commit, run_git
 
 LINES = [f"{number}\n" for number in range(9)]
 
@@ -147,6 +147,22 @@ def test_a_false_history_takes_nothing_away_from_the_target(
 
     with act_while(monkeypatch, "merge-tree", replace, restore), suppress(GitError):
         project.land(workflow_id=plan.id)
+    project.land(workflow_id=plan.id)
+
+    assert project.list_landed() == ["only"]
+    assert project.read("important.txt") == "important"
+
+
+def test_a_name_that_reads_like_a_parent_takes_nothing_away_from_the_target(project: LandingProject) -> None:
+    """The name of an author may contain everything but a line feed; git takes none of it for a parent."""
+    plan = project.plan({"only": None})
+    tree = Path(plan.claim("only")["workspace_path"])
+    added = project.commit_on("main", important_txt="important\n")
+    commit(tree, a_txt="a\n")
+    author = f"Ada\u2028parent {added}\u2028Ada <ada@example.org>"
+    run_git(tree, "commit", "-q", "--amend", "--no-edit", f"--author={author}")
+    plan.complete("only")
+
     project.land(workflow_id=plan.id)
 
     assert project.list_landed() == ["only"]

@@ -86,6 +86,14 @@ def remove_invisible(text: str) -> str:
     return "".join(map(_to_visible, text))
 
 
+def split_lines(text: str) -> list[str]:
+    """Split a text into its lines: only a line feed ends one, not what else Unicode calls a line end.
+
+    Otherwise the rest of a quoted or indented line would begin a line that looks like one of ours.
+    """
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
 def escape_controls(text: str) -> str:
     """Escape what could control a terminal or reorder its text; line breaks and tabs stay."""
     if _PLAIN_PATTERN.fullmatch(text):

@@ -22,6 +22,7 @@ from deepwork.edge.cli.framework.options import (
 from deepwork.edge.cli.framework.output import print_answer, print_lines, print_listed, print_said
 from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
 from deepwork.kernel.errors import InvalidInput, NotAllowed
+from deepwork.kernel.foreign_text import split_lines
 from deepwork.kernel.user_settings import CredentialKind
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def _render_guarded(shown: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _render_json(value: Any) -> list[str]:
-    return json.dumps(value, indent=2, ensure_ascii=False).splitlines()
+    return split_lines(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _render_difference(each: Mapping[str, Any]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from deepwork.gates.checks.models import CheckVerdict, ProofRequest, ProofSubjec
 from deepwork.gates.checks.responses import ProofSummary
 from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.errors import Code, GateClosed
+from deepwork.kernel.foreign_text import split_lines
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -205,7 +206,7 @@ def _print_closed(closed: GateClosed, *, as_json: bool) -> None:
 
 
 def _print_text(text: str) -> None:
-    for line in text.splitlines():
+    for line in split_lines(text):
         print(to_printable(line))
 
 

@@ -22,6 +22,7 @@ from deepwork.edge.cli.framework.output import (
 from deepwork.edge.cli.framework.progress import ProgressLines
 from deepwork.edge.cli.states import name_state, show_state
 from deepwork.kernel.errors import NotFound
+from deepwork.kernel.foreign_text import split_lines
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -131,7 +132,7 @@ def _render_result(answer: Mapping[str, Any]) -> Iterator[str]:
         if row["status"] != "landed":
             yield ""
             yield to_printable(f"{row['title']}:")
-            yield from (to_printable(line) for line in str(row.get("reason") or "").splitlines())
+            yield from (to_printable(line) for line in split_lines(str(row.get("reason") or "")))
     for row in answer.get("skipped") or ():
         yield to_printable(f"{row['name']}: {row['reason']}")
     yield from _describe_branches(answer["landings"])

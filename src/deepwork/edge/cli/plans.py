@@ -29,6 +29,7 @@ from deepwork.edge.cli.states import (
     show_states,
 )
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.foreign_text import split_lines
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -77,7 +78,7 @@ def _find_plan_problems(plan: Plan) -> Iterator[tuple[ProblemPath, str]]:
 
 def _render_summary(answer: dict[str, Any]) -> list[str]:
     summary = answer["summary"]
-    return list(map(to_printable, summary.splitlines())) if isinstance(summary, str) else render_json(summary)
+    return list(map(to_printable, split_lines(summary))) if isinstance(summary, str) else render_json(summary)
 
 
 def _choose_format(arguments: dict[str, Any], as_json: bool) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from deepwork.edge.server.invocation import invoke
 from deepwork.gates.reviews.round_trees import format_finding
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import Code, DeepworkError
+from deepwork.kernel.foreign_text import split_lines
 from deepwork.work.jobs.sessions.state import Session
 from deepwork.work.jobs.sessions.state_manager import session_to_dict
 
@@ -298,7 +299,7 @@ def _render_briefing(answer: dict[str, Any]) -> list[str]:
         f"Goal: {session['goal']}",
         f"Current step: {step['step_id']}",
         "",
-        *step["step_instructions"].splitlines(),
+        *split_lines(step["step_instructions"]),
         "",
         *(["Expected outputs:", *outputs, ""] if outputs else []),
         f"Then call finished_step with session_id {step['session_id']!r}; at a shell:",

@@ -17,6 +17,7 @@ from deepwork.edge.cli.framework.id_resolution import (
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.foreign_text import split_lines
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -153,7 +154,7 @@ def _render_session(answer: dict[str, Any]) -> list[str]:
     step = answer.get("begin_step") or {}
     facts = {key: value for key, value in answer["session"].items() if not isinstance(value, (dict, list))}
     facts |= {key: answer[key] for key in ("state", "because", "next")}
-    text = step.get("step_instructions", "").splitlines()
+    text = split_lines(step.get("step_instructions", ""))
     return [*_render_facts(facts), *(["", *map(to_printable, text)] if text else [])]
 
 

@@ -9,6 +9,7 @@ import click
 from deepwork.edge.cli.framework.documents import DocumentParam
 from deepwork.edge.cli.framework.output import render_lines, to_printable
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup
+from deepwork.kernel.foreign_text import split_lines
 from deepwork.work.plans.diagrams import render_text
 from deepwork.work.plans.models import Node, Outline
 from deepwork.work.templates.inputs import Definition
@@ -81,7 +82,7 @@ def _render_template(answer: dict[str, Any]) -> list[str]:
 
 
 def _render_task(task: dict[str, Any]) -> list[str]:
-    text = [f"    {line}" for line in task["description"].splitlines()]
+    text = [f"    {line}" for line in split_lines(task["description"])]
     return [to_printable(line) for line in [task["name"], *text]] + [""]
 
 

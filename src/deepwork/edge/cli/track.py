@@ -15,6 +15,7 @@ from deepwork.edge.cli.framework.tool_commands import CommandOverrides, JsonPara
 from deepwork.edge.cli.states import add_context_states, add_list_states, name_state, show_listed
 from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call
+from deepwork.kernel.foreign_text import split_lines
 
 _ALL_SECTIONS = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
 _SECTION_TABLES = {
@@ -70,7 +71,7 @@ def _render_changes(answer: dict[str, Any]) -> Iterator[str]:
         shared = f", shared with {', '.join(file['shared_with'])}" if file.get("shared_with") else ""
         yield f"{file['status']:9} {counted:>10}  {file['path']}  ({file['attribution']}{shared})"
         if file.get("diff"):
-            yield from file["diff"].splitlines()
+            yield from split_lines(file["diff"])
         if file.get("truncated"):
             yield "… truncated; --max-bytes shows more"
     if answer["files_count"] > len(answer["files"]):

@@ -319,8 +319,11 @@ def _index_items(items: list[Any]) -> dict[str, Any]:
 
 
 def diff_texts(before: str, after: str) -> list[str]:
-    """Return the lines that differ, with a few around them, without the names of the files."""
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
+    """Return the lines that differ, with a few around them, without the names of the files.
+
+    Only a line feed ends a line: for a shell or Python, what else Unicode calls a line end is none.
+    """
+    lines = list(difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=2))[2:]
     cut = len(lines) - MAX_DIFF_LINES
     return lines if cut <= 0 else [*lines[:MAX_DIFF_LINES], f"... {cut} more lines"]
 

@@ -130,7 +130,8 @@ def find_branch_tips(git: Git, branches: Iterable[str]) -> dict[str, str]:
     names = list(dict.fromkeys(branches))
     question = "".join(f"{BRANCH_PREFIX}{name}^{{commit}}\n" for name in names)
     answer = git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", input=os.fsencode(question))
-    found = zip(names, answer.decode(errors="replace").splitlines(), strict=True)
+    # Only a line feed ends a line: what git says to a name that it does not find contains the name.
+    found = zip(names, answer.decode(errors="replace").split("\n")[:-1], strict=True)
     return {name: check_hash(line[7:]) for name, line in found if line.startswith("commit ")}
 
 

@@ -159,7 +159,7 @@ _SPECIAL = frozenset("*?[\\!# ")
 def convert_rules(text: str, folder: str) -> Iterator[str]:
     """Convert the rules of the `.gitignore` in a folder, such as `docs/`, to rules of the root."""
     start = "".join(f"\\{sign}" if sign in _SPECIAL else sign for sign in folder)
-    for line in text.splitlines():
+    for line in (each.removesuffix("\r") for each in text.split("\n")):  # nothing else ends a line for git
         rule = line if line.endswith("\\ ") else line.rstrip(" ")
         if not rule or rule.startswith("#"):
             continue

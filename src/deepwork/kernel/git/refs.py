@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import new as new_hash
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -219,10 +220,12 @@ def _parse_commit(commit: str, content: bytes) -> CommitRecord:
             f"The repository is damaged: the commit {commit[:12]} has another content than its hash says.",
             suggestion="Look at it with `git fsck`.",
         )
-    header = content.partition(b"\n\n")[0].decode(errors="replace").splitlines()
+    # As git reads it: only a line feed ends a line, and parents follow the tree. Names are free text.
+    header = content.partition(b"\n\n")[0].decode(errors="replace").split("\n")
     tree = header[0].removeprefix("tree ")
-    parents = tuple(line.removeprefix("parent ") for line in header[1:] if line.startswith("parent "))
-    return CommitRecord(check_hash(commit), check_hash(tree), parents, _parse_time(header))
+    parents = takewhile(lambda line: line.startswith("parent "), header[1:])
+    named = tuple(check_hash(line.removeprefix("parent ")) for line in parents)
+    return CommitRecord(check_hash(commit), check_hash(tree), named, _parse_time(header))
 
 
 def _parse_time(header: Sequence[str]) -> int:
@@ -334,7 +337,7 @@ def find_conflicting_branch(git: Git, branch: str) -> str | None:
     listed = git.run(
         "for-each-ref", "--format=%(refname)", *(BRANCH_PREFIX + name for name in (*above, branch))
     )
-    taken = {ref.removeprefix(BRANCH_PREFIX) for ref in os.fsdecode(listed).splitlines()}
+    taken = {ref.removeprefix(BRANCH_PREFIX) for ref in os.fsdecode(listed).split("\n")}
     below = sorted(name for name in taken if name.startswith(f"{branch}/"))
     return next((name for name in (*above, *below) if name in taken), None)
 

@@ -22,7 +22,7 @@ from deepwork.kernel.errors import GateClosed, InvalidInput
 from deepwork.kernel.files.paths import confine
 from deepwork.work.jobs.definitions.committed import CommittedJob, list_mappings
 from deepwork.work.jobs.definitions.models import Job, StepApproval
-from deepwork.work.jobs.sessions.state import Session
+from deepwork.work.jobs.sessions.state import Outputs, Session
 from deepwork.work.jobs.step_outputs import StepOutputs
 
 MAX_SHOWN_TEXT = 64 * 1024
@@ -40,10 +40,19 @@ class StepApprovals:
         """Return the session with the approvals that job.yml names in the commit that it starts at."""
         steps = [step for entry in session.entries for step in entry.steps]
         current = {step.id: step.approval for step in job.steps if step.approval}
-        committed = dict(_list_approvals(at_head.find("approval") or {}))
+        data = at_head.find("approval") or {}
         # What is committed counts; what only the file says can add to it, but takes nothing away.
-        named = {**current, **committed}
-        return replace(session, approvals={step: named[step].to_dict() for step in steps if step in named})
+        named = {**current, **dict(_list_approvals(data))}
+        declared = _list_job_outputs(job) | dict(_list_outputs(data))
+        groups = (at_head.find_entries(session.workflow_name) if data else None) or [
+            list(entry.steps) for entry in session.entries
+        ]
+        pinned = {
+            step: named[step].to_dict() | _pin_outputs(step, groups, declared)
+            for step in steps
+            if step in named
+        }
+        return replace(session, approvals=pinned)
 
     def digest_outputs(self, session: Session, parts: Sequence[StepOutputs]) -> str | None:
         """Compute a digest of all outputs, also of those that need no approval; None if no step needs one."""
@@ -104,7 +113,7 @@ class StepApprovals:
         for step_id in session.current_entry.steps:
             if pinned := session.approvals.get(step_id):
                 own = next((part.outputs for part in parts if part.step.id == step_id), {})
-                named = {name: outputs.get(name, name) for name in pinned["of"]} or dict(own)
+                named = _name_files(pinned, outputs) or _name_outputs(pinned, own)
                 shown = {
                     "name": step_id,
                     "job": session.job_name,
@@ -119,6 +128,8 @@ class StepApprovals:
 
     def _describe(self, value: Any) -> Any:
         """Describe the files of an output, each with its content."""
+        if value is None:
+            return {"problem": "This output was not submitted."}
         if isinstance(value, str):
             return describe_file(self._root, value)
         return {path: describe_file(self._root, path) for path in value}
@@ -148,6 +159,51 @@ def _decode(content: bytes) -> str | None:
         return content.decode()
     except UnicodeDecodeError:
         return None
+
+
+Declared = Mapping[str, bool]
+"""The outputs of a step by name, and whether each is required."""
+
+
+def _list_job_outputs(job: Job) -> dict[str, Declared]:
+    return {step.id: {each.name: each.required for each in step.outputs} for step in job.steps}
+
+
+def _list_outputs(data: Mapping[str, Any]) -> Iterator[tuple[str, Declared]]:
+    """List the outputs of each step of a committed job.yml; one that is malformed is required."""
+    for step in list_mappings(data.get("steps")):
+        outputs = step.get("outputs")
+        if isinstance(outputs, Mapping):
+            optional = [name for name, each in outputs.items() if _is_optional(each)]
+            yield str(step.get("id")), {str(name): name not in optional for name in outputs}
+
+
+def _is_optional(output: Any) -> bool:
+    return isinstance(output, Mapping) and output.get("required") is False
+
+
+def _pin_outputs(
+    step: str, groups: Sequence[Sequence[str]], declared: Mapping[str, Declared]
+) -> dict[str, list[str]]:
+    """Pin which names are those of outputs, of the step or of one beside it, and which it has to have.
+
+    Editing job.yml lets no name stand for another file than the one that it stood for.
+    """
+    beside = next((group for group in groups if step in group), [step])
+    known = {name for each in beside for name in declared.get(each, {})}
+    required = [name for name, is_required in declared.get(step, {}).items() if is_required]
+    return {"outputs": sorted(known), "required": sorted(required)}
+
+
+def _name_files(pinned: Mapping[str, Any], outputs: Outputs) -> dict[str, Any]:
+    """Return the files that the approval names: an output has those that were submitted, None without any."""
+    known = pinned.get("outputs", outputs)  # sessions that an older version started have none
+    return {name: outputs.get(name) if name in known else name for name in pinned["of"]}
+
+
+def _name_outputs(pinned: Mapping[str, Any], own: Outputs) -> dict[str, Any]:
+    """Return all outputs of the step, also those that it had to have and has no more."""
+    return dict.fromkeys(pinned.get("required", ())) | dict(own)
 
 
 def _list_approvals(data: Mapping[str, Any]) -> Iterator[tuple[str, StepApproval]]:

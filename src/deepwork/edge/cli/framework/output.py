@@ -8,7 +8,7 @@ from typing import Any
 
 from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.terminal import to_heading
-from deepwork.kernel.foreign_text import dump_json, escape_line
+from deepwork.kernel.foreign_text import dump_json, escape_line, split_lines
 
 Render = Callable[[Any], Iterable[str]]
 
@@ -46,7 +46,7 @@ def print_lines(lines: Iterable[str]) -> None:
 def render_lines(answer: Any) -> list[str]:
     """Render an answer as lines: lists of objects as tables, everything else as `heading  value`."""
     if isinstance(answer, str):
-        return list(map(to_printable, answer.splitlines()))
+        return list(map(to_printable, split_lines(answer)))
     if _is_table(answer):
         return _render_table("", answer)
     if not isinstance(answer, dict):
@@ -75,14 +75,14 @@ def to_printable(value: Any) -> str:
 
 def render_json(answer: Any) -> list[str]:
     """Render a nested value as indented JSON."""
-    return list(map(to_printable, json.dumps(answer, ensure_ascii=False, indent=2).splitlines()))
+    return list(map(to_printable, split_lines(json.dumps(answer, ensure_ascii=False, indent=2))))
 
 
 def _render_fact(key: str, value: Any, indent: int) -> list[str]:
     """Render `heading  value`; further lines of the value are aligned below its first."""
     heading = to_heading(key)
     if isinstance(value, str) and "\n" in value.strip():
-        first, *others = map(to_printable, value.strip().splitlines())
+        first, *others = map(to_printable, split_lines(value.strip()))
         return [f"{heading:<{indent}}  {first}", *(f"{'':<{indent}}  {line}".rstrip() for line in others)]
     text = "none" if value == [] else format_cell(key, value)
     return [f"{heading:<{indent}}  {text}"]

@@ -38,7 +38,7 @@ from deepwork.edge.cli.run.rendering import (
 )
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.events.log import Event
-from deepwork.kernel.foreign_text import dump_json, escape_controls
+from deepwork.kernel.foreign_text import dump_json, escape_controls, split_lines
 from deepwork.views.overview.run_progress import RunState, get_step_name
 
 Render = Callable[[LogEntry], list[str]]
@@ -70,7 +70,7 @@ def render_signal(signal: Signal) -> list[str]:
             text = f"[failed request] {message}"
         case Ended(is_error=True, text=said, reason=reason):
             text = f"[error] {said or reason}"
-    return [to_printable(line) for line in text.splitlines()]
+    return [to_printable(line) for line in split_lines(text)]
 
 
 def _render_json(entry: LogEntry) -> list[str]:

@@ -4,8 +4,9 @@ import contextlib
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -172,9 +173,16 @@ def test_a_location_that_is_not_a_file_is_refused_and_not_changed(tmp_path: Path
         assert not place.with_name(place.name + ".lock").exists()
 
 
-def test_waking_other_processes_removes_only_dead_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
+@pytest.fixture
+def runtime() -> Iterator[Path]:
+    """A folder whose path leaves room for the names of sockets, which may have about 100 characters."""
+    with TemporaryDirectory(prefix="dw-") as folder:
+        yield Path(folder)
+
+
+def test_waking_other_processes_removes_only_dead_sockets(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("deepwork.kernel.database.wakeups.get_runtime_folder", lambda: runtime)
     hints = WakeupChannel(tmp_path / "deepwork.db")
     receiver = hints.open_receiver()
@@ -190,9 +198,9 @@ def test_waking_other_processes_removes_only_dead_sockets(tmp_path: Path, monkey
     assert precious.read_text() == "mine"
 
 
-def test_there_is_no_folder_for_hints_while_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
+def test_there_is_no_folder_for_hints_while_nobody_listens(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("deepwork.kernel.database.wakeups.get_runtime_folder", lambda: runtime)
     hints = WakeupChannel(tmp_path / "deepwork.db")
     one, other = hints.open_receiver(), hints.open_receiver()

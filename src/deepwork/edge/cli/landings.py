@@ -155,5 +155,5 @@ def _describe_branches(landings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _build_row(landing: Mapping[str, Any]) -> dict[str, Any]:
     row = {key: landing.get(key) for key in _ROW_KEYS}
-    row["state"] = name_state(landing["state"])
+    row["state"] = name_state(landing["state"]) if "state" in landing else None
     return row | {"merge_commit": str(landing.get("merge_commit") or "")[:_SHORT_HASH]}

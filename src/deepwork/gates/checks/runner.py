@@ -219,6 +219,8 @@ class CheckRunner:
                 raise InputsChanged
             pipes = find_pipes(check, place.prefix, place.store, place.top, folders)
             outcome = self._run_attempts(task, place.folder, held)
+            # Not every file system gives a time to changes by a mapping that was opened meanwhile.
+            open_files += find_open_for_writing(place.top, task.inputs.paths)
             after = self.read_state(place, task.base, check.guarded, reader).read_inputs(check, place.prefix)
         changed = find_changed_paths(
             {file.path: file.version for file in task.inputs.files},
@@ -249,6 +251,7 @@ class CheckRunner:
                 # Somebody may have changed what was written before all of it was there.
                 wrong = self._find_wrong_files(task, tree, folder, expected)
                 outcome = self._run_attempts(task, folder / task.place.prefix, (*held, lock))
+                open_files += find_open_for_writing(folder, expected)
                 after = read_stamps(folder, task.inputs.paths)
                 watched.events.added_files |= list_all(folder)[1] - expected
             found = find_unexpected_paths(

@@ -99,6 +99,7 @@ COUNTERS = Counters()
 
 
 log = logging.getLogger("deepwork")
+_calls_log = logging.getLogger("deepwork.calls")
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 GRACE_SECONDS = 2.0
@@ -235,7 +236,7 @@ class CallRecorder:
             code = CANCELLED
         COUNTERS.record_call(self._tool, seconds, code)
         mark_failed(code)
-        if log.isEnabledFor(logging.INFO):
+        if _calls_log.isEnabledFor(logging.INFO):
             self._log_outcome(seconds, code)
 
     def _log_outcome(self, seconds: float, code: str | None) -> None:
@@ -255,7 +256,7 @@ class CallRecorder:
         }
         if code:
             facts["code"] = code
-        log.info("%s", message, extra={"facts": facts})
+        _calls_log.info("%s", message, extra={"facts": facts})
 
 
 def get_error_code(error: BaseException) -> str:

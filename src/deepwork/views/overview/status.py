@@ -22,7 +22,7 @@ ROWS_SHOWN = 20
 EVENTS_SHOWN = 5
 
 
-class CurrentWork(NamedTuple):
+class StatusFacts(NamedTuple):
     """What waits for a person, what runs, who holds what, and what happened last."""
 
     inbox: Sequence[Attention]
@@ -36,7 +36,7 @@ class CurrentWork(NamedTuple):
     events: Sequence[Event]
 
 
-def read_current_work(engine: Engine, processes: LocalProcesses) -> CurrentWork:
+def read_current_work(engine: Engine, processes: LocalProcesses) -> StatusFacts:
     """Open the store and read the current work."""
     database = Database(engine, append_events)
     try:
@@ -46,9 +46,9 @@ def read_current_work(engine: Engine, processes: LocalProcesses) -> CurrentWork:
         database.close()
 
 
-def _read(tx: Transaction, processes: LocalProcesses) -> CurrentWork:
+def _read(tx: Transaction, processes: LocalProcesses) -> StatusFacts:
     view, store, log = StateView(tx, processes), CurrentWorkStore(tx), EventStore(tx)
-    return CurrentWork(
+    return StatusFacts(
         *list_inbox(view),
         running=build_run_lines(view, list_latest_runs(WorkListStore(tx), ACTIVE_STATUSES, RUNS_SHOWN)),
         counts=count_runs(view),

@@ -18,7 +18,7 @@ from application import make_app
 from approvals.person import PASSPHRASE
 from cli.run import CommandResult, run_deepwork
 from deepwork.gates.approvals.credentials import hash_passphrase
-from deepwork.kernel.trust import compute_digest
+from deepwork.kernel.user_settings import compute_digest
 from store_admin.stores import read_all_rows, run_sql
 
 KEY = "k" * 40

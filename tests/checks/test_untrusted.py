@@ -14,8 +14,7 @@ from checks.make import COUNT, Project, run_git, shell
 from deepwork.edge.cli.main import deepwork
 from deepwork.gates.checks.models import build_trusted_definitions
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed
-from deepwork.kernel.trust import open_trust_store
-from deepwork.kernel.user_settings import Kind
+from deepwork.kernel.user_settings import Kind, open_trust_store
 
 TRUSTED = "checks:\n  tests: {run: [sh, -c, 'true'], needs: ['src/**']}\nguarded: ['tests/**']\n"
 EVIL = shell(COUNT)

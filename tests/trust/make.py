@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deepwork.kernel.config import Settings, list_acting_settings
-from deepwork.kernel.trust import open_trust_store
-from deepwork.kernel.user_settings import Kind
+from deepwork.kernel.user_settings import Kind, open_trust_store
 
 
 def write_config(root: Path, text: str) -> Path:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deepwork.kernel.trust import compute_digest, find_untrusted, render_untrusted_line
+from deepwork.kernel.user_settings import compute_digest, find_untrusted, render_untrusted_line
 
 
 def test_equal_definitions_have_equal_digests_however_they_are_written():

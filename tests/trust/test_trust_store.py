@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.kernel.errors import StorageError
-from deepwork.kernel.trust import TrustStore, compute_digest
-from deepwork.kernel.user_settings import Kind
+from deepwork.kernel.user_settings import Kind, TrustStore, compute_digest
 
 NOW = "2026-01-01T00:00:00.000Z"
 

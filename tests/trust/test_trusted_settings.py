@@ -140,7 +140,7 @@ def test_without_acting_keys_loading_settings_reads_nothing_of_the_user(tmp_path
         "from deepwork.kernel.config import load_settings\n"
         "del opened[:]\n"
         "load_settings(sys.argv[1])\n"
-        "unwanted = {'deepwork.kernel.trust', 'hashlib', 'json'} | ({'yaml'} if len(sys.argv) > 2 else set())\n"
+        "unwanted = {'deepwork.kernel.user_settings', 'hashlib', 'json'} | ({'yaml'} if len(sys.argv) > 2 else set())\n"
         "print([name for name in opened if os.environ['XDG_CONFIG_HOME'] in name], sorted(unwanted & set(sys.modules)))\n"
     )
     words = [str(tmp_path), *(["without"] if text is None else [])]

@@ -153,8 +153,7 @@ def _drop_untrusted(
 ) -> Settings:
     """Build the settings without those of the file that can act and that this user did not trust."""
     # Every hook would wait for these imports.
-    from deepwork.kernel.trust import list_untrusted
-    from deepwork.kernel.user_settings import Kind
+    from deepwork.kernel.user_settings import Kind, list_untrusted
 
     definitions = {option.key: value for option, value in acting.items()}
     untrusted = list_untrusted(Settings(root).repository_root, Kind.CONFIG, definitions, environment)

@@ -38,7 +38,7 @@ from deepwork.kernel.files.private import to_storage_error, write_atomically
 from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
 from deepwork.kernel.foreign_text import quote, quote_line
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.trust import render_untrusted_line
+from deepwork.kernel.user_settings import render_untrusted_line
 
 _FICLONE = 0x40049409  # ioctl of Linux: let a file share the blocks of another
 _OWN_FOLDERS = {".git", ".deepwork"}

@@ -31,7 +31,7 @@ from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import DeepworkError, DefinitionError, GitError
 from deepwork.kernel.files.private import find_hidden_checks
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.trust import open_trust_store, render_untrusted_line
+from deepwork.kernel.user_settings import open_trust_store, render_untrusted_line
 
 if TYPE_CHECKING:
     from deepwork.kernel.database.transaction import Transaction

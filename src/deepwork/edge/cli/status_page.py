@@ -11,7 +11,7 @@ from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.states import name_state
-from deepwork.kernel.trust import render_untrusted_line
+from deepwork.kernel.user_settings import render_untrusted_line
 
 _RUN_KINDS = {"sessions": "job", "plans": "plan", "tracked": "track"}
 _ALL = "deepwork status --all"

@@ -33,8 +33,7 @@ from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.foreign_text import escape_line
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import resolve_commit
-from deepwork.kernel.trust import list_untrusted, open_trust_store
-from deepwork.kernel.user_settings import CredentialKind, Kind, Pins
+from deepwork.kernel.user_settings import CredentialKind, Kind, Pins, list_untrusted, open_trust_store
 from deepwork.kernel.values import format_timestamp
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ def warn_of_settings(settings: Settings) -> None:
     for key in find_unknown_keys(settings.project_root):
         log.warning("config.yml has an unknown key %r.", key)
     if settings.untrusted_keys:
-        from deepwork.kernel.trust import render_untrusted_line  # noqa: PLC0415 - few projects have such keys
+        from deepwork.kernel.user_settings import render_untrusted_line  # noqa: PLC0415 - few projects have such keys
 
         log.warning("%s", render_untrusted_line(settings.untrusted_keys))
 

@@ -14,7 +14,7 @@ from deepwork.gates.checks.junit import TestCounts
 from deepwork.kernel.call import current_call
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.git.snapshot_types import Snapshot
-from deepwork.kernel.trust import compute_digest
+from deepwork.kernel.user_settings import compute_digest
 from deepwork.kernel.values import CaseInsensitiveEnum
 
 CHECKS_FILE = ".deepwork/checks.yml"

@@ -49,8 +49,7 @@ from deepwork.kernel.files.private import make_private_folder
 from deepwork.kernel.files.watching import find_open_for_writing
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
-from deepwork.kernel.trust import compute_pins_digest
-from deepwork.kernel.user_settings import Pins
+from deepwork.kernel.user_settings import Pins, compute_pins_digest
 from deepwork.kernel.values import new_id
 
 

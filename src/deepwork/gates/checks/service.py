@@ -49,8 +49,7 @@ from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.exact_files import require_contents, to_versions
 from deepwork.kernel.git.snapshot import SnapshotStore
-from deepwork.kernel.trust import build_git_environment, compute_digest
-from deepwork.kernel.user_settings import Pins
+from deepwork.kernel.user_settings import Pins, build_git_environment, compute_digest
 
 _MAX_RESTARTS = 5
 _PROGRESS_SECONDS = 1.0

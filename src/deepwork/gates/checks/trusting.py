@@ -22,8 +22,7 @@ from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.git.exact_files import to_versions
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.programs import find_problem, resolve_pins
-from deepwork.kernel.trust import find_untrusted, open_trust_store
-from deepwork.kernel.user_settings import Kind, Pins
+from deepwork.kernel.user_settings import Kind, Pins, find_untrusted, open_trust_store
 
 _NOBODY = "Nobody trusted the command of check {name} yet, so it does not run."
 _OLDER = (

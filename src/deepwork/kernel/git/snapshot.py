@@ -27,7 +27,7 @@ from deepwork.kernel.git.snapshot_types import (
     TreeFile,
 )
 from deepwork.kernel.git.tree_snapshots import IsUnchanged, TreeSnapshotStore
-from deepwork.kernel.trust import build_git_environment
+from deepwork.kernel.user_settings import build_git_environment
 
 
 def open_snapshot_store(repository: Path, tree: Path) -> SnapshotStore:

@@ -87,7 +87,7 @@ def _handle_call(words: Sequence[str], call: _CallInfo) -> str:
 
 def _warn_of_untrusted(settings: Settings) -> None:
     """Say on standard error, which people can read and agents do not, which settings are ignored."""
-    from deepwork.kernel.trust import render_untrusted_line  # noqa: PLC0415 - few projects have such settings
+    from deepwork.kernel.user_settings import render_untrusted_line  # noqa: PLC0415 - few projects have such settings
 
     with suppress(OSError, AttributeError):  # closed by the client
         sys.stderr.write(render_untrusted_line(settings.untrusted_keys) + "\n")

@@ -18,7 +18,7 @@ from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_bases import find_base
 from deepwork.kernel.git.refs import find_head
 from deepwork.kernel.git.snapshot_types import Snapshot
-from deepwork.kernel.trust import build_git_environment
+from deepwork.kernel.user_settings import build_git_environment
 from deepwork.work.plans.models import PlanEvent, Task, TaskStatus, Workflow
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore

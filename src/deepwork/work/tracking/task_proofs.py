@@ -13,7 +13,7 @@ from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_bases import find_base
 from deepwork.kernel.git.refs import find_head
-from deepwork.kernel.trust import build_git_environment
+from deepwork.kernel.user_settings import build_git_environment
 from deepwork.work.plans.models import TaskRequirements
 from deepwork.work.tracking.attribution_service import AttributionService
 from deepwork.work.tracking.models import TrackedTask, TrackedTaskStatus, TrackedWorkflow, Watch

@@ -209,7 +209,7 @@ def load_command_settings(path: str, *, quiet: bool = False, **flags: Any) -> Se
         resolve_project(path), {name: None if value is False else value for name, value in flags.items()}
     )
     if settings.untrusted_keys and not quiet:
-        from deepwork.kernel.trust import render_untrusted_line
+        from deepwork.kernel.user_settings import render_untrusted_line
 
         print(render_untrusted_line(settings.untrusted_keys), file=sys.stderr)
     return settings

@@ -11,7 +11,7 @@ from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.snapshot import open_snapshot_store
-from deepwork.kernel.trust import build_git_environment
+from deepwork.kernel.user_settings import build_git_environment
 from deepwork.kernel.values import FoundOnFirstUse
 
 if TYPE_CHECKING:

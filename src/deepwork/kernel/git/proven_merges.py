@@ -1,6 +1,6 @@
 """Merges commits, and proves that the results are what their contents say.
 
-Git does not compare the hashes of objects that it reads: whoever replaces one while git merges decides what
+Git does not compare the hashes of objects that it reads: a program that replaces one meanwhile decides what
 the result has. So each result is compared with both sides and their merge base, all read by their hashes.
 Where both changed a file, the merge is made again from verified contents, in a repository of our own.
 """

@@ -97,7 +97,7 @@ class CommitRecord:
     tree: str
     parents: tuple[str, ...]
     time: int = field(default=0, compare=False)
-    """When it was committed, by the clock of whoever did; 0 if that was not read."""
+    """When it was committed, by the clock of who did; 0 if that was not read."""
 
 
 class _Known(NamedTuple):

@@ -11,8 +11,7 @@ from pathlib import Path
 from deepwork.gates.checks.hidden_files import CACHES
 from deepwork.gates.checks.input_files import is_own_store
 from deepwork.gates.checks.models import Check, find_unexpected, name_paths, select_guarded
-from deepwork.kernel.files.private import list_pipes
-from deepwork.kernel.files.watching import CannotWatch, FolderEvents, FolderWatch
+from deepwork.kernel.files.watching import CannotWatch, FolderEvents, FolderWatch, list_pipes
 from deepwork.kernel.git.snapshot import SnapshotStore
 
 

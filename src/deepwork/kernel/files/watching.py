@@ -1,4 +1,4 @@
-"""Notices names that appear in folders meanwhile, and programs that have files open for writing.
+"""Notices what a check reads while others change it: new names, files open for writing, and named pipes.
 
 A program that mapped a file into its memory can change it again and again, and only the first change sets
 its time. So nothing that such a file has can be proved.
@@ -12,10 +12,11 @@ import fcntl
 import os
 import select
 import signal
+import stat
 import struct
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -154,3 +155,28 @@ def _is_open_for_writing(path: str) -> bool:
     finally:
         os.close(descriptor)  # ends the lease
     return False
+
+
+def list_pipes(root: Path, folders: Iterable[str]) -> list[str]:
+    """List the named pipes and devices that are directly in these folders, relative to the root."""
+    return [
+        f"{folder}/{name}" if folder else name
+        for folder in folders
+        for name in _list_names(os.path.join(root, folder))  # noqa: PTH118 - faster
+    ]
+
+
+def _list_names(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                is_usual = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+                if not is_usual and not entry.is_symlink() and not _is_socket(entry):
+                    yield entry.name
+    except (FileNotFoundError, NotADirectoryError):  # removed meanwhile
+        return
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    """Return whether nobody can read it like a file."""
+    return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)

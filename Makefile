@@ -32,6 +32,7 @@ PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 ifneq ($(MEMORY),)
 test: export TMPDIR := $(MEMORY)
+test: export PYTEST_ADDOPTS := -o tmp_path_retention_policy=failed
 endif
 test: $(READY) $(AXE) $(CONFORMANCE) ## Run the tests: all behaviour on SQLite, and on a real PostgreSQL what differs there.
 	@$(PYTEST) -m "not thorough" $(ARGS)

@@ -78,7 +78,7 @@ def test_a_person_is_shown_how_guarded_files_changed(project: Project):
 
     lines = shown.output.splitlines()
     assert lines[lines.index("tests/test_a.py:") + 1 :][:3] == [
-        "    @@ -1,2 +1,2 @@",
+        "    @@ -1,3 +1,3 @@",  # what follows the last line end counts
         "     one",
         "    -assert a == 1",
     ]

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from deepwork.kernel.foreign_text import FRAME
-from deepwork.kernel.notices.models import Notice
-from deepwork.kernel.notices.store import NoticeStore
+from deepwork.kernel.notices.models import Notice, NoticeType
 from deepwork.views.hooks import rendering
 from deepwork.views.hooks.current_work import CurrentWork, get_project_scope, load_current_work
 from deepwork.views.hooks.identity import SessionRecord
+from deepwork.views.hooks.notices import find_notices
 from deepwork.views.hooks.protocol import SESSION_START, STOP, TOOL_USE
-from deepwork.work.messages.store import MessageStore
 from hooks.foreign_text import INVISIBLE, MARK, PAYLOAD, fill_store
 from hooks.make import Project, build_event
 from notices.make import act
@@ -73,9 +72,8 @@ def test_names_and_texts_of_others_are_quoted_in_every_hook(project: Project):
         assert_all_quoted(text)
         assert text.startswith(FRAME + "\n")
         assert text.count(FRAME) == 1
-    assert "URGENT message" in used
-    assert "Notice from" in used
-    assert "expired and another agent took it" in used
+    said_by = [line.split(",")[0] for line in used.splitlines() if line.startswith("Notice from ")]
+    assert [name[13:16] for name in said_by] == ["dee", "ag_", "hum"], "a lost claim, and two messages"
 
 
 def load_work(project: Project) -> CurrentWork:
@@ -105,20 +103,17 @@ def test_a_field_of_current_work_is_quoted_whichever_it_is(project: Project):
             assert_all_quoted(rendering.render_current_work(replace(filled, **nothing | only | kept)))
 
 
-def test_a_field_of_a_message_or_notice_is_quoted_whichever_it_is(project: Project):
+def test_a_field_of_a_notice_is_quoted_whichever_it_is(project: Project):
     ada, _ = fill_store(project)
+    record = SessionRecord("claude-code", "s1", agents=(ada,))
     with project.app.database.reading() as tx:
-        [message] = MessageStore(tx).list_matching(ada, {"without_notice": True}, 9)
-        [notice] = NoticeStore(tx).list_waiting([ada], [], 9)
-        held = load_work(project).held[0]
-    row = fill({"who": "a", "what": "b", "name": "c"})
+        notices = find_notices(tx, record)
+    held = load_work(project).held[0]
 
-    assert_all_quoted(rendering.render_urgent_messages([fill(message)], {PAYLOAD: PAYLOAD}, 0))
-    assert_all_quoted(rendering.render_urgent_messages([replace(message, body={PAYLOAD: PAYLOAD})], {}, 0))
-    assert_all_quoted(rendering.render_notice(fill(notice), 0))
-    assert_all_quoted(rendering.render_notice(replace(fill(notice), type="message"), 0))
-    assert_all_quoted(rendering.render_offline_notice(PAYLOAD, PAYLOAD))
-    assert_all_quoted(rendering.render_lost_claims([row]))
+    assert {notice.type for notice in notices} >= {NoticeType.MESSAGE, NoticeType.LOST}
+    for notice in notices:
+        assert_all_quoted(rendering.render_notice(fill(notice), 0))
+        assert_all_quoted(rendering.render_notice(replace(fill(notice), type=notice.type), 0))
     assert_all_quoted(rendering.render_stop_reminder(None, [fill(held)]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,14 @@ def use_tool(project: Project, session: str = "s1") -> str:
 
 def start_again(project: Project, session: str = "s1", source: str = "compact") -> str:
     return project.run_for_context(SESSION_START, build_event(session, source=source))
+
+
+def test_every_source_of_notices_is_on_the_page_about_the_inbox():
+    page = (Path(__file__).parents[2] / "docs" / "inbox.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page.split("## What agents hear")[1], re.MULTILINE)
+
+    sources = (*hook_notices.SOURCES, *hook_notices.START_SOURCES)
+    assert listed == [source.__name__.removeprefix("list_") for source in sources]
 
 
 # Plans and messages

@@ -39,6 +39,12 @@ def count_waiting(app: Application) -> int:
         return found
 
 
+def send_urgent(app: Application, sender: str, recipient: str, **given: Any) -> str:
+    sent = {"message_type": "notification", "body": "Stop.", "priority": "urgent"}
+    id: str = call_tool(app, "message_send", sender_id=sender, recipient_id=recipient, **sent, **given)["id"]
+    return id
+
+
 # What makes a notice, and for whom
 
 
@@ -162,6 +168,36 @@ def test_a_message_of_a_person_is_a_notice_of_any_priority(app: Application, ada
     assert (notice["type"], notice["about"]) == ("message", message)
     assert notice["text"].startswith(f"Message {message} from anna (ag_")
     assert notice["text"].endswith('), "Where": Use the staging server.')
+
+
+def test_an_urgent_message_of_an_agent_is_a_notice_in_its_name(
+    app: Application, ada: str, held: tuple[str, str]
+):
+    bob = register_agent(app, "Bob")
+    message = send_urgent(app, bob, ada, task_id=held[1])
+
+    [notice] = beat(app, ada)
+
+    assert (notice["type"], notice["about"], notice["task_id"]) == ("message", message, held[1])
+    assert notice["by"] == bob
+    assert notice["text"] == f'Message {message} from "Bob" ({bob}): Stop.'
+    assert beat(app, ada) == []
+
+
+def test_each_agent_that_an_urgent_broadcast_reaches_gets_a_notice(app: Application, ada: str):
+    bob, eve = register_agent(app, "Bob"), register_agent(app, "Eve")
+    sent = {"message_type": "notification", "body": "Stop.", "priority": "urgent"}
+    call_tool(app, "message_broadcast", sender_id=bob, **sent)
+
+    assert [list_types(beat(app, agent)) for agent in (ada, eve, bob)] == [["message"], ["message"], []]
+
+
+def test_a_message_that_has_expired_is_no_notice_any_more(app: Application, clock: Clock, ada: str):
+    send_urgent(app, register_agent(app, "Bob"), ada, expires_at=NOW + 5000)
+    write_message(app, ada, expires_at=NOW + 5000)
+    clock.advance(seconds=5)
+
+    assert beat(app, ada) == []
 
 
 def test_the_answer_to_an_issue_of_a_planned_task_reaches_who_asked_and_who_works_on_it_now(

@@ -26,7 +26,7 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import CommitFacts
 from deepwork.kernel.git.refs import find_first_commit
-from deepwork.kernel.notices.store import DEEPWORK
+from deepwork.kernel.notices.models import DEEPWORK
 from deepwork.kernel.values import copy_with, new_id
 from deepwork.work.plans.recorder import notify_of_reopening
 from deepwork.work.plans.status_changes import reopen_task

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deepwork.kernel.call import is_person
 from deepwork.kernel.foreign_text import quote_line
 from deepwork.kernel.values import CaseInsensitiveEnum
+
+DEEPWORK = "deepwork"
+"""Tells what no person and no agent did."""
 
 
 class NoticeType(CaseInsensitiveEnum):
@@ -27,6 +31,8 @@ class NoticeType(CaseInsensitiveEnum):
     PASSED = "passed"
     SENT_BACK = "sent_back"
     ROUND_GRANTED = "round_granted"
+    LOST = "lost"
+    OFFLINE = "offline"
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Notice:
     type: NoticeType
     at: int
     by_whom: str
-    """The person, such as `human:anna`, or `deepwork`."""
+    """The person, such as `human:anna`, the agent that sent an urgent message, or `deepwork`."""
     text: str
     agent_id: str | None
     """The agent it is for; None if it is for the sessions that work on the workflow."""
@@ -48,6 +54,16 @@ class Notice:
     """The issue that it answers, or the message."""
     carried_at: int | None = None
     """When the first answer or hook carried it. It is delivered when the agent makes a later call."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is a row. What a hook derives from other rows is true until its cause is gone."""
+        return self.id.startswith("nt_")
+
+    @property
+    def is_binding(self) -> bool:
+        """Whether a person or deepwork says so; what another agent says is for the agent to judge."""
+        return self.by_whom == DEEPWORK or is_person(self.by_whom)
 
 
 MAX_TEXT = 2000
@@ -83,9 +99,18 @@ def build_abandon_text(task: str, reason: str) -> str:
 
 
 def build_message_text(message_id: str, sender: str, subject: str | None, body: str) -> str:
-    """Describe a message of a person."""
+    """Describe a message of a person, or an urgent one of an agent."""
     named = f", {quote_line(subject)}" if subject else ""
     return f"Message {message_id} from {sender}{named}: {body}"
+
+
+def build_lost_text(task: str | None) -> str:
+    """Describe that another agent took over a task while its holder was silent."""
+    named = f" {quote_line(task, 100)}" if task else ""
+    return f"Your claim on task{named} expired and another agent took it. Stop work on it."
+
+
+OFFLINE_TEXT = "You are offline: you were silent for too long. Your heartbeat brings you back."
 
 
 def build_plan_text(plan: str, status: str, reason: str | None) -> str:

@@ -10,7 +10,7 @@ from deepwork.kernel.values import format_timestamp
 
 
 class NoticeView(Answer):
-    """What a person did that concerns this agent; `at` has the format of the answer's other times."""
+    """What this agent must hear of; `at` has the format of the answer's other times."""
 
     id: str
     type: NoticeType

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from deepwork.kernel.call import is_person
 from deepwork.kernel.database.engine import Row, row_parser
@@ -32,15 +33,19 @@ class NoticeStore:
     def list_waiting(self, agents: Sequence[str], work: Sequence[str], limit: int) -> list[Notice]:
         """List notices that nothing carried yet, the oldest first.
 
-        They are for one of these agents, or for the work on one of these workflows and job sessions.
+        They are for one of these agents, or for the work on one of these workflows and job sessions. Messages
+        that have expired are left out.
         """
         sql = f"""
             SELECT {_COLUMNS} FROM notices
              WHERE carried_at IS NULL
                AND (agent_id IN :agents OR (agent_id IS NULL AND workflow_id IN :work))
+               AND NOT EXISTS (SELECT 1 FROM messages
+                                WHERE messages.id = notices.about AND messages.expires_at <= :now)
              ORDER BY created_seq LIMIT :limit
         """
-        rows = self._tx.fetch_all(sql, agents=list(agents), work=list(work), limit=limit)
+        wanted = {"agents": list(agents), "work": list(work)}
+        rows = self._tx.fetch_all(sql, **wanted, now=self._tx.now, limit=limit)
         return [_from_row(row) for row in rows]
 
     def list_undelivered(self, agents: Sequence[str], limit: int) -> list[Notice]:
@@ -94,17 +99,25 @@ def _from_row(row: Row) -> Notice:
 MAX_NOTICES = 20
 """Notices in one answer; the next answer carries the rest."""
 
-DEEPWORK = "deepwork"
-"""Tells what no person and no agent did."""
-
 log = logging.getLogger("deepwork")
+
+
+class NoticeDraft(NamedTuple):
+    """A notice to write."""
+
+    agent_id: str | None
+    type: NoticeType
+    text: str
+    workflow_id: str | None = None
+    task_id: str | None = None
+    about: str | None = None
 
 
 class NoticeService:
     """Writes the notices of one transaction.
 
     An agent needs no notice of what it does itself, so without `by` only what people do is told. What nobody
-    does, such as a landing that fails, is told by `DEEPWORK`.
+    does, such as a landing that fails, is told by `DEEPWORK`; an urgent message, by the agent that sent it.
     """
 
     def __init__(self, tx: Transaction, by: str | None = None) -> None:
@@ -126,7 +139,9 @@ class NoticeService:
         about: str | None = None,
     ) -> None:
         """Write a notice for each of these agents."""
-        self._add([(agent, type, text, workflow_id, task_id, about) for agent in dict.fromkeys(agents)])
+        self.add(
+            [NoticeDraft(agent, type, text, workflow_id, task_id, about) for agent in dict.fromkeys(agents)]
+        )
 
     def notify_work(
         self,
@@ -138,19 +153,18 @@ class NoticeService:
         about: str | None = None,
     ) -> None:
         """Write a notice for the sessions that work on a tracked workflow or a job."""
-        self._add([(None, type, text, workflow_id, task_id, about)])
+        self.add([NoticeDraft(None, type, text, workflow_id, task_id, about)])
 
-    def _add(
-        self, rows: Sequence[tuple[str | None, NoticeType, str, str | None, str | None, str | None]]
-    ) -> None:
-        if self._by is None or not rows:
+    def add(self, drafts: Sequence[NoticeDraft]) -> None:
+        """Write notices that say different things."""
+        if self._by is None or not drafts:
             return
         store, now, by = NoticeStore(self._tx), self._tx.now, self._by
         store.delete_before(now - RETENTION_MS)
         store.add(
             [
                 Notice(new_id("nt"), type, now, by, cut_text(text), agent, workflow, task, about)
-                for agent, type, text, workflow, task, about in rows
+                for agent, type, text, workflow, task, about in drafts
             ]
         )
 

@@ -48,13 +48,12 @@ class CurrentWork:
     tracked_tasks: list[Row]
     plans: list[Row]
     unread: list[Row]
-    lost: list[Row]
     now: int
     """When it was loaded, in Unix milliseconds."""
 
     @property
     def is_empty(self) -> bool:
-        found = (self.possibly_held, self.jobs, self.held, self.tracked, self.plans, self.unread, self.lost)
+        found = (self.possibly_held, self.jobs, self.held, self.tracked, self.plans, self.unread)
         return not any(found)
 
 
@@ -86,7 +85,6 @@ def load_current_work(
         tracked_tasks=store.list_open_tracked_tasks([row["id"] for row in tracked]) if tracked else [],
         plans=[row for row in store.list_open_plans(scope.repository) if row["total"]],
         unread=store.count_unread(record.agents) if record.agents else [],
-        lost=store.list_lost_claims(record.agents) if record.agents else [],
         now=tx.now,
     )
 

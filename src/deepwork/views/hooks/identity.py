@@ -48,10 +48,8 @@ class SessionRecord:
     """Ids of its job sessions, the most recent first; sessions can be nested."""
     workflow: str | None = None
     """Id of the tracked workflow it works on."""
-    shown: Mapping[str, int] | None = None
-    """By agent id, the inbox position up to which urgent messages were shown."""
     told: tuple[str, ...] = ()
-    """Names of alerts already delivered, which are not repeated."""
+    """Names of what was said already and no row remembers, which is not repeated."""
     issues: tuple[str, ...] = ()
     """Ids of issues that it logged for a person, the newest first, whose answers it has not seen."""
     carried: tuple[str, ...] = ()

@@ -36,7 +36,6 @@ def render_current_work(work: CurrentWork) -> str:
         *_render_identity(work),
         *(_render_own_jobs(work.jobs) if work.jobs_are_own else _render_other_jobs(work.jobs)),
         *_render_held_tasks(work),
-        *_format_lost_claims(work.lost),
         *_render_tracked_workflows(work),
         *_render_plans(work),
         *_render_unread(work.unread),
@@ -62,47 +61,20 @@ def cut_to_budget(text: str) -> str:
     return f"{head}\n… (cut; deepwork's tools return the rest)"
 
 
-def render_urgent_messages(messages: Iterable[Any], names: dict[str, str], now: int) -> str:
-    """Render urgent messages, each with its sender and how to answer."""
-    return cut_to_budget("\n\n".join(_render_urgent_message(message, names, now) for message in messages))
-
-
-def _render_urgent_message(message: Any, names: dict[str, str], now: int) -> str:
-    sender = names.get(message.sender_id or "", message.sender_id) or "deepwork"
-    body = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
-    subject = f", {quote_line(message.subject)}" if message.subject else ""
-    return (
-        f"URGENT message {show_id(message.id)} for you from {quote_line(sender)}"
-        f" ({show_id(message.sender_id)}), {format_age(message.created_at, now)}{subject}:\n"
-        f"{quote(body, _MAX_BODY_LENGTH)}\n"
-        f"Mark it with message_mark_read(message_ids=[{quote_line(message.id)}]); answer with message_send."
-    )
-
-
 def render_notice(notice: Notice, now: int) -> str:
-    """Render what a person did, with what to do next where the text does not say it."""
+    """Render what an agent must hear of, with what to do next where the text does not say it."""
     task = f", task {show_id(notice.task_id)}" if notice.task_id else ""
+    duty = "; act on it" if notice.is_binding else ""
     lines = [
-        f"Notice from {quote_line(notice.by_whom)}, {format_age(notice.at, now)}{task}; act on it:",
+        f"Notice from {quote_line(notice.by_whom)}, {format_age(notice.at, now)}{task}{duty}:",
         quote(notice.text, _MAX_BODY_LENGTH),
     ]
     if notice.type == "message":
         marking = f"message_mark_read(message_ids=[{quote_line(notice.about)}])"
         lines.append(f"Mark it with {marking}; answer with message_send.")
+    if notice.type in ("lost", "offline"):
+        lines.append(f"Call agent_heartbeat(agent_id={quote_line(notice.agent_id)}); it returns lost claims.")
     return "\n".join(lines)
-
-
-def render_offline_notice(agent_id: str, name: str) -> str:
-    """Render the notice for an agent that counts as offline."""
-    return (
-        f"Agent {quote_line(name)} ({show_id(agent_id)}) is offline: it was silent for too long. "
-        f"Call agent_heartbeat(agent_id={quote_line(agent_id)}) to come back; it returns the lost claims."
-    )
-
-
-def render_lost_claims(rows: Iterable[Row]) -> str:
-    """Render claims that other agents took over."""
-    return "\n".join(_format_lost_claims(rows))
 
 
 def render_stop_reminder(job: Row | None, held: Iterable[Row]) -> str:
@@ -282,15 +254,6 @@ def _describe_end(ended: dict[str, Any]) -> str:
     if by and by == ended.get("agent_id"):
         return "released it"
     return "had it until it was released" + (f" by {quote_line(by)}" if by else "")
-
-
-def _format_lost_claims(rows: Iterable[Row]) -> Iterator[str]:
-    for row in rows:
-        name = f" {quote_line(row['name'], 100)}" if row["name"] else ""
-        yield (
-            f"Your claim on task {show_id(row['what'])}{name} expired and another agent took it:"
-            f" stop work on it, and call agent_heartbeat(agent_id={quote_line(row['who'])})."
-        )
 
 
 def _render_tracked_workflows(work: CurrentWork) -> Iterator[str]:

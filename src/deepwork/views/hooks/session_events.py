@@ -9,7 +9,7 @@ from deepwork.views.hooks import protocol, rendering
 from deepwork.views.hooks.context import HookContext, add_delivered
 from deepwork.views.hooks.current_work import get_project_scope, load_current_work
 from deepwork.views.hooks.identity import SessionRecord
-from deepwork.views.hooks.notices import find_notices, take_notices
+from deepwork.views.hooks.notices import find_notices, show_notices, take_notices
 from deepwork.views.overview.current_work_store import CurrentWorkStore
 
 
@@ -36,11 +36,7 @@ def _show_notices(
     """Return the notices for the session; those of one that it only may continue are left for it."""
     if not record.has_identity:
         return _show_without_taking(store, resumable) if resumable else ""
-    with context.lock():
-        text, after = take_notices(context, store, context.load_record(), is_start=True)
-        if text:
-            context.memory.save(after)
-    return text
+    return show_notices(context, store, is_start=True)
 
 
 def _show_without_taking(store: ExistingStore, record: SessionRecord) -> str:

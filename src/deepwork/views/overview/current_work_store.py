@@ -168,13 +168,17 @@ class CurrentWorkStore:
         rows = self._tx.fetch_all(sql, agents=list(agents))
         return {row["id"]: row["name"] for row in rows}
 
-    def list_lost_claims(self, agents: Sequence[str]) -> list[Row]:
-        """List claims that others took over while these agents were silent, until a heartbeat confirms."""
-        sql = (
-            "SELECT lost.who, lost.what, task.name FROM lost_leases AS lost"
-            " LEFT JOIN plan_tasks AS task ON task.id = lost.what"
-            " WHERE lost.who IN :agents ORDER BY lost.who, lost.what LIMIT :limit"
-        )
+    def list_setbacks(self, agents: Sequence[str]) -> list[Row]:
+        """List those of these agents that are offline, and the claims that others took over meanwhile."""
+        sql = """
+            SELECT agents.id AS agent_id, agents.silent_since, lost.what AS task_id, lost.lost_at,
+                   task.name AS task
+              FROM agents LEFT JOIN lost_leases AS lost ON lost.who = agents.id
+              LEFT JOIN plan_tasks AS task ON task.id = lost.what
+             WHERE agents.id IN :agents AND agents.unregistered_at IS NULL
+               AND (agents.silent_since IS NOT NULL OR lost.what IS NOT NULL)
+             ORDER BY agents.id, lost.what LIMIT :limit
+        """
         return self._tx.fetch_all(sql, agents=list(agents), limit=MAX_ROWS)
 
     def list_claims(self, limit: int) -> list[Row]:

@@ -84,7 +84,7 @@ class AgentTools:
     def agent_heartbeat(
         self, agent_id: Id, current_task_id: Id | None = None, status: LivingStatus | None = None
     ) -> Heartbeat:
-        """Report that an agent is alive: renews its claims; returns those lost, and notices from people."""
+        """Report that an agent is alive: renews its claims; returns those lost, and notices."""
         with self._database.transaction() as tx:
             agent = AgentStore(tx).get_for_update(agent_id)
             if current_task_id is not None:

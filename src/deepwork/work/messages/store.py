@@ -150,7 +150,6 @@ _FILTER_CONDITIONS = {
     "workflow_id": "workflow_id = :workflow_id",
     "since": "created_at > :since",
     "since_position": "position > :since_position",
-    "without_notice": "NOT EXISTS (SELECT 1 FROM notices WHERE notices.about = messages.id)",
     "since_id": """(created_at, created_seq) > (
         SELECT created_at, created_seq FROM messages WHERE id = :since_id)""",
 }

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.kernel.answers import MAX_LIST, Field, Id, Limit200, Name, Text, check_object
-from deepwork.kernel.call import PERSON_PREFIX, current_call
+from deepwork.kernel.call import PERSON_PREFIX, current_call, is_person
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
+from deepwork.kernel.foreign_text import quote_line
 from deepwork.kernel.notices.models import NoticeType, build_message_text
 from deepwork.kernel.notices.store import (
     MAX_NOTICES,
+    NoticeDraft,
     NoticeService,
     NoticeStore,
     build_views,
@@ -277,8 +279,7 @@ class MessageTools:
         ]
         store.add(messages)
         self._emit(tx, MessageEvent.CREATED, messages)
-        for message in messages:
-            _notify_recipient(tx, message)
+        _notify_recipients(tx, messages)
         return messages
 
     def _record_reading(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
@@ -297,12 +298,24 @@ def _find_sender_names(tx: Transaction, messages: Sequence[Message]) -> dict[str
     return AgentStore(tx).get_names(sorted(senders)) if senders else {}
 
 
-def _notify_recipient(tx: Transaction, message: Message) -> None:
-    """Write a notice of a message by a person: hooks show it at once, whatever its priority."""
-    sender = f"{tx.caller.removeprefix(PERSON_PREFIX)} ({message.sender_id})"
+def _notify_recipients(tx: Transaction, messages: Sequence[Message]) -> None:
+    """Write notices of what cannot wait in an inbox: messages of people, and urgent ones of agents."""
+    if not messages:
+        return
+    sender = str(messages[0].sender_id)  # they differ only in who gets them
+    if is_person(tx.caller):
+        by, name = tx.caller, tx.caller.removeprefix(PERSON_PREFIX)
+    elif messages[0].priority is Priority.URGENT:
+        by, name = sender, quote_line(AgentStore(tx).get(sender).name, 60)
+    else:
+        return
+    NoticeService(tx, by).add([_draft_notice(message, f"{name} ({sender})") for message in messages])
+
+
+def _draft_notice(message: Message, sender: str) -> NoticeDraft:
     body = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
-    NoticeService(tx).notify_agents(
-        [message.recipient_id],
+    return NoticeDraft(
+        message.recipient_id,
         NoticeType.MESSAGE,
         build_message_text(message.id, sender, message.subject, body),
         workflow_id=message.workflow_id,

@@ -20,6 +20,7 @@ from benchmarks.clients import (
 )
 from benchmarks.projects import (
     add_checkpoint,
+    begin,
     build_plan,
     claim,
     complete,
@@ -47,6 +48,7 @@ class CallFixture:
         self._heavy_workflow, self._heavy_task = create_heavy_task(caller, self._ada)
         self._unclaimed: list[str] = []
         self._claimed: list[str] = []
+        self._begun: list[str] = []
         self._numbers = count()
 
     def list_reads(self) -> dict[str, Work]:
@@ -56,7 +58,7 @@ class CallFixture:
             "task_get": partial(self._call, "task_get", {"id": self._task}),
             "checkpoint_list": partial(self._call, "checkpoint_list", task | {"limit": 5}),
             "message_list (3)": partial(self._call, "message_list", {"agent_id": self._bob}),
-            "message_list (20)": partial(self._call, "message_list", {"agent_id": self._max}),
+            "message_list (20)": partial(self._call, "message_list", {"agent_id": self._max, "limit": 20}),
             "workflow_next_tasks (8)": partial(self._call, "workflow_next_tasks", small),
             "workflow_progress (8)": partial(self._call, "workflow_progress", small),
             "task_load_context": partial(self._call, "task_load_context", task),
@@ -72,7 +74,8 @@ class CallFixture:
             "checkpoint_add": lambda: self._add_checkpoint(next(self._numbers)),
             "message_send": lambda: self._send_message(self._eve, next(self._numbers)),
             "task_claim": self._claim,
-            "task_update_status": self._complete,
+            "task_update_status (begun)": self._begin,
+            "task_update_status (completed)": self._complete,
             "workflow_create": lambda: create_workflow(self._caller),
         }
 
@@ -85,8 +88,12 @@ class CallFixture:
         self._claimed.append(self._unclaimed.pop())
         claim(self._caller, self._claimed[-1], self._ada)
 
+    def _begin(self) -> None:
+        self._begun.append(self._claimed.pop())
+        begin(self._caller, self._begun[-1], self._ada)
+
     def _complete(self) -> None:
-        complete(self._caller, self._claimed.pop(), self._ada)
+        complete(self._caller, self._begun.pop(), self._ada)
 
     def _add_checkpoint(self, number: int) -> None:
         add_checkpoint(self._caller, self._task, self._ada, f"step {number}")

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -17,6 +17,7 @@ from benchmarks.timing import read_memory_mb
 
 ECHO = Path(__file__).parent / "echo"
 RAW, BARE, COMMIT = (str(ECHO / f"{name}.py") for name in ("raw", "bare", "commit"))
+PYTHON = (sys.executable, "-P")
 SERVE = ("-m", "deepwork", "serve", "--path")
 HELLO = ("echo", {"text": "hello"})
 INITIALIZE = {
@@ -34,9 +35,10 @@ class Caller(Protocol):
 class StdioClient:
     """A client of its own server process over pipes."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, program: Sequence[str] = PYTHON, folder: Path | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", *command],
+            [*program, *command],
+            cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -88,11 +90,11 @@ class StdioClient:
 class HttpServer:
     """A server process on a port of this machine."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, program: Sequence[str] = PYTHON, folder: Path | None = None) -> None:
         self.port = find_free_port()
-        words = [word.replace("{port}", str(self.port)) for word in command]
+        words = [word.replace("{port}", str(self.port)) for word in (*program, *command)]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
@@ -138,7 +140,7 @@ class HttpClient:
 
     def _request(self, method: str, params: dict[str, Any]) -> Any:
         self._number += 1
-        return json.loads(
+        return parse_message(
             self._post({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
         )
 
@@ -155,6 +157,13 @@ def find_free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def parse_message(body: bytes) -> Any:
+    """Parse the body of an HTTP answer: the message itself, or a stream of events with that message."""
+    if body.startswith(b"{"):
+        return json.loads(body)
+    return json.loads(body.partition(b"data: ")[2].partition(b"\n")[0])
 
 
 def parse_answer(answer: Any) -> Any:

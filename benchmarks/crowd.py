@@ -14,10 +14,14 @@ import time
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from benchmarks.clients import HEADERS, INITIALIZE, parse_answer
+from benchmarks.clients import HEADERS, INITIALIZE, parse_answer, parse_message
 
 Calls = Generator[tuple[str, dict[str, Any]], "Answer", None]
-"""A client: yields a tool and its arguments, and is sent the answer."""
+"""A client: yields a tool and its arguments, and is sent the answer; an error is raised in it."""
+
+
+class CallFailed(Exception):
+    """The server answered a call with an error."""
 
 
 class Answer:
@@ -27,7 +31,7 @@ class Answer:
         self._body = body
 
     def parse(self) -> Any:
-        return parse_answer(json.loads(self._body))
+        return parse_answer(parse_message(self._body))
 
 
 class Connection:
@@ -52,11 +56,16 @@ class Connection:
         assert got, "The server closed the connection."
         self._received += got
         self._answered, separator, body = self._received.partition(b"\r\n\r\n")
-        if not separator or len(body) < int(_get_header(self._answered, b"content-length") or 0):
+        if not separator:
+            return None
+        if _get_header(self._answered, b"transfer-encoding") == b"chunked":
+            if not body.endswith(b"0\r\n\r\n"):
+                return None
+            body = join_chunks(body)
+        elif len(body) < int(_get_header(self._answered, b"content-length") or 0):
             return None
         self._received = b""
         assert self._answered.startswith((b"HTTP/1.1 200", b"HTTP/1.1 202")), self._answered
-        assert b'"isError":true' not in body, body
         return body
 
     def _start_session(self) -> None:
@@ -100,7 +109,7 @@ class Crowd:
                 if (body := connection.receive()) is None:
                     continue
                 try:
-                    connection.send_call(*calls.send(Answer(body)))
+                    connection.send_call(*_give_answer(calls, body))
                 except StopIteration:
                     waiting.unregister(connection.socket)
         waiting.close()
@@ -115,6 +124,23 @@ def repeat_call(tool: str, arguments: dict[str, Any], count: int) -> Calls:
     """Make the same call again and again."""
     for _ in range(count):
         yield tool, arguments
+
+
+def _give_answer(calls: Calls, body: bytes) -> tuple[str, dict[str, Any]]:
+    """Give the answer to the client; return its next call."""
+    if b'"isError":true' in body:
+        return calls.throw(CallFailed(body))
+    return calls.send(Answer(body))
+
+
+def join_chunks(body: bytes) -> bytes:
+    """Join the chunks of an answer without a length."""
+    chunks = []
+    while (size := int(body.partition(b"\r\n")[0], 16)) > 0:
+        begin = body.index(b"\r\n") + 2
+        chunks.append(body[begin : begin + size])
+        body = body[begin + size + 2 :]
+    return b"".join(chunks)
 
 
 def _get_header(head: bytes, wanted: bytes) -> bytes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from benchmarks.clients import HELLO, HttpClient, open_http_servers
-from benchmarks.crowd import Calls, Crowd, repeat_call
-from benchmarks.projects import build_plan, complete, create_plan, register_agent
+from benchmarks.crowd import CallFailed, Calls, Crowd, repeat_call
+from benchmarks.projects import build_plan, create_plan, register_agent, release
 from benchmarks.timing import Effort, Samples
 
 SIZE = 8
@@ -33,8 +34,10 @@ def measure_crowds(effort: Effort) -> Samples:
 class CrowdFixture:
     """Eight agents of one server, each with its own connection."""
 
-    def __init__(self, crowd: Crowd, caller: HttpClient, calls: int) -> None:
-        self._crowd, self._caller, self._calls = crowd, caller, calls
+    def __init__(
+        self, crowd: Crowd, caller: HttpClient, calls: int, begins: Sequence[str] = ("in_progress",)
+    ) -> None:
+        self._crowd, self._caller, self._calls, self._begins = crowd, caller, calls, begins
         self._agents = [register_agent(caller, f"Agent {number}") for number in range(SIZE)]
 
     def list_rows(self) -> dict[str, Callable[[], float]]:
@@ -44,21 +47,36 @@ class CrowdFixture:
             "reads, 8 clients": partial(_measure_same_call, self._crowd, *read),
             "heartbeats, 8 clients": partial(_measure_same_call, self._crowd, *heartbeat),
             "claims, 8 clients": self._measure_claims,
+            "claim race, 8 clients": self._measure_claim_race,
             "whole tasks, 8 clients": self._measure_worker_loops,
         }
 
     def _measure_claims(self) -> float:
         count = 2 * self._calls
         _, tasks = create_plan(self._caller, build_plan(SIZE * count, "wide"))
-        clients = [_claim_each(tasks[number::SIZE], agent) for number, agent in enumerate(self._agents)]
-        rate = SIZE * count / self._crowd.run(clients)
-        for number, task in enumerate(tasks):  # so that the next round does not begin with running tasks
-            complete(self._caller, task, self._agents[number % SIZE])
+        lots = [tasks[number::SIZE] for number in range(SIZE)]
+        return self._claim_at_once(lots)
+
+    def _measure_claim_race(self) -> float:
+        """Let all of them ask for the same tasks: one wins each, seven are refused."""
+        _, tasks = create_plan(self._caller, build_plan(2 * self._calls, "wide"))
+        return self._claim_at_once([tasks] * SIZE)
+
+    def _claim_at_once(self, lots: list[list[str]]) -> float:
+        won: dict[str, str] = {}
+        clients = [_claim_each(tasks, agent, won) for tasks, agent in zip(lots, self._agents, strict=True)]
+        rate = sum(map(len, lots)) / self._crowd.run(clients)
+        assert len(won) == len({task for tasks in lots for task in tasks}), "A task was claimed by nobody."
+        for task, agent in won.items():  # so that the next round does not begin with claimed tasks
+            release(self._caller, task, agent)
         return rate
 
     def _measure_worker_loops(self) -> float:
         workflow, _ = create_plan(self._caller, build_plan(SIZE * self._calls, "wide"), parallel=SIZE)
-        clients = [_work(workflow, agent, place, self._calls) for place, agent in enumerate(self._agents)]
+        clients = [
+            _work(workflow, agent, place, self._calls, self._begins)
+            for place, agent in enumerate(self._agents)
+        ]
         return SIZE * self._calls / self._crowd.run(clients)
 
 
@@ -66,18 +84,22 @@ def _measure_same_call(crowd: Crowd, tool: str, arguments: dict[str, Any], count
     return SIZE * count / crowd.run([repeat_call(tool, arguments, count) for _ in range(SIZE)])
 
 
-def _claim_each(tasks: list[str], agent: str) -> Calls:
+def _claim_each(tasks: list[str], agent: str, won: dict[str, str]) -> Calls:
     for task in tasks:
-        yield "task_claim", {"task_id": task, "agent_id": agent}
+        answer = yield "task_claim", {"task_id": task, "agent_id": agent}
+        if answer.parse()["success"]:
+            assert task not in won, "A task was claimed twice."
+            won[task] = agent
 
 
-def _work(workflow: str, agent: str, place: int, count: int) -> Calls:
+def _work(workflow: str, agent: str, place: int, count: int, begins: Sequence[str]) -> Calls:
     """Do so many tasks: find one, claim it, load its context, start it, leave a checkpoint, complete it."""
     for number in range(count):
         task = yield from _claim_next(workflow, agent, place)
         given = {"id": task, "agent_id": agent}
         yield "task_load_context", {"task_id": task}
-        yield "task_update_status", given | {"status": "in_progress"}
+        for status in begins:
+            yield "task_update_status", given | {"status": status}
         note = {"type": "progress", "summary": f"Half of task {number} is done."}
         yield "checkpoint_add", {"task_id": task, "agent_id": agent} | note
         yield "task_update_status", given | {"status": "completed", "outcome": "done"}
@@ -87,9 +109,10 @@ def _claim_next(workflow: str, agent: str, place: int) -> Any:
     while True:
         offered = (yield "workflow_next_tasks", {"workflow_id": workflow}).parse()["tasks"]
         for each in _begin_at(offered, place):
-            answer = yield "task_claim", {"task_id": each["id"], "agent_id": agent}
-            if answer.parse()["success"]:
-                return each["id"]
+            with suppress(CallFailed):  # another client has completed it since
+                answer = yield "task_claim", {"task_id": each["id"], "agent_id": agent}
+                if answer.parse()["success"]:
+                    return each["id"]
 
 
 def _begin_at(offered: list[Any], place: int) -> Iterator[Any]:

@@ -56,6 +56,14 @@ def claim(caller: Caller, task: str, agent: str) -> Any:
     return caller.call("task_claim", {"task_id": task, "agent_id": agent})
 
 
+def release(caller: Caller, task: str, agent: str) -> Any:
+    return caller.call("task_release", {"task_id": task, "agent_id": agent})
+
+
+def begin(caller: Caller, task: str, agent: str) -> Any:
+    return caller.call("task_update_status", {"id": task, "status": "planning", "agent_id": agent})
+
+
 def complete(caller: Caller, task: str, agent: str, outcome: str = "done") -> Any:
     given = {"id": task, "status": "completed", "outcome": outcome, "agent_id": agent}
     return caller.call("task_update_status", given)
@@ -78,9 +86,11 @@ def create_heavy_task(caller: Caller, agent: str) -> tuple[str, str]:
     workflow, tasks = create_plan(caller, plan)
     for task in tasks[:HEAVY_BEFORE]:
         claim(caller, task, agent)
+        begin(caller, task, agent)
         complete(caller, task, agent, _TEXT * 4)
     task = tasks[HEAVY_BEFORE]
     claim(caller, task, agent)
+    begin(caller, task, agent)
     steps = [f"{number}. {_TEXT}" for number in range(10)]
     caller.call(
         "task_set_plan", {"id": task, "plan": {"approach": _TEXT * 5, "steps": steps}, "agent_id": agent}

@@ -19,6 +19,7 @@ from benchmarks import (
     memory,
     provenance,
     reviews,
+    rival,
     running,
     starts,
     tracking,
@@ -50,6 +51,8 @@ class Section:
     about: str
     measure: Callable[[Effort], Samples]
     rows: tuple[Row, ...]
+    needs: str = ""
+    """The option without which the section is left out."""
 
 
 def compare(floor: str, targets: dict[str, float | None], unit: str = "ms") -> tuple[Row, ...]:
@@ -61,6 +64,14 @@ def compare_sizes(small: str, large: str, names: tuple[str, ...]) -> tuple[Row, 
     """Build two rows for each name; the floor of the large one is the small one."""
     pairs = ((f"{name} ({small})", f"{name} ({large})") for name in names)
     return tuple(row for first, second in pairs for row in (Row(first), Row(second, first)))
+
+
+def compare_with_rival(targets: dict[str, float], unit: str = "ms") -> tuple[Row, ...]:
+    """Build two rows for each name: the rival's, and ours."""
+    pairs = ((rival.name_rival(name), name, most) for name, most in targets.items())
+    return tuple(
+        row for floor, name, most in pairs for row in (Row(floor, unit=unit), Row(name, floor, most, unit))
+    )
 
 
 SECTIONS = (
@@ -127,7 +138,8 @@ SECTIONS = (
                     "agent_heartbeat": 1.5,
                     "checkpoint_add": 2,
                     "message_send": 2,
-                    "task_update_status": 2.5,
+                    "task_update_status (begun)": 2.5,
+                    "task_update_status (completed)": 2.5,
                     "task_claim": 2.5,
                     "workflow_create": 2.5,
                 },
@@ -154,7 +166,8 @@ SECTIONS = (
                 "agent_heartbeat": 1.0,
                 "checkpoint_add": 1.2,
                 "message_send": 1.2,
-                "task_update_status": 1.4,
+                "task_update_status (begun)": 1.4,
+                "task_update_status (completed)": 1.4,
                 "task_claim": 1.4,
                 "workflow_create": 1.4,
             },
@@ -170,6 +183,7 @@ SECTIONS = (
                 "reads, 8 clients": 4.5,
                 "heartbeats, 8 clients": 1.2,
                 "claims, 8 clients": 1.2,
+                "claim race, 8 clients": None,
                 "whole tasks, 8 clients": 0.2,
             },
             "/s",
@@ -324,5 +338,32 @@ SECTIONS = (
             *compare(running.FIVE_PERCENT, {running.BUSY: 1}, "CPU ms"),
             *compare(running.SECOND, {running.ADOPTION: 1}),
         ),
+    ),
+    Section(
+        "rival",
+        "Another server for the same tools over stdio, beside ours.",
+        rival.measure_rival,
+        compare_with_rival(
+            dict.fromkeys(rival.STARTS, 1.0)
+            | dict.fromkeys(rival.READS, 1.0)
+            | dict.fromkeys(rival.WRITES, 2.0)
+            | {row + rival.UNFLUSHED: 1.0 for row in rival.WRITES}
+        ),
+        needs="rival",
+    ),
+    Section(
+        "rival-http",
+        "Another server for the same tools over HTTP, beside ours: eight clients at once, and opening a session.",
+        rival.measure_rival_http,
+        (
+            *compare_with_rival({rival.SESSION: 1.0}),
+            *compare_with_rival(
+                {rival.CROWD_READS: 1.0}
+                | dict.fromkeys(rival.CROWD_WRITES, 0.6)
+                | {row + rival.UNFLUSHED: 1.0 for row in rival.CROWD_WRITES},
+                "/s",
+            ),
+        ),
+        needs="rival_http",
     ),
 )

@@ -38,11 +38,13 @@ BASELINE = Path(__file__).parent / "baseline.json"
 def main(words: Sequence[str] | None = None) -> int:
     options = _parse_options(words)
     if options.list:
-        print("\n".join(f"{section.name:<16}{section.about}" for section in SECTIONS))
+        print("\n".join(_describe(section, options) for section in SECTIONS))
         return 0
     _compile_modules()
     with tempfile.TemporaryDirectory(prefix="deepwork-bench-") as folder:
-        effort = Effort(Path(folder), options.rounds, options.calls, options.starts)
+        effort = Effort(
+            Path(folder), options.rounds, options.calls, options.starts, options.rival, options.rival_http
+        )
         figures = [figure for section in options.sections for figure in _measure(section, effort)]
     return report(figures, options)
 
@@ -71,6 +73,19 @@ def _write_figures(path: Path, figures: list[Figure]) -> None:
     path.write_text(json.dumps({"python": platform.python_version(), "rows": figures}, indent=1) + "\n")
 
 
+def _describe(section: Section, options: argparse.Namespace) -> str:
+    left_out = "" if _can_measure(section, options) else f" Left out: give {_name_option(section)}."
+    return f"{section.name:<16}{section.about}{left_out}"
+
+
+def _can_measure(section: Section, options: argparse.Namespace) -> bool:
+    return not section.needs or bool(getattr(options, section.needs))
+
+
+def _name_option(section: Section) -> str:
+    return f"--{section.needs.replace('_', '-')} COMMAND"
+
+
 def _measure(section: Section, effort: Effort) -> list[Figure]:
     began = time.monotonic()
     figures = list(build_figures(section, section.measure(effort)))
@@ -89,12 +104,27 @@ def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=Effort.rounds)
     parser.add_argument("--calls", type=int, default=Effort.calls, help="Calls of each row in a round.")
     parser.add_argument("--starts", type=int, default=Effort.starts, help="Starts of each process.")
+    parser.add_argument(
+        "--rival",
+        default="",
+        metavar="COMMAND",
+        help="Another server for the same tools over stdio; {db} becomes the path of its store.",
+    )
+    parser.add_argument(
+        "--rival-http",
+        default="",
+        metavar="COMMAND",
+        help="The same over HTTP, at /mcp; {port} becomes its port.",
+    )
     parser.add_argument("--json", type=Path, default=Path("reports/bench.json"))
     parser.add_argument("--baseline", type=Path, default=BASELINE)
     options = parser.parse_args(words)
-    options.sections = [section for section in SECTIONS if re.search(options.only, section.name)]
-    if not options.sections:
+    named = [section for section in SECTIONS if re.search(options.only, section.name)]
+    if not named:
         parser.error("no section has such a name; --list lists them")
+    options.sections = [section for section in named if _can_measure(section, options)]
+    if not options.sections and not options.list:
+        parser.error(f"section {named[0].name} needs {_name_option(named[0])}")
     return options
 
 

@@ -24,6 +24,10 @@ class Effort:
     rounds: int = 25
     calls: int = 20
     starts: int = 9
+    rival: str = ""
+    """The command of another server for the same tools, over stdio; `{db}` becomes the path of its store."""
+    rival_http: str = ""
+    """The same over HTTP, at /mcp; `{port}` becomes its port."""
 
     def make_folder(self, name: str) -> Path:
         made = self.folder / name

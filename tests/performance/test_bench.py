@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import run
+from benchmarks import rival, run
+from benchmarks.clients import parse_message
+from benchmarks.crowd import join_chunks
 from benchmarks.report import (
     build_figures,
     compare_with_baseline,
@@ -138,6 +140,30 @@ def test_a_pattern_that_matches_nothing_is_an_error(capsys: pytest.CaptureFixtur
     assert "--list" in capsys.readouterr().err
 
 
+def test_the_list_says_which_sections_are_left_out_without_an_option(capsys: pytest.CaptureFixture[str]):
+    def list_left_out(*words: str) -> set[str]:
+        run.main(["--list", *words])
+        return {line.split()[0] for line in capsys.readouterr().out.splitlines() if "Left out" in line}
+
+    assert list_left_out() == {"rival", "rival-http"}
+    assert list_left_out("--rival", "some server") == {"rival-http"}
+
+
+def test_asking_only_for_a_section_without_its_option_is_an_error(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        run.main(["--only", "^rival$"])
+
+    assert ended.value.code == 2
+    assert "--rival COMMAND" in capsys.readouterr().err
+
+
+def test_a_stream_of_events_and_chunks_are_read_like_a_plain_body():
+    message = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+
+    assert parse_message(message) == parse_message(b"event: message\ndata: " + message + b"\n\n")
+    assert join_chunks(b'5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n') == b'{"a":1}'
+
+
 def test_rows_take_turns_and_warming_up_is_not_counted():
     called: list[str] = []
 
@@ -150,11 +176,33 @@ def test_rows_take_turns_and_warming_up_is_not_counted():
 @pytest.mark.parametrize("section", ["calls", "crowds", "commands", "set-plan", "growth-claims"])
 def test_a_section_measures_every_row_with_the_real_program(section: str, tmp_path: Path):
     """The least that can be measured; the other sections take longer."""
+    assert measure_least(section, tmp_path) == list_rows(section)
+
+
+SERVER = f"{sys.executable} -P -m deepwork serve --path . --db {{db}}"
+
+
+@pytest.mark.parametrize(
+    ("section", "option"),
+    [
+        ("rival", ["--rival", SERVER]),
+        ("rival-http", ["--rival-http", f"{SERVER} --transport http --port {{port}} --rate-limit 0"]),
+    ],
+)
+def test_any_command_that_serves_the_tools_can_be_the_rival(section: str, option: list[str], tmp_path: Path):
+    measured = measure_least(section, tmp_path, *option)
+
+    has_memory = rival.MEMORY.is_dir()
+    assert measured == [row for row in list_rows(section) if has_memory or rival.UNFLUSHED not in row]
+
+
+def list_rows(section: str) -> list[str]:
     [rows] = [each.rows for each in SECTIONS if each.name == section]
-    words = ["--only", f"^{section}$", "--rounds", "1", "--calls", "1", "--starts", "1"]
-    files = ["--json", str(tmp_path / "bench.json"), "--baseline", str(tmp_path / "baseline.json")]
+    return [row.name for row in rows]
 
+
+def measure_least(section: str, folder: Path, *option: str) -> list[str]:
+    words = ["--only", f"^{section}$", "--rounds", "1", "--calls", "1", "--starts", "1", *option]
+    files = ["--json", str(folder / "bench.json"), "--baseline", str(folder / "baseline.json")]
     subprocess.run([sys.executable, "-m", "benchmarks.run", *words, *files], cwd=ROOT, check=True)
-
-    figures = json.loads((tmp_path / "bench.json").read_text())["rows"]
-    assert [figure["name"] for figure in figures] == [row.name for row in rows]
+    return [figure["name"] for figure in json.loads((folder / "bench.json").read_text())["rows"]]

@@ -28,7 +28,7 @@ from deepwork.views.hooks.dispatch import dispatch_event
 from deepwork.views.hooks.protocol import SESSION_START, STOP, TOOL_USE, parse_event
 from deepwork.views.hooks.rendering import MAX_TOKENS
 from deepwork.views.overview import current_work_store
-from hooks.make import Project, build_event, build_tool_event
+from hooks.make import Project, build_event, build_tool_event, let_pass
 from statement_counter import count_statements
 
 RENEWAL_SECONDS = tool_use.RENEWAL_WAIT_SECONDS
@@ -50,14 +50,6 @@ def get_heartbeat(project: Project, agent: str) -> int:
 
 def get_lease_end(project: Project, task: str) -> int:
     return int(project.fetch_value("SELECT until FROM leases WHERE what = :id", id=task))
-
-
-def let_pass(project: Project, agent: str, seconds: int) -> None:
-    """As if the agent had been silent for so long."""
-    project.execute(
-        "UPDATE agents SET last_heartbeat = last_heartbeat - :ms WHERE id = :id", id=agent, ms=seconds * 1000
-    )
-    project.execute("UPDATE leases SET until = until - :ms WHERE who = :id", id=agent, ms=seconds * 1000)
 
 
 def start_job(project: Project) -> str:

@@ -16,7 +16,7 @@ from deepwork.edge.server.prompts import PromptRenderer
 from deepwork.edge.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
 from deepwork.kernel.call import Call
 from deepwork.kernel.foreign_text import FRAME
-from hooks.make import Project
+from hooks.make import Project, let_pass
 from server.make import connect_in_process, connect_stdio, get_prompt, get_refusal, read_resource
 
 PAGE = Path(__file__).parents[2] / "docs" / "prompts-and-resources.md"
@@ -31,6 +31,12 @@ async def list_prompt_names(app: Application) -> list[str]:
 async def render_prompt(app: Application, name: str, **arguments: str) -> str:
     async with connect_in_process(app) as client:
         return await get_prompt(client, name, **arguments)
+
+
+def resume_with(app: Application, toolset: str, agent: str) -> str:
+    """The resume prompt of a server that offers only these tools."""
+    tools = {name: spec for name, spec in app.registry.items() if spec.toolset == toolset}
+    return PromptRenderer(app, tools).render_resume({"agent_id": agent}, Call("local"))
 
 
 def test_prompts_are_listed_with_short_descriptions_and_optional_arguments(app: Application):
@@ -89,15 +95,25 @@ def test_the_resume_prompt_shows_the_open_work_of_the_agent(tmp_path: Path, loca
     app.close()
 
 
+def test_the_resume_prompt_says_that_the_agent_is_offline_and_which_claims_it_lost(app: Application):
+    project = Project(app)
+    ada, task = project.start_task()
+    let_pass(project, ada, 200)
+    call_tool(app, "task_claim", task_id=task, agent_id=project.register_agent("Bob"))
+
+    texts = {toolset: resume_with(app, toolset, ada) for toolset in ("agents", "jobs")}
+
+    assert texts["agents"].count(f'agent_heartbeat(agent_id="{ada}")') == 2
+    assert f"task {task}" in texts["agents"]
+    assert task not in texts["jobs"]
+
+
 def test_work_without_tools_to_continue_it_is_left_out(tmp_path: Path, location: str):
     project = Project(make_app(tmp_path, location))
     ada, task = project.start_task()
     app = project.app
     call_tool(app, "start_workflow", name="Move", objective="All moved.")
-    texts = {}
-    for toolset in ("jobs", "plans", "tracking", "agents"):
-        tools = {name: spec for name, spec in app.registry.items() if spec.toolset == toolset}
-        texts[toolset] = PromptRenderer(app, tools).render_resume({"agent_id": ada}, Call("local"))
+    texts = {toolset: resume_with(app, toolset, ada) for toolset in ("jobs", "plans", "tracking", "agents")}
     app.close()
 
     assert [toolset for toolset, text in texts.items() if "deepwork has no open work" in text] == [

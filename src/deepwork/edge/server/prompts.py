@@ -15,6 +15,7 @@ from deepwork.kernel.foreign_text import FRAME, quote_line
 from deepwork.views.hooks import rendering
 from deepwork.views.hooks.current_work import get_project_scope, load_current_work
 from deepwork.views.hooks.identity import SessionRecord
+from deepwork.views.hooks.notices import list_setbacks
 from deepwork.work.agents.store import AgentStore
 
 _LIFECYCLE_TEXT = """\
@@ -66,7 +67,6 @@ _FIELDS_BY_TOOLSET = {
     "plans": ("held", "context", "plans"),
     "tracking": ("tracked", "tracked_tasks"),
     "messages": ("unread",),
-    "agents": ("lost",),
 }
 """Fields of `CurrentWork`, by the toolset whose tools they mention."""
 
@@ -196,9 +196,13 @@ class PromptRenderer:
 
     def _render_current_work(self, record: SessionRecord) -> str:
         place = get_project_scope(self._app.settings)
+        has_agents = "agent_heartbeat" in self._tools
         with self._app.database.reading() as tx:
             found = load_current_work(tx, place, record)
-        return rendering.render_current_work(replace(found, **self._list_omitted_parts()))
+            setbacks = list_setbacks(tx, record) if has_agents else []
+        work = rendering.render_current_work(replace(found, **self._list_omitted_parts()))
+        notices = [rendering.render_notice(each, found.now) for each in setbacks]
+        return "\n\n".join(filter(None, [*notices, work]))
 
     def _list_omitted_parts(self) -> dict[str, Any]:
         """Return empty values for the parts whose tools are not enabled."""

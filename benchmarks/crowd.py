@@ -35,20 +35,47 @@ class Answer:
 
 
 class Connection:
-    """A session over one connection that is kept alive."""
+    """One connection that is kept alive, and the session that it may have opened."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._number = 0
         self._received = self._answered = b""
-        self._head = self._build_head(HEADERS)
-        self._start_session()
+        self.forget_session()
+
+    def open_session(self) -> None:
+        self.send_initialize()
+        self._wait()
+        self.keep_session()
+        self.send_initialized()
+        self._wait()
+
+    def send_initialize(self) -> None:
+        self.send_request("initialize", INITIALIZE)
+
+    def keep_session(self) -> None:
+        """Name the session of the last answer in all requests that follow."""
+        session = _get_header(self._answered, b"mcp-session-id")
+        self.has_session = bool(session)
+        self._headers = self._build_headers({"Mcp-Session-Id": session.decode()} if session else {})
+
+    def forget_session(self) -> None:
+        self.has_session = False
+        self._headers = self._build_headers({})
+
+    def send_initialized(self) -> None:
+        self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def send_call(self, tool: str, arguments: dict[str, Any]) -> None:
+        self.send_request("tools/call", {"name": tool, "arguments": arguments})
+
+    def send_request(self, method: str, params: dict[str, Any]) -> None:
         self._number += 1
-        asked = {"name": tool, "arguments": arguments}
-        self._send({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": asked})
+        self._post({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+
+    def send_delete(self) -> None:
+        self.socket.sendall(b"DELETE /mcp HTTP/1.1\r\n" + self._headers + b"\r\n")
 
     def receive(self) -> bytes | None:
         """Read what has arrived; return the body once it is complete."""
@@ -68,26 +95,19 @@ class Connection:
         assert self._answered.startswith((b"HTTP/1.1 200", b"HTTP/1.1 202")), self._answered
         return body
 
-    def _start_session(self) -> None:
-        self._send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INITIALIZE})
-        self._wait()
-        if session := _get_header(self._answered, b"mcp-session-id"):
-            self._head = self._build_head(HEADERS | {"Mcp-Session-Id": session.decode()})
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        self._wait()
-
     def _wait(self) -> None:
         while self.receive() is None:
             pass
 
-    def _build_head(self, headers: dict[str, str]) -> bytes:
+    def _build_headers(self, session: dict[str, str]) -> bytes:
         host, port = self.socket.getpeername()
-        lines = [f"{name}: {value}" for name, value in ({"Host": f"{host}:{port}"} | headers).items()]
-        return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "Content-Length: "]).encode()
+        headers = {"Host": f"{host}:{port}"} | HEADERS | session
+        return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _post(self, message: dict[str, Any]) -> None:
         body = json.dumps(message).encode()
-        self.socket.sendall(self._head + str(len(body)).encode() + b"\r\n\r\n" + body)
+        length = b"Content-Length: %d\r\n\r\n" % len(body)
+        self.socket.sendall(b"POST /mcp HTTP/1.1\r\n" + self._headers + length + body)
 
 
 class Crowd:
@@ -95,6 +115,8 @@ class Crowd:
 
     def __init__(self, port: int, size: int) -> None:
         self._connections = [Connection(port) for _ in range(size)]
+        for connection in self._connections:
+            connection.open_session()
 
     def run(self, clients: Iterable[Calls]) -> float:
         """Run the clients at once, each on its own connection; return the seconds it took."""

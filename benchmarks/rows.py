@@ -18,6 +18,7 @@ from benchmarks import (
     large_plans,
     memory,
     provenance,
+    public_benchmark,
     reviews,
     rival,
     running,
@@ -337,6 +338,16 @@ SECTIONS = (
             *compare(running.ONE_PERCENT, {running.IDLE: 1}, "CPU ms"),
             *compare(running.FIVE_PERCENT, {running.BUSY: 1}, "CPU ms"),
             *compare(running.SECOND, {running.ADOPTION: 1}),
+        ),
+    ),
+    Section(
+        "four-tools",
+        "The workload of a public benchmark: fifty users over HTTP, the server on one core.",
+        public_benchmark.measure_four_tools,
+        tuple(
+            row
+            for kind in (public_benchmark.REQUESTS, public_benchmark.CALLS)
+            for row in compare(public_benchmark.FASTMCP + kind, {public_benchmark.OURS + kind: 1.9}, "/s")
         ),
     ),
     Section(

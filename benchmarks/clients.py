@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -35,10 +35,17 @@ class Caller(Protocol):
 class StdioClient:
     """A client of its own server process over pipes."""
 
-    def __init__(self, *command: str, program: Sequence[str] = PYTHON, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *command: str,
+        program: Sequence[str] = PYTHON,
+        folder: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
             [*program, *command],
             cwd=folder,
+            env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -29,14 +29,14 @@ def register_agent(caller: Caller, name: str = "Ada") -> str:
     return id
 
 
-def create_workflow(caller: Caller, parallel: int = 200) -> str:
+def create_workflow(caller: Caller, parallel: int = 200, **more: Any) -> str:
     created = {
         "name": "bench",
         "source_type": "prompt",
         "source_content": "Measure.",
         "max_parallel_tasks": parallel,
     }
-    id: str = caller.call("workflow_create", created)["id"]
+    id: str = caller.call("workflow_create", created | more)["id"]
     return id
 
 

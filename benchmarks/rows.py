@@ -19,6 +19,7 @@ from benchmarks import (
     memory,
     provenance,
     public_benchmark,
+    repository_day,
     reviews,
     rival,
     running,
@@ -339,6 +340,12 @@ SECTIONS = (
             *compare(running.FIVE_PERCENT, {running.BUSY: 1}, "CPU ms"),
             *compare(running.SECOND, {running.ADOPTION: 1}),
         ),
+    ),
+    Section(
+        "day",
+        "A day in a repository of 5,000 files: tasks with worktrees, hooks, a check and landing, and the same by hand.",
+        repository_day.measure_day,
+        compare(repository_day.HAND, {repository_day.DAY: 5, **dict.fromkeys(repository_day.PARTS)}, "s"),
     ),
     Section(
         "four-tools",

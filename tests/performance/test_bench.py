@@ -174,7 +174,7 @@ def test_rows_take_turns_and_warming_up_is_not_counted():
 
 
 @pytest.mark.parametrize(
-    "section", ["calls", "crowds", "commands", "set-plan", "growth-claims", "four-tools"]
+    "section", ["calls", "crowds", "commands", "set-plan", "growth-claims", "four-tools", "day"]
 )
 def test_a_section_measures_every_row_with_the_real_program(section: str, tmp_path: Path):
     """The least that can be measured; the other sections take longer."""

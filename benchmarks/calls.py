@@ -31,6 +31,35 @@ from benchmarks.projects import (
 )
 from benchmarks.timing import Effort, Samples, Work, take_turns
 
+READS = (
+    "agent_get",
+    "task_get",
+    "checkpoint_list",
+    "message_list (3)",
+    "message_list (20)",
+    "workflow_next_tasks (8)",
+    "workflow_progress (8)",
+    "task_load_context",
+    "task_load_context, heavy task",
+    "workflow_get_summary",
+)
+WRITES = (
+    "agent_heartbeat",
+    "checkpoint_add",
+    "message_send",
+    "task_claim",
+    "task_update_status (begun)",
+    "task_update_status (completed)",
+    "workflow_create",
+)
+OVER_HTTP = (
+    "agent_get",
+    "workflow_next_tasks (8)",
+    "task_load_context, heavy task",
+    "task_claim",
+    WRITES[-2],
+)
+
 
 class CallFixture:
     """A project with agents, messages and plans, and the calls that are measured in it."""
@@ -125,4 +154,5 @@ def measure_http_calls(effort: Effort) -> Samples:
         rounds = max(1, effort.rounds // 3)
         fixture.add_tasks((rounds + 2) * effort.calls)
         work: dict[str, Work] = {"echo call": partial(HttpClient(bare.port).call, *HELLO)}
-        return take_turns(work | fixture.list_reads() | fixture.list_writes(), rounds, effort.calls)
+        took = take_turns(work | fixture.list_reads() | fixture.list_writes(), rounds, effort.calls)
+        return {name: values for name, values in took.items() if name in {*work, *OVER_HTTP}}

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
 from benchmarks.clients import SERVE, Caller, StdioClient
-from benchmarks.projects import build_plan, claim, complete, create_plan, register_agent
+from benchmarks.projects import build_plan, claim, complete, create_plan, register_agent, release
 from benchmarks.timing import Effort, Samples, Work, measure_ms, take_turns
 
 SMALL, LARGE = 100, 10_000
 MANY_CLAIMS = 300
 MANY_SERVERS = 50
 MEASURED = 20
+GROWING = (
+    "task_claim and task_release",
+    "task_claim and task_update_status (completed)",
+    "workflow_next_tasks",
+    "workflow_progress",
+    "workflow_get_summary",
+    "task_get_available",
+)
 
 
 def measure_plan_growth(effort: Effort) -> Samples:
@@ -24,37 +31,32 @@ def measure_plan_growth(effort: Effort) -> Samples:
             folder = str(effort.make_folder(f"growth-{size}"))
             server = stack.enter_context(StdioClient(*SERVE, folder))
             work |= {f"{name} ({size:,} tasks)": call for name, call in _list_calls(server, size).items()}
-        return take_turns(work, effort.rounds, max(1, effort.calls // 4))
+        return take_turns(work, min(effort.rounds, 15), max(1, min(effort.calls // 4, 5)))
 
 
 def _list_calls(server: Caller, size: int) -> dict[str, Work]:
     agent = register_agent(server)
     workflow, tasks = create_plan(server, build_plan(size))
-    task = {"task_id": tasks[0]}
-    claim(server, tasks[0], agent)
-    holding: list[bool] = []
+    claimed, *ready = tasks[:100]  # the first layer, whose tasks can start at once
 
-    def claim_or_release() -> Any:
-        """Claim a task, or release the one that the call before has claimed."""
-        if holding and holding.pop():
-            return server.call("task_release", {"task_id": tasks[1], "agent_id": agent})
-        holding.append(True)
-        return claim(server, tasks[1], agent)
+    def claim_and_release() -> None:
+        claim(server, claimed, agent)
+        release(server, claimed, agent)
 
-    return {
-        "task_get": partial(server.call, "task_get", {"id": tasks[0]}),
-        "task_claim and task_release": claim_or_release,
-        "checkpoint_add": partial(
-            server.call, "checkpoint_add", task | {"type": "progress", "summary": "half", "agent_id": agent}
-        ),
-        "workflow_next_tasks": partial(server.call, "workflow_next_tasks", {"workflow_id": workflow}),
-        "workflow_progress": partial(server.call, "workflow_progress", {"workflow_id": workflow}),
-        "task_load_context": partial(server.call, "task_load_context", task),
-        "workflow_get_summary": partial(server.call, "workflow_get_summary", {"id": workflow}),
-        "task_get_available": partial(
-            server.call, "task_get_available", {"agent_id": agent, "workflow_id": workflow}
-        ),
-    }
+    def claim_and_complete() -> None:
+        task = ready.pop()
+        claim(server, task, agent)
+        complete(server, task, agent)
+
+    calls: tuple[Work, ...] = (
+        claim_and_release,
+        claim_and_complete,
+        partial(server.call, "workflow_next_tasks", {"workflow_id": workflow}),
+        partial(server.call, "workflow_progress", {"workflow_id": workflow}),
+        partial(server.call, "workflow_get_summary", {"id": workflow}),
+        partial(server.call, "task_get_available", {"agent_id": agent, "workflow_id": workflow}),
+    )
+    return dict(zip(GROWING, calls, strict=True))
 
 
 def measure_claim_growth(effort: Effort) -> Samples:
@@ -79,7 +81,7 @@ def measure_claim_growth(effort: Effort) -> Samples:
 
 
 def measure_server_growth(effort: Effort) -> Samples:
-    """Measure one of 1 and one of 50 servers on one file, and 50 that write at once."""
+    """Measure 1 server, and 50 on one file that write at once."""
     folder = str(effort.make_folder("servers"))
     took: Samples = {}
     with ExitStack() as stack:
@@ -90,12 +92,7 @@ def measure_server_growth(effort: Effort) -> Samples:
                 servers.append(stack.enter_context(StdioClient(*SERVE, folder)))
                 servers[-1].call("agent_get", {"id": agent})  # opens the store
             label = f"({count} server{'s' * (count > 1)})"
-            work = {
-                f"agent_get {label}": partial(servers[0].call, "agent_get", {"id": agent}),
-                f"agent_heartbeat {label}": partial(servers[0].call, "agent_heartbeat", {"agent_id": agent}),
-            }
-            took |= take_turns(work, effort.rounds, max(1, effort.calls // 4))
-            took[f"agent_heartbeat of all at once, each {label}"] = [
+            took[f"agent_heartbeat {label}"] = [
                 measure_ms(partial(_beat_at_once, servers, agent)) / count for _ in range(effort.rounds)
             ]
     return took

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.echo.commit import connect
 from benchmarks.projects import build_plan
-from benchmarks.timing import Effort, Samples, measure_ms, take_turns
+from benchmarks.timing import Effort, Samples, measure_ms
 
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
@@ -17,7 +16,6 @@ from deepwork.kernel.call import Call
 from deepwork.kernel.config import load_settings
 
 WRITTEN = (1_000, 10_000)
-READ = ("layered", "wide")
 
 Ask = Callable[..., Any]
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -49,27 +47,6 @@ def measure_set_plan(effort: Effort) -> Samples:
         for _ in range(max(1, effort.starts // 2)):
             took.setdefault(f"raw executemany ({size:,})", []).append(_insert_rows(folder / "floor.db", rows))
             took.setdefault(f"workflow_set_plan ({size:,})", []).append(_set_plan(ask, size))
-        app.close()
-    return took
-
-
-def measure_large_plans(effort: Effort) -> Samples:
-    """Measure questions about 10,000 tasks, in turns with counting the rows of the same plan."""
-    took: Samples = {}
-    for shape in READ:
-        folder = effort.make_folder(f"large-{shape}")
-        app, ask = open_application(folder)
-        id = _create_workflow(ask)
-        ask("workflow_set_plan", id=id, plan=build_plan(10_000, shape))
-        raw = connect(str(folder / ".deepwork/deepwork.db"))
-        count = "SELECT status, sequence, count(*) FROM plan_tasks WHERE workflow_id = ? GROUP BY 1, 2"
-        work = {
-            f"raw count (10,000 {shape})": partial(_fetch, raw, count, id),
-            f"next_tasks (10,000 {shape})": partial(ask, "workflow_next_tasks", workflow_id=id),
-            f"progress (10,000 {shape})": partial(ask, "workflow_progress", workflow_id=id),
-        }
-        took |= take_turns(work, effort.starts, calls=2)
-        raw.close()
         app.close()
     return took
 
@@ -124,8 +101,3 @@ def _insert_rows(path: Path, rows: Rows) -> float:
     took = measure_ms(insert)
     connection.close()
     return took
-
-
-def _fetch(connection: Any, statement: str, *values: Any) -> list[Any]:
-    found: list[Any] = connection.execute(statement, values).fetchall()
-    return found

@@ -29,27 +29,6 @@ MEMORY = Path("/dev/shm")
 T = TypeVar("T")
 
 STARTS = ("start to initialize", "start to first tools/call", "start to first tools/call, fresh project")
-READS = (
-    "agent_get",
-    "task_get",
-    "checkpoint_list",
-    "message_list (3)",
-    "message_list (20)",
-    "workflow_next_tasks (8)",
-    "workflow_progress (8)",
-    "task_load_context",
-    "task_load_context, heavy task",
-    "workflow_get_summary",
-)
-WRITES = (
-    "agent_heartbeat",
-    "checkpoint_add",
-    "message_send",
-    "task_claim",
-    "task_update_status (begun)",
-    "task_update_status (completed)",
-    "workflow_create",
-)
 CROWD_WRITES = tuple(f"{row}, 8 clients" for row in ("heartbeats", "claims", "claim race", "whole tasks"))
 CROWD_READS = "reads, 8 clients"
 UNFLUSHED = ", without the flush"

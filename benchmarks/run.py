@@ -24,7 +24,7 @@ from benchmarks.report import (
     compare_with_baseline,
     format_misses,
     format_table,
-    is_missed,
+    is_beyond,
     replace_sections,
 )
 from benchmarks.rows import SECTIONS, Section
@@ -66,7 +66,7 @@ def report(figures: list[Figure], options: argparse.Namespace) -> int:
     print(compare_with_baseline(before, figures))
     if options.save:
         _write_figures(options.baseline, replace_sections(before, figures))
-    return int(options.strict and any(map(is_missed, figures)))
+    return int(options.strict and any(map(is_beyond, figures)))
 
 
 def _write_figures(path: Path, figures: list[Figure]) -> None:
@@ -99,7 +99,7 @@ def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
         "--only", default="", metavar="PATTERN", help="Measure only sections with such a name."
     )
     parser.add_argument("--list", action="store_true", help="List the sections and exit.")
-    parser.add_argument("--strict", action="store_true", help="Exit with 1 if a target is missed.")
+    parser.add_argument("--strict", action="store_true", help="Exit with 1 if a row is beyond its limit.")
     parser.add_argument("--save", action="store_true", help="Put the measured sections into the baseline.")
     parser.add_argument("--rounds", type=int, default=Effort.rounds)
     parser.add_argument("--calls", type=int, default=Effort.calls, help="Calls of each row in a round.")

@@ -1,4 +1,4 @@
-"""Measures tracking: snapshots of many files of which a few change, and the context of many tasks."""
+"""Measures tracking: snapshots of many files of which a few change."""
 
 from __future__ import annotations
 
@@ -8,22 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.echo.commit import connect
-from benchmarks.large_plans import open_application
-from benchmarks.timing import Effort, Samples, Work, measure_ms, take_turns
+from benchmarks.timing import Effort, Samples, Work, measure_ms
 
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.snapshot import SnapshotStore
-from deepwork.kernel.values import new_id
-from deepwork.work.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
-from deepwork.work.tracking.store import TrackStore
 
 CHANGED = 10
-TARGETS = {10_000: 2.0, 100_000: 2.5}
-"""By number of files, the highest ratio of a snapshot and its diff to two plain git diffs.
-
-The plain diffs see neither new files nor earlier changes.
-"""
+FILES = 10_000
 PLAIN, SNAPSHOT, AGAIN, FIRST = (
     "two plain diffs",
     "snapshot and diff",
@@ -51,16 +42,13 @@ def create_repository(root: Path, count: int, *, with_checks: bool = False) -> s
 
 
 def measure_snapshots(effort: Effort) -> Samples:
-    took: Samples = {}
-    for count in TARGETS:
-        took |= _measure_tree(effort.folder / "tracking", max(1, effort.rounds * 3 // 5), count)
-    return took
+    """Measure one working tree; the rows take turns with git's diffs on the same changes.
 
-
-def _measure_tree(folder: Path, rounds: int, count: int) -> Samples:
-    """Measure one working tree; the rows take turns with git's diffs on the same changes."""
-    root = folder / f"files-{count}"
-    start = create_repository(root, count)
+    The plain diffs see neither new files nor earlier changes.
+    """
+    folder = effort.make_folder("tracking")
+    root = folder / "repository"
+    start = create_repository(root, FILES)
     snapshots = SnapshotStore(
         Git(root, environment={"PATH": os.environ["PATH"], "HOME": str(folder)}), root / ".deepwork/snapshots"
     )
@@ -72,7 +60,7 @@ def _measure_tree(folder: Path, rounds: int, count: int) -> Samples:
         SNAPSHOT: lambda: snapshots.diff(before, snapshots.take()),
         AGAIN: snapshots.take,
     }
-    for number in range(rounds + 1):
+    for number in range(max(1, effort.rounds * 3 // 5) + 1):
         _change(root, number)
         for name, call in work.items():
             spent = measure_ms(call)
@@ -80,52 +68,7 @@ def _measure_tree(folder: Path, rounds: int, count: int) -> Samples:
                 took.setdefault(name, []).append(spent)
     found = snapshots.diff(before, snapshots.take()).files
     assert len(found) == 2 * CHANGED, f"{len(found)} changes instead of {2 * CHANGED}"
-    return {f"{name} ({count:,})": values for name, values in took.items()}
-
-
-def measure_context(effort: Effort, count: int = 10_000) -> Samples:
-    """Measure `get_context` in the server itself, in turns with counting the same tasks."""
-    folder = effort.make_folder("context")
-    app, ask = open_application(folder, toolsets=("tracking",))
-    workflow = ask("start_workflow", name="large", objective="Weigh.")["workflow_id"]
-    phases = [
-        ask("start_phase", workflow_id=workflow, number=number, name=f"phase {number}")["phase_id"]
-        for number in range(1, 11)
-    ]
-    with app.database.transaction() as tx:
-        store = TrackStore(tx)
-        for number in range(count):
-            store.add_task(_build_task(workflow, phases[number % len(phases)], number, tx.now))
-    parts = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
-    raw = connect(str(folder / ".deepwork/deepwork.db"))
-    counted = "SELECT phase_id, status, count(*) FROM tracked_tasks WHERE workflow_id = ? GROUP BY 1, 2"
-    work: dict[str, Work] = {
-        "raw count of tracked tasks": lambda: raw.execute(counted, (workflow,)).fetchall(),
-        "get_context (10,000 tasks)": lambda: ask("get_context", workflow_id=workflow, include=parts),
-    }
-    took = take_turns(work, effort.starts, calls=2)
-    raw.close()
-    app.close()
     return took
-
-
-def _build_task(workflow: str, phase: str, number: int, now: int) -> TrackedTask:
-    return TrackedTask(
-        id=new_id("tt"),
-        workflow_id=workflow,
-        phase_id=phase,
-        parent_task_id=None,
-        name=f"task {number}",
-        goal="Weigh.",
-        status=TrackedTaskStatus.SUCCESS,
-        caller_type=CallerType.SUBAGENT,
-        agent_name="ada",
-        areas=("src",),
-        started_at=now + number,
-        last_sign_at=now + number,
-        completed_at=now + number + 1000,
-        outcome={"summary": f"What came of {number}."},
-    )
 
 
 def _run_plain_diffs(root: Path, start: str) -> None:

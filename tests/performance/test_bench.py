@@ -13,14 +13,17 @@ from benchmarks import rival, run
 from benchmarks.clients import parse_message
 from benchmarks.crowd import join_chunks
 from benchmarks.report import (
+    MAX_MISSES,
     build_figures,
     compare_with_baseline,
     format_misses,
     format_table,
+    is_beyond,
     is_missed,
+    list_misses,
     replace_sections,
 )
-from benchmarks.rows import SECTIONS, Row, Section
+from benchmarks.rows import SECTIONS, WAITED_FOR, Guard, Row, Section, compare
 from benchmarks.timing import Effort, Samples, take_turns
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +52,7 @@ def test_the_floor_of_a_row_is_a_row_of_the_same_section_and_unit():
         units = {row.name: row.unit for row in section.rows}
         for row in section.rows:
             assert not row.floor or units[row.floor] == row.unit, row
-            assert row.target is None or row.floor, row
+            assert row.limit is None or row.floor, row
 
 
 def test_a_figure_is_a_median_and_its_ratio_to_the_median_of_the_floor():
@@ -84,10 +87,59 @@ def test_the_table_marks_what_missed_its_target():
     assert floor.split() == ["floor", "2.00", "ms"]
     assert slow.split() == ["slow", "5.00", "ms", "2.50", "≤", "2", "MISSED"]
     assert busy.split() == ["busy", "5.00", "/s", "2.50", "≥", "2"]
-    assert format_misses(figures).splitlines()[1:] == [
-        "1 of 2 targets are missed:",
-        "  calls: slow: 2.50 times floor, target ≤ 2",
+
+
+def test_a_limit_that_was_set_after_a_figure_is_a_guard_and_no_target():
+    _, guarded = build_rows({"floor": [2.0], "slow": [5.0]}, Row("floor"), Row("slow", "floor", Guard(2)))
+
+    assert (guarded.get("target"), guarded["guard"]) == (None, 2)
+    assert is_beyond(guarded)
+    assert not is_missed(guarded)
+    assert "BEYOND" in format_table([guarded])
+
+
+def test_rows_of_a_section_that_miss_their_targets_for_one_reason_are_one_entry(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    rows = (
+        *compare("floor", {"slow": 2, "slower": 1}, why="Ice."),
+        *compare("rate", {"low": 9}, "/s", "Snow."),
+    )
+    section = build_section({}, *rows)
+    monkeypatch.setattr("benchmarks.report.SECTIONS", (section,))
+    samples = {"floor": [2.0], "slow": [5.0], "slower": [6.0], "rate": [1.0], "low": [8.0]}
+
+    misses = list_misses(build_figures(section, samples))
+
+    assert [(miss.why, [row["name"] for row in miss.figures]) for miss in misses] == [
+        ("Ice.", ["slow", "slower"]),
+        ("Snow.", ["low"]),
     ]
+
+
+def test_no_more_than_ten_entries_are_listed():
+    figures = [
+        {"section": f"s{number}", "name": "row", "unit": "ms", "value": 9, "ratio": 9, "target": 1}
+        for number in range(12)
+    ]
+
+    listed = format_misses(figures).splitlines()
+
+    assert sum(line.startswith("  s") for line in listed) == MAX_MISSES
+    assert "2 more" in listed[-1]
+
+
+def test_every_missed_target_of_the_baseline_has_a_reason_and_there_are_at_most_ten():
+    misses = list_misses(json.loads(run.BASELINE.read_text())["rows"])
+
+    assert [miss.figures for miss in misses if not miss.why] == []
+    assert len(misses) <= MAX_MISSES
+
+
+def test_what_users_wait_for_is_measured():
+    rows = {(section.name, row.name): row for section in SECTIONS for row in section.rows}
+
+    assert [each[1:] for each in WAITED_FOR if each[1:] not in rows or not rows[each[1:]].floor] == []
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ def test_help_groups_commands_by_purpose():
     ("typed", "meant"),
     [
         ("plan list", "plans"),
+        ("logs", "deepwork runs logs"),
+        ("resume", "deepwork runs resume"),
         ("agents regster", "register"),
         ("db backp", "backup"),
         ("agents list --limt 3", "--limit"),
@@ -123,7 +125,27 @@ def test_mistyped_names_get_suggestions(typed: str, meant: str):
     ran = CliRunner().invoke(main.deepwork, typed.split())
 
     assert ran.exit_code == 2
-    assert f"'{meant}'" in ran.stderr or f"{meant}?" in ran.stderr
+    assert any(sign.format(meant) in ran.stderr for sign in ("'{}'", "{}?", "`{}`"))
+
+
+@pytest.mark.parametrize("name", ["agents", "approvals", "landings", "plans", "runs", "sessions", "track"])
+def test_a_group_alone_lists_what_it_is_about(tmp_path: Path, name: str):
+    place = ["--path", str(tmp_path)]
+
+    alone, listed = (
+        CliRunner().invoke(main.deepwork, [name, *words, *place, "--json"]) for words in ([], ["list"])
+    )
+
+    assert (alone.exit_code, alone.stdout) == (0, listed.stdout)
+
+
+def test_help_is_a_command_too():
+    helped, asked = (
+        CliRunner().invoke(main.deepwork, words)
+        for words in (["help", "runs", "logs"], ["runs", "logs", "-h"])
+    )
+
+    assert (helped.exit_code, helped.stdout) == (0, asked.stdout)
 
 
 def test_options_before_a_subcommand_apply_or_are_refused(tmp_path: Path):

@@ -107,6 +107,10 @@ COMMANDS_BY_PURPOSE = {
 }
 
 
+_MOST_WAYS = 3
+"""Groups that a suggestion names; more would not help."""
+
+
 class LazyGroup(CommandGroup):
     """Imports a command only when it is called, to keep startup fast."""
 
@@ -114,6 +118,23 @@ class LazyGroup(CommandGroup):
         """Run a command, whose output cannot control the terminal."""
         with protect_output():
             return super().main(*arguments, **given)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take `deepwork help runs list` as `deepwork runs list --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command; of a name that only groups have, such as `logs`, the error says which."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            groups = _find_groups_with(args[0])
+            if not 0 < len(groups) <= _MOST_WAYS:
+                raise
+            ways = " or ".join(f"`deepwork {group} {args[0]}`" for group in groups)
+            raise click.UsageError(f"{error.message} Use {ways}.", ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -143,6 +164,13 @@ def deepwork(context: click.Context) -> None:
     """Durable, reviewable, visible workflows for AI agents."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+def _find_groups_with(name: str) -> list[str]:
+    from deepwork.edge.cli.shell_completion import INDEX
+
+    commands = json.loads(INDEX.read_text(encoding="utf-8"))["commands"]
+    return [group for group, about in commands.items() if name in about.get("commands", ())]
 
 
 def main() -> None:

@@ -65,7 +65,18 @@ def is_stored(kind: str) -> bool:
 
 
 class CommandGroup(click.Group):
-    """A group whose help shows the first paragraph of each command's help without cutting it."""
+    """A group of commands: it lists what it is about if no command is given, and helps in full paragraphs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take `deepwork runs` and `deepwork runs --json` as `deepwork runs list …`, where there is one."""
+        is_bare = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
+        if is_bare and not self.invoke_without_command and self._lists_alone(ctx):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+    def _lists_alone(self, ctx: click.Context) -> bool:
+        command = self.get_command(ctx, "list") if "list" in self.list_commands(ctx) else None
+        return command is not None and not any(each.required for each in command.params)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

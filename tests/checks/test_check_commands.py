@@ -64,10 +64,11 @@ def test_check_runs_all_checks_and_says_what_failed(project: Project, place: lis
     assert red.exit_code == 1
     assert "Check bad failed with exit code 2." in red.stdout
     assert "broken" in red.stdout
+    assert "good" in red.stdout
     assert green.exit_code == 0
     assert [row["verdict"] for row in json.loads(green.stdout)["checks"]] == ["passed"]
     error = json.loads(run("check", "--json", *place).stdout)["error"]
-    assert (error["code"], error["checks"][0]["name"]) == ("CHECKS_FAILED", "bad")
+    assert (error["code"], error["checks"][0]["name"], error["passed"]) == ("CHECKS_FAILED", "bad", ["good"])
 
 
 def test_checks_that_nobody_trusted_exit_with_3(project: Project, place: list[str]):

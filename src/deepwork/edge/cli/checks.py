@@ -198,6 +198,8 @@ def _print_closed(closed: GateClosed, *, as_json: bool) -> None:
         print_answer({"error": closed.to_dict()}, as_json=True)
         return
     print(to_printable(closed.message))
+    if passed := closed.evidence.get("passed"):
+        print(to_printable(f"Passed: {', '.join(passed)}."))
     for entry in closed.evidence.get("checks", ()):
         if entry["output"]:
             print(f"\n{entry['name']}:")

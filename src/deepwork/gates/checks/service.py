@@ -287,11 +287,12 @@ class CheckService:
             build_entry(proof.check_name, proof.verdict, render_output(output, len(red)))
             for (_, proof), output in zip(red, outputs, strict=True)
         ]
+        passed = [proof.check_name for proof in proofs if proof.is_green]
         raise GateClosed(
             " ".join(lines),
             code=Code.CHECKS_FAILED,
             suggestion="Correct the work, not the check, then call again.",
-            evidence={"checks": entries},
+            evidence={"checks": entries, **({"passed": passed} if passed else {})},
         )
 
     def _count_attempt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from application import LEASE_MS, Clock, call_tool, list_event_types, make_app
 from deepwork.edge.server.application import Application
 from deepwork.kernel.config import load_settings
+from deepwork.work.workspaces.models import build_slug
 from workspaces.make import commit, create_plan, create_repository, list_workspaces, run_git
 
 
@@ -28,6 +30,20 @@ def claim(app: Application, task_id: str, agent_id: str, **more: Any) -> dict[st
     answer: dict[str, Any] = call_tool(app, "task_claim", task_id=task_id, agent_id=agent_id, **more)
     assert answer["success"], answer
     return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("Texte für Gäste aus Köln", "texte-fur-gaste-aus-koln"),
+        ("Straße & łódź", "strasse-lodz"),
+        ("日本語の名前", "日本語の名前"),
+        ("../../x.lock \u202e", "x-lock"),
+    ],
+)
+def test_branches_keep_the_letters_of_a_name(name: str, slug: str):
+    assert build_slug(name, "tk_abc123def456") == f"{slug}-abc123"
+    assert build_slug(unicodedata.normalize("NFD", name), "tk_abc123def456") == f"{slug}-abc123"
 
 
 @pytest.mark.differs

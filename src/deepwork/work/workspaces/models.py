@@ -139,6 +139,22 @@ def require_active(workspace: Workspace) -> None:
 
 def build_slug(name: str, id: str) -> str:
     """Build a unique name that is valid for files and branches, such as `parse-input-3k9x0q`."""
-    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_MAX_SLUG_LENGTH].strip("-")
+    words = re.sub(r"[\W_]+", "-", _to_plain_letters(name.lower())).strip("-")[:_MAX_SLUG_LENGTH].strip("-")
     unique = id.rpartition("_")[2][:6]
     return f"{words}-{unique}" if words else unique
+
+
+def _to_plain_letters(text: str) -> str:
+    """Write Latin letters without marks, such as `u` for `ü`; letters of other scripts stay."""
+    if text.isascii():
+        return text
+    import unicodedata  # noqa: PLC0415 - most names are ASCII
+
+    apart = unicodedata.normalize("NFKD", text.translate(_LATIN_LETTERS))
+    return unicodedata.normalize("NFC", re.sub("(?<=[a-z])[\u0300-\u036f]+", "", apart))
+
+
+_LATIN_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ł": "l", "þ": "th", "\u0131": "i"}
+)
+"""Letters that are not a plain one with a mark."""

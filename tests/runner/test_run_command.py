@@ -74,6 +74,7 @@ def test_a_person_watches_leaves_and_comes_back(make_project: MakeProject, tmp_p
     assert back.code == 0
     assert len(project.agents.read_ledger()) == 1
     assert "Release: done, 1 of 1 tasks done" in back.out
+    assert f"deepwork land {project.plan}" in back.out
     check_reports(project)
 
 
@@ -90,6 +91,9 @@ def check_reports(project: RunProject) -> None:
     ]
 
     assert (found["status"], attempt["stage"], shown["usd"]) == ("done", "done", 0.25)
+    agents = run(project, "agents", "list", "--status", "offline", "--json").json["agents"]
+    assert [agent["name"] for agent in agents] == ["claude · Write the form"]
+    assert "Write the form" not in run(project, "agents").out, "those that are gone are only counted"
     assert (found["models"], attempt["model"]) == (["scripted-1"], "scripted-1")
     assert found["created_by"].startswith("human:")
     assert "[Bash] pytest -q" in readable

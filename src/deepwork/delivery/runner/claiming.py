@@ -74,7 +74,7 @@ class TaskClaimer:
             if is_limited and not has_room(tx, run.id, self._host):
                 return None
             attempt_id = new_id("at")
-            agent_id = self._plans.register_agent(attempt_id, profile)
+            agent_id = self._plans.register_agent(attempt_id, profile, TaskStore(tx).get(task_id).name)
             left = self._workspaces.leave_elsewhere(tx, task_id)
             claimed = self._plans.claim(task_id, agent_id)
             if not claimed.success or claimed.claim_epoch is None:
@@ -143,7 +143,7 @@ class TaskClaimer:
             if current.status is not RunStatus.ACTIVE or AttemptStore(tx).list_of_run(run.id, is_open=True):
                 return None
             attempt_id = new_id("at")
-            agent_id = self._plans.register_agent(attempt_id, profile)
+            agent_id = self._plans.register_agent(attempt_id, profile, step_id.rpartition("/")[2])
             attempt = self._build_attempt(tx, run, step_id, attempt_id, agent_id, profile, epoch=0)
             self._take(attempt_id)
             placed: Attempt = copy_with(attempt, tree=str(place.tree), branch=place.branch)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from deepwork.delivery.runner.models import Attempt, Run
-from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile
+from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, is_command_line
 from deepwork.delivery.runner.prompts import PromptContent, build_prompt
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
@@ -43,11 +43,11 @@ class PlanWork:
     def __init__(self, perform: Perform) -> None:
         self._perform = perform
 
-    def register_agent(self, attempt_id: str, profile: AgentProfile) -> str:
-        """Register the agent of a new attempt, and return its id."""
-        name = profile.name if profile.kind != COMMAND_KIND else COMMAND_KIND
+    def register_agent(self, attempt_id: str, profile: AgentProfile, task: str) -> str:
+        """Register the agent of a new attempt, and return its id; people know it by its profile and task."""
+        name = COMMAND_KIND if is_command_line(profile.name) else profile.name
         agent = {
-            "name": f"{name[:_MAX_NAME]} {attempt_id}",
+            "name": f"{name[:_MAX_NAME]} · {task[:_MAX_NAME]}",
             "runtime": Runtime(RUNTIMES.get(profile.kind, Runtime.CUSTOM)),
             "metadata": {"attempt": attempt_id},
         }

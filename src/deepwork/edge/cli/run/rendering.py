@@ -205,7 +205,8 @@ def _list_next_commands(state: RunState) -> Iterator[str]:
         yield f"{working} of its agents may still work; nothing starts and nothing is checked until somebody"
         yield f"drives it: {standing.next}"
     elif standing.next:
-        yield f"{standing.next}  # continues"
+        meaning = "brings its work into your branch" if standing.state is State.DONE else "continues"
+        yield f"{standing.next}  # {meaning}"
     yield f"deepwork runs show {run.id}  # its attempts"
 
 
@@ -218,6 +219,7 @@ def build_run_rows(runs: Sequence[Row]) -> list[Row]:
 def _build_run_row(run: Row, *, has_models: bool) -> Row:
     models = {"models": ", ".join(run["models"])} if has_models else {}
     return {
+        "name": run["workflow"]["name"] if run.get("workflow_id") and run.get("workflow") else run.get("job"),
         "id": run["id"],
         "state": name_state(run["state"]),
         "because": (run.get("because") or "").partition(":")[0].replace("_", " "),
@@ -225,7 +227,6 @@ def _build_run_row(run: Row, *, has_models: bool) -> Row:
         **models,
         "cost": format_usd(round(run["usd"] * MICROS_PER_USD)),
         "started": run["created_at"],
-        "name": run["workflow"]["name"] if run.get("workflow_id") and run.get("workflow") else run.get("job"),
     }
 
 
@@ -251,9 +252,9 @@ def render_run(state: RunState) -> Iterator[str]:
 def _build_attempt_row(state: RunState, attempt: Attempt) -> Row:
     return {
         "id": attempt.id,
+        "task": state.name_task(attempt.task_id),
         "state": name_state(state.states[attempt.id].state),
         "stage": attempt.stage.value,
-        "task": state.name_task(attempt.task_id),
         "number": attempt.number,
         "agent": name_agent(attempt.profile),
         "model": attempt.model or "",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deepwork.edge.server.mcp_server import create_server
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 __all__ = ["__version__", "create_server"]
 
 

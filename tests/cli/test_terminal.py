@@ -13,7 +13,14 @@ import pytest
 
 from application import call_tool, make_app
 from cli.run import run_deepwork, run_in_terminal
-from deepwork.edge.cli.framework.tables import align_rows, measure_width, select_columns, shorten
+from deepwork.edge.cli.framework.output import render_lines
+from deepwork.edge.cli.framework.tables import (
+    align_rows,
+    measure_width,
+    select_columns,
+    shorten,
+    shorten_middle,
+)
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "[bold red]x[/] \x1b[2J\x07 :smile: \u202egone"
@@ -45,7 +52,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_table_fits_the_terminal_and_cuts_no_id(project: Path):
     ids = [agent["id"] for agent in run_deepwork(project, "agents", "list", "--json").json["agents"]]
 
-    for columns in (70, 200):
+    for columns in (50, 200):
         told = COLOUR.sub("", run_in_terminal(project, "agents", "list", columns=columns).out)
         assert all(measure_width(line) <= columns for line in told.splitlines()), columns
         assert all(id in told for id in ids)
@@ -234,6 +241,18 @@ def test_text_width_matches_the_terminal():
     assert [measure_width(text) for text in ("abc", "日本", "e\u0301", "")] == [3, 4, 1, 0]
     assert shorten("日本語です", 5) == "日本…"
     assert align_rows([["id", "n"], ["日本", "x"]], ["id", "n"]) == ["id    n", "日本  x"]
+
+
+def test_paths_and_branches_are_cut_in_the_middle_and_ids_come_last():
+    branch = "deepwork/a-very-long-name-of-a-task-that-nobody-reads-abc123"
+
+    assert shorten_middle(branch, 20) == "deepwork/a…ds-abc123"
+    assert shorten_middle("short", 20) == "short"
+    assert [measure_width(shorten_middle("日" * 30, most)) <= most for most in (5, 20, 21)] == [True] * 3
+    headings, row, *_ = render_lines([{"id": "ws_1", "branch": branch, "name": "x"}])
+    assert headings.split() == ["branch", "name", "id"]
+    assert "…" in row
+    assert row.endswith("ws_1")
 
 
 def test_columns_are_dropped_from_the_last_but_never_ids_names_and_statuses():

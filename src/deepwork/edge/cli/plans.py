@@ -20,14 +20,7 @@ from deepwork.edge.cli.framework.output import (
     to_printable,
 )
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup
-from deepwork.edge.cli.states import (
-    add_list_states,
-    add_plan_state,
-    add_state_to,
-    show_listed,
-    show_state,
-    show_states,
-)
+from deepwork.edge.cli.states import add_list_states, add_plan_state, add_state_to, show_state, show_states
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.foreign_text import split_lines
 
@@ -146,6 +139,15 @@ _FORMAT_OPTION = click.Option(
 )
 
 
+def _word_list(answer: dict[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    """Word a list of plans: what people call them, and when something last happened to them."""
+    rows = [{key: plan[key] for key in _LISTED if key in plan} for plan in show_states(answer["workflows"])]
+    return {"plans": rows, **{key: value for key, value in answer.items() if key != "workflows"}}
+
+
+_LISTED = ("name", "state", "source_ref", "created_at", "updated_at", "id")
+
+
 def _name_next_command(answer: dict[str, Any], claim: Mapping[str, Any]) -> dict[str, Any]:
     """Say what comes after a claim as a command, because people at a shell call no tools."""
     if not answer.get("next_step"):
@@ -195,9 +197,7 @@ plans = ToolGroup(
             _build_document_argument("tasks", _load_task_list_type, inner="tasks"),
             f"The tasks are read {_INPUT_HELP}: a list, or a mapping with `tasks`.",
         ),
-        "list": CommandOverrides(
-            complete=add_list_states("plan", "workflows"), reword=show_listed("workflows")
-        ),
+        "list": CommandOverrides(complete=add_list_states("plan", "workflows"), reword=_word_list),
         "get-summary": CommandOverrides(render=_render_summary),
         "summary": CommandOverrides(
             {"format": _FORMAT_OPTION}, prepare=_choose_format, render=_render_summary

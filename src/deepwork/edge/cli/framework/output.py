@@ -93,7 +93,8 @@ def _is_table(value: Any) -> bool:
 
 
 def _render_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
-    names = list(dict.fromkeys(key for row in rows for key in row))
+    found = dict.fromkeys(key for row in rows for key in row)
+    names = sorted(found, key="id".__eq__)  # people read names first; an id is for the next command
     cells = [[format_cell(name, row.get(name)) for name in names] for row in rows]
     if terminal.supports_rich_output():
         from deepwork.edge.cli.framework.rich_tables import render_table

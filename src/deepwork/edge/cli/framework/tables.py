@@ -12,6 +12,7 @@ MAX_TEXT_WIDTH = 40
 _NEVER_SHORTENED_PATTERN = re.compile(
     r"(^|_)(id|ids|at|status|seq|by|chain)$|^(step|last_heartbeat|started|completed|since|updated|ts)$"
 )
+_PLACE_PATTERN = re.compile(r"(^|_)(path|branch|tree|folder|worktree)$")
 
 
 def is_never_shortened(name: str) -> bool:
@@ -44,15 +45,24 @@ def shorten(text: str, most: int) -> str:
     return kept + "…"
 
 
+def shorten_middle(text: str, most: int) -> str:
+    """Cut a path or a branch to at most `most` columns: its beginning and its end tell it from others."""
+    if measure_width(text) <= most:
+        return text
+    end = shorten(text[::-1], most - most // 2)[-2::-1]
+    return shorten(text, most - measure_width(end)) + end
+
+
+def fit(name: str, text: str, most: int) -> str:
+    """Cut the text of a column where it tells people least."""
+    if is_never_shortened(name):
+        return text
+    return shorten_middle(text, most) if _PLACE_PATTERN.search(name) else shorten(text, most)
+
+
 def align_rows(rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
     """Format rows as lines with aligned columns; free text is cut at `MAX_TEXT_WIDTH`."""
-    cut = [
-        [
-            text if is_never_shortened(name) else shorten(text, MAX_TEXT_WIDTH)
-            for name, text in zip(names, row, strict=True)
-        ]
-        for row in rows
-    ]
+    cut = [[fit(name, text, MAX_TEXT_WIDTH) for name, text in zip(names, row, strict=True)] for row in rows]
     widths = [max(map(measure_width, column)) for column in zip(*cut, strict=True)]
     return ["  ".join(map(_pad, row, widths)).rstrip() for row in cut]
 

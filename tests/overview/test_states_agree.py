@@ -17,19 +17,20 @@ from approvals.make import ask, decide
 from cli.command_tree import run_command
 from dashboard.make import create_client, read
 from dashboard.make_agent_runs import add_attempt, move
-from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem
+from deepwork.delivery.landing.models import LandingStatus, Problem
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.attempt_files import AttemptLocks
-from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunOptions, RunStatus
-from deepwork.delivery.runner.service import RunService, create_run
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor, RunStatus
+from deepwork.delivery.runner.service import RunService
 from deepwork.edge.cli.main import deepwork
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.kernel.states import State
-from deepwork.views.hooks.protocol import SESSION_START
+from deepwork.views.hooks.protocol import SESSION_START, STOP
 from hooks.make import Project, build_event
 from jobs.project import make_step, write_job
 from jobs.runs import call_job_tool, finish_step
+from overview.make import add_landing, execute, make_plan, start_run
 from tracking import make as track
 
 Said = tuple[str, str | None, str | None]
@@ -192,23 +193,6 @@ def interfaces(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -
     app.close()
 
 
-def make_plan(app: Application) -> tuple[str, dict[str, str]]:
-    plan = call_tool(app, "workflow_create", name="Login", source_type="prompt", source_content="SSO")["id"]
-    tasks = [
-        {"name": "design", "description": "", "depends_on": [], "max_attempts": 1},
-        {"name": "build", "description": "", "depends_on": ["design"]},
-        {"name": "ship", "description": "", "depends_on": ["design", "build"]},
-    ]
-    call_tool(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
-    found = call_tool(app, "workflow_get", id=plan, include_tasks=True)["tasks"]
-    return plan, {task["name"]: task["id"] for task in found}
-
-
-def execute(app: Application, sql: str, **values: Any) -> None:
-    with app.database.transaction() as tx:
-        tx.execute(sql, **values)
-
-
 def test_a_plan_and_its_tasks(interfaces: Interfaces):
     app = interfaces.app
     empty = call_tool(app, "workflow_create", name="Empty", source_type="prompt", source_content="?")["id"]
@@ -315,6 +299,12 @@ def test_what_a_hook_says_to_an_agent(interfaces: Interfaces):
     execute(app, "UPDATE approvals SET status = 'stale' WHERE id = :id", id=asked.id)
     call_tool(app, "workflow_update_status", id=plan, status="paused", reason="Lunch")
     assert state() == "running"
+    call_tool(app, "workflow_update_status", id=plan, status="in_progress")
+    call_tool(app, "workflow_update_status", id=plan, status="abandoned", reason="No.")
+    said = project.run_for_context(SESSION_START, build_event(source="compact"))
+    assert agree(interfaces.task(plan, ids["design"]))[0] == "stopped"
+    assert (ids["design"] in said, plan in said) == (False, False)  # it is open for nobody
+    assert project.run_hook(STOP, build_event()) == {}
 
 
 def test_tasks_are_counted_as_they_are_judged(interfaces: Interfaces):
@@ -343,16 +333,6 @@ def test_tasks_are_counted_as_they_are_judged(interfaces: Interfaces):
     assert {state: listed.count(state) for state in listed} == interfaces.count("task")
     assert interfaces.count("task") == {"done": 1, "ready": 4, "waiting": 10}
     assert agree(interfaces.plan(other)) == ("needs_you", "refused", f"deepwork approvals approve {asked.id}")
-
-
-def start_run(app: Application, plan: str | None, **options: Any) -> Run:
-    with app.database.reading() as tx:
-        now = tx.now
-    new = create_run(
-        repository_path="/project", chain=("claude",), options=RunOptions(**options), created_by="human:ada",
-        now=now, workflow_id=plan,
-    )  # fmt: skip
-    return RunService(app.database).start(new, app.settings.machine, 2)
 
 
 def test_a_run_and_its_attempts(interfaces: Interfaces):
@@ -433,18 +413,6 @@ def test_an_attempt_that_ended_badly(interfaces: Interfaces):
         assert agree(interfaces.attempt(run.id, attempt.id)) == (stage.value, None, None)
 
 
-def add_landing(app: Application, plan: str, task: str, status: LandingStatus, **more: Any) -> Landing:
-    with app.database.transaction() as tx:
-        landing = Landing(
-            id=f"ld_{status.value}", kind=LandingKind.TASK, subject_id=task, workflow_id=plan, task_id=task,
-            title="design", host=app.settings.machine, repository_path="/project", target="main", status=status,
-            done_at=tx.now, created_by="human:ada", created_at=tx.now, updated_at=tx.now,
-            ended_at=tx.now if status.is_final else None, **more,
-        )  # fmt: skip
-        LandingStore(tx).add(landing)
-    return landing
-
-
 def test_a_landing(interfaces: Interfaces):
     app = interfaces.app
     plan, ids = make_plan(app)
@@ -512,6 +480,36 @@ def test_a_job(interfaces: Interfaces, monkeypatch: pytest.MonkeyPatch):
         finish_step(app, f"{step}.md", session_id=done)
     assert agree(interfaces.session(done)) == ("done", None, None)
     interfaces.require(job="running unattended needs_you stopped done")
+
+
+def test_a_job_that_its_run_left(interfaces: Interfaces):
+    app = interfaces.app
+    id = call_job_tool(app, "start_workflow", goal="Dear Ada", job_name="letter", workflow_name="main")
+    id = id["begin_step"]["session_id"]
+    run = start_run(app, None, job="letter/main", goal="Dear Ada")
+    execute(app, "UPDATE runner_runs SET session_id = :id", id=id)
+    locks = AttemptLocks(app.settings.state_folder)
+    locks.take(run.id)
+    again = "deepwork run letter/main --goal 'Dear Ada' --agent claude"
+
+    assert agree(interfaces.session(id)) == ("running", None, None)
+    attempt = add_attempt(app, run, f"{id}/write", workflow_id=None, host=app.settings.machine)
+    move(app, attempt, AttemptStage.FAILED)
+    RunService(app.database).set_status(run.id, RunStatus.NEEDS_PERSON, "Every agent has tried it.")
+    locks.release_all()
+    assert agree(interfaces.session(id)) == ("failed", "attempts_used_up: write", again)
+    steps = read(interfaces.page, f"/runs/{id}")["session"]["steps"]
+    assert [step["state"] for step in steps] == ["failed", "waiting"]
+
+    execute(app, "UPDATE attempts SET stage = 'stopped'")
+    assert agree(interfaces.session(id)) == agree(interfaces.run(run.id))
+    execute(app, "UPDATE runner_runs SET status = 'stopped'")
+    assert agree(interfaces.session(id)) == ("unattended", "runner_gone", again)
+    (interfaces.folder / "write.md").write_text("Dear Ada")
+    finish_step(app, "write.md", session_id=id)
+    execute(app, "UPDATE runner_runs SET ended_at = ended_at - 1000")
+    assert agree(interfaces.session(id)) == ("running", None, None)
+    interfaces.require(job="running failed needs_you unattended")
 
 
 def test_tracked_work(interfaces: Interfaces):

@@ -8,6 +8,7 @@ import { query, runAddress, taskAddress, withQuery } from "../router";
 import { Actions } from "../ui/actions";
 import { Checks, LandButton, LandingList, LandingState, Way } from "../ui/landing";
 import { Ago, Empty, Field, Fields, formatCount, Loaded, Section } from "../ui/parts";
+import { Next } from "../ui/standing";
 import { CommitLink, whyAddress } from "../ui/why";
 import { describeProblem, listConflictFiles, sortQueue } from "../view/landings";
 import { reveal } from "../view/reveal";
@@ -94,6 +95,7 @@ export function LandingPage({ id }: { id: string }) {
                 <LandingState landing={data} />
                 <div class="run-head-actions">{data.approval_id && <a class="button" href={`/approvals/${data.approval_id}`}>Look and decide</a>} <Actions actions={data.actions} onDone={landing.reload} /></div>
               </div>
+              <Next of={data} />
               <p><Way landing={data} /></p>
               <Facts landing={data} />
             </header>

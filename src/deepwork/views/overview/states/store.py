@@ -244,6 +244,23 @@ class StateStore:
         )
         return [row["id"] for row in self._tx.fetch_all(sql, ids=list(ids))]
 
+    def list_left_sessions(self, ids: Sequence[str]) -> list[Row]:
+        """List those of these sessions that nobody changed since their last run ended.
+
+        With that run, and the stage of the last attempt at the current step.
+        """
+        sql = """
+            SELECT session.id, run.id AS run_id,
+                   (SELECT stage FROM attempts WHERE attempts.run_id = run.id
+                       AND attempts.task_id = session.id || '/' || session.step_id
+                     ORDER BY attempts.created_at DESC, attempts.number DESC LIMIT 1) AS stage
+              FROM job_sessions AS session JOIN runner_runs AS run ON run.session_id = session.id
+             WHERE session.id IN :ids AND run.ended_at >= session.updated_at
+               AND NOT EXISTS (SELECT 1 FROM runner_runs AS later WHERE later.session_id = session.id
+                                  AND (later.created_at, later.id) > (run.created_at, run.id))
+        """
+        return self._tx.fetch_all(sql, ids=list(ids))
+
     def list_hosts(self, run_ids: Sequence[str]) -> list[Row]:
         """List the machines of runs, and how many agents each may start."""
         sql = "SELECT run_id, host, agents FROM runner_hosts WHERE run_id IN :ids ORDER BY host"

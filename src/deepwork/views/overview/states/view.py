@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
+from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.service import BudgetService, name_day
@@ -308,6 +308,7 @@ class StateView:
         asked = self._store.find_pending_approvals(list(steps)) if ids else {}
         approvals = {steps[step]: approval for step, approval in asked.items()}
         runs = self._judge_open_runs("session_id", ids) if ids else {}
+        left = self._judge_left_sessions([id for id in ids if id not in runs])
         gates = {gate.session.id for gate in list_gates(self.tx, active)}
         return {
             each.id: SessionFacts(
@@ -316,9 +317,16 @@ class StateView:
                 each.status == "active" and self._has_session_ended(each),
                 each.id in gates,
                 runs.get(each.id),
+                *left.get(each.id, (None, False)),
             )
             for each in sessions
         }
+
+    def _judge_left_sessions(self, ids: Sequence[str]) -> dict[str, tuple[Standing, bool]]:
+        """Judge the ended runs that left sessions, and say whether the last attempt failed."""
+        rows = self._store.list_left_sessions(ids) if ids else []
+        runs = self.judge_runs(RunStore(self.tx).find_by_ids([row["run_id"] for row in rows])) if rows else {}
+        return {row["id"]: (runs[row["run_id"]], row["stage"] in FAILED_STAGES) for row in rows}
 
     def judge_sessions(self, sessions: Sequence[SessionRow]) -> Standings:
         """Judge job sessions."""

@@ -252,6 +252,10 @@ class SessionFacts:
     """Whether its step did not pass its review, or only a person can decide about it."""
     run: Standing | None = None
     """Its open run."""
+    ended_run: Standing | None = None
+    """The run that ended and left it at this step; None if there was none, or work went on since then."""
+    has_failed: bool = False
+    """Whether the last attempt of that run at the step failed."""
 
 
 def judge_session(facts: SessionFacts) -> Standing:
@@ -264,11 +268,27 @@ def judge_session(facts: SessionFacts) -> Standing:
         return Standing(State.NEEDS_YOU, Cause.APPROVAL, session.step_id, next)
     if facts.waits_for_person:
         return Standing(State.NEEDS_YOU, Cause.REVIEW, session.step_id, Command.PASS_STEP.about(session.id))
+    return _judge_working_session(facts)
+
+
+def _judge_working_session(facts: SessionFacts) -> Standing:
     if facts.run is not None:
         return facts.run
+    if facts.ended_run is not None:
+        return _judge_left_session(facts, facts.ended_run)
     if facts.has_exited:
-        return Standing(State.UNATTENDED, Cause.AGENT_GONE, "", Command.RESUME_SESSION.about(session.id))
+        next = Command.RESUME_SESSION.about(facts.session.id)
+        return Standing(State.UNATTENDED, Cause.AGENT_GONE, "", next)
     return RUNNING
+
+
+def _judge_left_session(facts: SessionFacts, run: Standing) -> Standing:
+    """Judge a session that its run left: a person starts the run again, or finishes the step."""
+    if run.state is not State.NEEDS_YOU:
+        return Standing(State.UNATTENDED, Cause.RUNNER_GONE, "", run.next)
+    if facts.has_failed:
+        return Standing(State.FAILED, Cause.ATTEMPTS_USED_UP, facts.session.step_id, run.next)
+    return run
 
 
 def judge_step(facts: SessionFacts, step: str) -> Standing:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from deepwork.kernel.database.seals import read_identity, save_seal, seal_lists
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.store_key import create_store_key
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.reserved_names import looks_like_person
 from deepwork.kernel.store_admin.backup import make_temporary_folder, require_unused, save_pages
 from deepwork.kernel.store_admin.copying import (

@@ -7,10 +7,10 @@ carries it. docs/inbox.md compares both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.foreign_text import truncate_to_line
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.states import Cause
 
 _MAX_DETAIL = 500

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from deepwork.kernel.environment import get_host_name
 from deepwork.kernel.errors import DefinitionError
 from deepwork.kernel.files.config_file import load_config_file
 from deepwork.kernel.files.repositories import find_main_tree, find_tree_root
+from deepwork.kernel.records import dataclass
 
 STATE_FOLDER = ".deepwork"
 TMP_FOLDER = f"{STATE_FOLDER}/tmp"  # noqa: S108 - a folder of the project

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.vendors import PLATFORM_BY_NAME
 
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

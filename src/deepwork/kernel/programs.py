@@ -16,13 +16,13 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from shutil import which
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
 
 from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import Pins
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
@@ -27,6 +27,7 @@ from deepwork.kernel.files.private import (
     write_atomically,
 )
 from deepwork.kernel.files.repositories import find_repository
+from deepwork.kernel.records import dataclass
 
 
 class Kind(StrEnum):

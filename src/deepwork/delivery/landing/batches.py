@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from deepwork.delivery.landing.models import Landing, Problem, build_message, name_integration_branch
@@ -21,6 +21,7 @@ from deepwork.kernel.git.merge_commits import (
 )
 from deepwork.kernel.git.proven_merges import ProvenMerges, TreeMerge
 from deepwork.kernel.git.refs import check_branch_name, get_tree, resolve_commit
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import (
     ApprovalTime,
     Task,

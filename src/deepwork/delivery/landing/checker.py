@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import list_subjects
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from deepwork.gates.checks.service import CheckService

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.delivery.landing.batches import contains, require_target
@@ -31,6 +30,7 @@ from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import is_shallow
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import find_own_branch_tip
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.workspaces.models import LOCAL_HOST

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.delivery.landing.models import FinishedBranch, Skipped
@@ -13,6 +12,7 @@ from deepwork.kernel.files.repositories import find_repository, is_tree_of
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import CommitRecord, read_commits, resolve_commit
 from deepwork.kernel.git.uncommitted import TreeChanged, commit_uncommitted, list_uncommitted
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import ApprovalTime, Node, Task, TaskStatus, Workflow, list_required_approvals
 from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.plans.stores.plan_store import PlanStore

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp
 from deepwork.kernel.vendors import AGENT_KINDS
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
 from deepwork.kernel.git.history import HistoryCommit, list_commits_made_here, list_new_commits
 from deepwork.kernel.git.patches import GitCall, TreePair, compute_patch_ids, list_changed_paths
 from deepwork.kernel.git.refs import find_trees, get_commit, resolve_commit
+from deepwork.kernel.records import dataclass
 from deepwork.work.tracking.attribution import WatchedWork
 
 _COLUMNS = ", ".join(CommitLink._fields)

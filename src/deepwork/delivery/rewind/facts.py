@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
@@ -11,6 +10,7 @@ from deepwork.delivery.rewind.models import RewindTask, Segment, has_begun, list
 from deepwork.delivery.rewind.store import RewindStore
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.records import dataclass
 from deepwork.work.agents.store import LeaseStore
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.models import PlanStatus, Task, Workflow

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.kernel.git.tree_restores import FileMove, TreeRestore
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 from deepwork.work.plans.models import Node, Task, TaskStatus
 from deepwork.work.plans.rules.graph import Graph

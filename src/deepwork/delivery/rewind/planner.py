@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from deepwork.delivery.rewind.facts import RewindFacts, RewoundTask, load_facts
 from deepwork.delivery.rewind.landed_work import LandedWork
@@ -30,6 +30,7 @@ from deepwork.gates.approvals.models import compute_digest
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.private import to_printable_name
+from deepwork.kernel.records import dataclass
 from deepwork.work.workspaces.repositories import RepositoryLocator
 
 _MAX_NAMED = 10

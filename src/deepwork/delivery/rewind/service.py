@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from deepwork.delivery.rewind.landed_work import LandedWork
@@ -37,6 +37,7 @@ from deepwork.kernel.git.rescue import rescue
 from deepwork.kernel.git.snapshot_types import FileChange, Snapshot
 from deepwork.kernel.git.tree_restores import TreeRestore, get_working_folder
 from deepwork.kernel.git.worktrees import WorktreeMove, move_worktree
+from deepwork.kernel.records import dataclass
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.stores.plan_store import PlanStore
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from deepwork.delivery.rewind.facts import RewoundTask
@@ -33,6 +33,7 @@ from deepwork.kernel.git.tree_restores import (
     read_head_versions,
 )
 from deepwork.kernel.git.worktrees import find_worktree, require_movable
+from deepwork.kernel.records import dataclass
 from deepwork.work.tracking.attribution_service import AttributionService
 from deepwork.work.workspaces.models import Workspace, WorkspaceStatus
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from deepwork.delivery.rewind.landed_work import LandedWork
@@ -19,6 +19,7 @@ from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.kernel.git.tree_restores import FileMove, IndexEntry, TreeRestore
+from deepwork.kernel.records import dataclass
 from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.stores.task_store import TaskStore
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
 from deepwork.kernel.files.private import write_atomically
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.supervision import supervisor
 from deepwork.work.agents.models import Lease
 from deepwork.work.agents.store import LeaseStore

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from deepwork.delivery.runner.attempt_files import CpuTimes, free_output
@@ -50,6 +49,7 @@ from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import get_host_name
+from deepwork.kernel.records import dataclass
 
 _GRACE_SECONDS = 10.0
 _CLOSER_LOOK_MS = 20_000

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSource
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
 from deepwork.kernel.foreign_text import to_one_line
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import CheckpointType
 from deepwork.work.plans.stores.search_store import CheckpointStore
 from deepwork.work.workspaces.models import LOCAL_HOST

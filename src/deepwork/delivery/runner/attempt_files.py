@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.files.lock import is_file_locked, try_to_lock_file
 from deepwork.kernel.files.private import format_path, make_private_folder, to_storage_error
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.supervision import supervisor
 
 _PROC = "/proc"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from deepwork.delivery.runner.adapters import get_adapter
@@ -16,6 +16,7 @@ from deepwork.gates.budgets.models import CostSource, Entry, Usage
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import copy_with
 
 _READ_BYTES = 1_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from deepwork.delivery.landing.models import LandingStatus
 from deepwork.delivery.landing.store import LandingStore
@@ -21,6 +20,7 @@ from deepwork.gates.budgets.rules import find_own_refusal
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import DeepworkError, StorageError
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import copy_with, new_id
 from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.admission import Admission

@@ -7,7 +7,6 @@ everything that jobs do, as if an agent worked there with a server of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +27,7 @@ from deepwork.kernel.files.private import make_state_folder
 from deepwork.kernel.files.repositories import find_git_folder, find_repository
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.worktrees import add_worktree, find_worktree
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import parse_timestamp
 from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.definitions.catalog import JobCatalog

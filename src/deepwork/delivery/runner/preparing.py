@@ -7,7 +7,6 @@ import os
 import sys
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,6 +33,7 @@ from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import BRIDGE_VARIABLE
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.files.private import make_private_folder, write_atomically
+from deepwork.kernel.records import dataclass
 
 log = logging.getLogger("deepwork")
 

@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from deepwork.kernel.errors import NotAllowed, StorageError
 from deepwork.kernel.files.lock import try_flock
 from deepwork.kernel.files.private import format_path, make_private_folder, to_storage_error, write_atomically
 from deepwork.kernel.foreign_text import MAX_MOMENT, MAX_PID, read_moment, read_pid, read_whole_number
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.supervision import supervisor
 from deepwork.kernel.supervision.supervised_program import name_tree
 

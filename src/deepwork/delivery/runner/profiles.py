@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from deepwork.kernel.environment import build_child_environment, get_user_folder
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.files.private import read_private_file
 from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, FileProblem, InvalidDefinition
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.vendors import AGENT_KINDS, AgentKind
 
 if TYPE_CHECKING:

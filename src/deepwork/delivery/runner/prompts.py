@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from deepwork.delivery.runner.attempt_files import DamagedFiles, open_to_read
 from deepwork.kernel.config import TMP_FOLDER
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.responses import ActiveStep, ExpectedOutput, StepInput
 from deepwork.work.plans.models import Task, Workflow
 

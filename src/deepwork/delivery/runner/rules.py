@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepwork.delivery.runner.models import (
@@ -17,6 +16,7 @@ from deepwork.delivery.runner.models import (
     RunStatus,
 )
 from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 from deepwork.work.plans.models import TaskStatus
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deepwork.delivery.landing.models import Landing
@@ -15,6 +15,7 @@ from deepwork.delivery.runner.rules import find_run_overrun, is_limit_sure, is_w
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp
 from deepwork.work.plans.models import PlanStatus
 from deepwork.work.plans.queue_responses import NextTasks

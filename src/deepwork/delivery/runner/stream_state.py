@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,6 +33,7 @@ from deepwork.delivery.runner.models import (
 from deepwork.gates.budgets.models import MICROS_PER_USD, CostSource
 from deepwork.gates.budgets.rules import Price, load_price_table, price_tokens
 from deepwork.kernel.foreign_text import MAX_TOKENS, MAX_USD, to_one_line
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import copy_with
 
 MAX_MESSAGE = 16_000

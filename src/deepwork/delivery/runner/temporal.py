@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from temporalio import activity
@@ -30,6 +29,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from deepwork.delivery.runner.models import Attempt, Run, WorkResult
 from deepwork.delivery.runner.temporal_workflow import ACTIVITY, AttemptReport, RunInput, RunWorkflow
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

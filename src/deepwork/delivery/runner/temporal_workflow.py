@@ -7,11 +7,12 @@ workflow that is repeated, or an activity that Temporal starts again, can start 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
+
+from deepwork.kernel.records import dataclass
 
 WORKFLOW, ACTIVITY = "deepwork-run", "deepwork-attempt"
 _LONGEST_ATTEMPT = timedelta(days=30)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run
 from deepwork.gates.budgets.models import Budget
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import TaskStatus
 
 

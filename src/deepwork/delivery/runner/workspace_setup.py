@@ -18,7 +18,6 @@ import stat
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -38,6 +37,7 @@ from deepwork.kernel.files.private import to_storage_error, write_atomically
 from deepwork.kernel.files.repositories import find_git_folder, find_tree_root
 from deepwork.kernel.foreign_text import quote, quote_line
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import render_untrusted_line
 
 _FICLONE = 0x40049409  # ioctl of Linux: let a file share the blocks of another

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.states import name_state
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import render_untrusted_line
 
 _RUN_KINDS = {"sessions": "job", "plans": "plan", "tracked": "track"}

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -33,6 +33,7 @@ from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.foreign_text import escape_line
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import resolve_commit
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import CredentialKind, Kind, Pins, list_untrusted, open_trust_store
 from deepwork.kernel.values import format_timestamp
 

@@ -6,7 +6,7 @@ Imports a package when one of its services is first used: a server must start fa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deepwork.edge.server.invocation import JobStackReader
 from deepwork.edge.server.registry import OperationSpec, Tools, describe_class, import_class
 from deepwork.kernel.config import STATE_FOLDER, Settings
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import FoundOnFirstUse
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from deepwork.edge.server.application import Application
@@ -12,6 +12,7 @@ from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.foreign_text import FRAME, quote_line
+from deepwork.kernel.records import dataclass
 from deepwork.views.hooks import rendering
 from deepwork.views.hooks.current_work import get_project_scope, load_current_work
 from deepwork.views.hooks.identity import SessionRecord

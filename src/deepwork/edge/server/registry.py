@@ -10,7 +10,7 @@ import importlib
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -21,6 +21,7 @@ from deepwork.kernel.answers import check_input
 from deepwork.kernel.config import Settings
 from deepwork.kernel.errors import DefinitionError
 from deepwork.kernel.operations import InTransaction, OperationDeclaration, Traits, get_declaration
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

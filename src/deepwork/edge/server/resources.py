@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
@@ -12,6 +12,7 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.invocation import invoke
 from deepwork.edge.server.registry import OperationSpec
 from deepwork.kernel.call import Call
+from deepwork.kernel.records import dataclass
 from deepwork.views.hooks.current_work import get_project_scope
 from deepwork.views.overview.current_work_store import CurrentWorkStore
 

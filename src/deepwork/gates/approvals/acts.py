@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from deepwork.kernel.call import NotProven, current_call, is_person
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:  # imported by the first person who lets work pass a gate: most processes have none
     from deepwork.gates.approvals.person_proof import CheckedProof

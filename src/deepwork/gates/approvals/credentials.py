@@ -12,7 +12,7 @@ import os
 import unicodedata
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from hashlib import scrypt, sha256
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from deepwork.kernel.environment import choose_user_file
 from deepwork.kernel.errors import Code, InvalidInput, NotAllowed, StorageError
 from deepwork.kernel.files.lock import hold_file_lock
 from deepwork.kernel.files.private import make_private_folder, read_private_file, write_atomically
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import CredentialKind
 
 MIN_LENGTH = 12

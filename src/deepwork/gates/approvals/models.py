@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Any, Self
 
 from deepwork.kernel.call import ActionOutcome
 from deepwork.kernel.errors import Code, GateClosed, NotAllowed
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum, new_id
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.gates.approvals import credentials
@@ -18,6 +17,7 @@ from deepwork.gates.approvals.credentials import (
 from deepwork.kernel.call import Call, GivenProof, is_person, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, NotAllowed
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import CredentialKind, UserSettings, load_user_settings
 from deepwork.kernel.values import copy_with
 

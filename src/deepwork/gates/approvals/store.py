@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from deepwork.gates.approvals.models import (
     Approval,
@@ -22,6 +21,7 @@ from deepwork.kernel.database.seals import is_sealed, save_seal
 from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import copy_with
 
 USE_TOOL = "use_approval"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from importlib import resources
@@ -21,6 +20,7 @@ from deepwork.gates.budgets.models import (
     SubjectKind,
     Unit,
 )
+from deepwork.kernel.records import dataclass
 
 _DATE_PATTERN = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 _INPUT_SHARE = Decimal("0.9")

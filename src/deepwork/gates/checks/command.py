@@ -7,11 +7,11 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from deepwork.gates.checks.models import Check
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.supervision.supervised_program import ProgramEnding, SupervisedProgram, start_supervised
 
 MAX_OUTPUT_BYTES = 64 * 2**20

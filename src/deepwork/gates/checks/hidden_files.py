@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
 
 from deepwork.gates.checks.models import select_guarded
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.git.empty_repository import convert_rules
 from deepwork.kernel.git.exact_files import to_versions
 from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.records import dataclass
 
 CACHES = (
     *("__pycache__/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".hypothesis/"),

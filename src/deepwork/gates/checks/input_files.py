@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 from hashlib import new as new_hash
 from hashlib import sha256
@@ -30,6 +30,7 @@ from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.lock import is_locked
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import LINK_MODE, SUBMODULE_MODE, Snapshot, TreeFile
+from deepwork.kernel.records import dataclass
 
 _SHA1_LENGTH = 40
 _CHUNK_BYTES = 2**20

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.files.paths import confine, read_confined
+from deepwork.kernel.records import dataclass
 
 MAX_REPORT_BYTES = 32 * 2**20
 _MAX_DEPTH = 100

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from hashlib import sha256
 from os import fsencode
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from deepwork.gates.checks.junit import TestCounts
 from deepwork.kernel.call import current_call
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.git.snapshot_types import Snapshot
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import compute_digest
 from deepwork.kernel.values import CaseInsensitiveEnum
 
@@ -221,8 +222,7 @@ class Proof:
 MAX_NAMED_PATHS = 5
 
 
-@dataclass(frozen=True, order=True)
-class InputFile:
+class InputFile(NamedTuple):
     """A file that a check depends on: its path in the working tree, and what identifies its content."""
 
     path: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -49,6 +49,7 @@ from deepwork.kernel.files.private import make_private_folder
 from deepwork.kernel.files.watching import find_open_for_writing
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import Pins, compute_pins_digest
 from deepwork.kernel.values import new_id
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.git.exact_files import to_versions
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.programs import find_problem, resolve_pins
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import Kind, Pins, find_untrusted, open_trust_store
 
 _NOBODY = "Nobody trusted the command of check {name} yet, so it does not run."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from deepwork.gates.checks.hidden_files import CACHES
@@ -13,6 +13,7 @@ from deepwork.gates.checks.input_files import is_own_store
 from deepwork.gates.checks.models import Check, find_unexpected, name_paths, select_guarded
 from deepwork.kernel.files.watching import CannotWatch, FolderEvents, FolderWatch, list_pipes
 from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.records import dataclass
 
 
 @dataclass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
 from deepwork.gates.reviews.rounds import Finding, Material
+from deepwork.kernel.records import dataclass
 
 _MAX_COMPARED = 4_000_000
 """Lines before times lines after; a larger change is shown as one."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.kernel.git.changes import list_files
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.empty_repository import list_untracked_folders
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from deepwork.gates.reviews.rule_file import RuleDefinition

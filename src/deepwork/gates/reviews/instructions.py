@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from deepwork.gates.reviews.discovery import walk_files
@@ -31,6 +31,7 @@ from deepwork.kernel.files.private import (
     write_atomically,
 )
 from deepwork.kernel.foreign_text import fence
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import encode_letters
 
 FOLDER = f"{TMP_FOLDER}/review_instructions"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from deepwork.gates.reviews.rounds import ReviewPolicy
 from deepwork.kernel.files.globs import Globs
 from deepwork.kernel.files.problems import FileProblem
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 
 RULES_FILE = ".deepreview"

@@ -7,7 +7,6 @@ import os
 import stat
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.gates.reviews import rendering, rules
@@ -32,6 +31,7 @@ from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.files.problems import FileProblem
 from deepwork.kernel.git.changes import find_changed_files
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.records import dataclass
 
 log = logging.getLogger("deepwork")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from deepwork.gates.reviews.deltas import build_material, compute_delta
 from deepwork.gates.reviews.models import Review, Strategy
@@ -18,6 +18,7 @@ from deepwork.gates.reviews.rounds import (
     judge_round,
 )
 from deepwork.gates.reviews.store import Series
+from deepwork.kernel.records import dataclass
 
 
 def name_rule(review: Review) -> str:

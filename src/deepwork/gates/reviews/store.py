@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from deepwork.gates.reviews.rounds import Round, parse_round
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 
 

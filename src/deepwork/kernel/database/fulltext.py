@@ -6,7 +6,8 @@ Both store words that `plans.stores.search_store` has split and folded, so that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from deepwork.kernel.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from deepwork.kernel.environment import STORE_KEY_VARIABLE, find_secret_problem, get_user_folder
 from deepwork.kernel.errors import DeepworkError, StorageError
 from deepwork.kernel.files.private import make_folder, sync_directory
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

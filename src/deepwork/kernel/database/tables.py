@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from itertools import groupby, zip_longest
 from typing import Any, Protocol
 
 from deepwork.kernel.errors import StorageError
+from deepwork.kernel.records import dataclass
 
 Values = tuple[Any, ...]
 """One row, in the order of the table's columns."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from types import TracebackType
 from typing import Any
@@ -18,6 +18,7 @@ from deepwork.kernel.database.fulltext import FullText
 from deepwork.kernel.database.json_texts import JsonTexts
 from deepwork.kernel.database.store_key import StoreKey
 from deepwork.kernel.errors import StorageError
+from deepwork.kernel.records import dataclass
 
 Clock = Callable[[], int]
 Action = Callable[[], ActionOutcome | None]

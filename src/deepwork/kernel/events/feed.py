@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.events.log import Event, EventStore
+from deepwork.kernel.records import dataclass
 
 BATCH_SIZE = 200
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0

@@ -9,13 +9,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 
 from deepwork.kernel.errors import DeepworkError, StorageError
 from deepwork.kernel.events.feed import EventBatch, EventFeed, ResyncRequired
 from deepwork.kernel.events.log import Event
 from deepwork.kernel.events.store_watch import StoreWatch
+from deepwork.kernel.records import dataclass
 
 log = logging.getLogger("deepwork")
 

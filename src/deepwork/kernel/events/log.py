@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import PendingEvent, Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp
 
 RETENTION_MS = 30 * 24 * 3600 * 1000

@@ -7,7 +7,7 @@ Import this module where a definition is read, not at the start: building pydant
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -16,6 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, Where, format_value, suggest_name
+from deepwork.kernel.records import dataclass
 
 Text = Annotated[str, Field(min_length=1, description="Text of at least one character.")]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from deepwork.kernel.errors import Code, DefinitionError
+from deepwork.kernel.records import dataclass
 
 Where = tuple[str | int, ...]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,12 +17,13 @@ import struct
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from deepwork.kernel.files.lock import open_unlocked
+from deepwork.kernel.records import dataclass
 
 _IN_CREATE, _IN_DELETE, _IN_MOVED_FROM, _IN_MOVED_TO = 0x100, 0x200, 0x40, 0x80
 _IN_Q_OVERFLOW, _IN_ISDIR = 0x4000, 0x4000_0000

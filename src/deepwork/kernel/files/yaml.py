@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from deepwork.kernel.errors import Code
 from deepwork.kernel.files.problems import DefinitionProblem, FileProblem, InvalidDefinition
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

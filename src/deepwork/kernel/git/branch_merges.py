@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,6 +24,7 @@ from deepwork.kernel.git.refs import (
     is_ancestor,
     resolve_commit,
 )
+from deepwork.kernel.records import dataclass
 
 _MAX_COMPARED = 20
 _MERGE_TREE_COMMAND = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")

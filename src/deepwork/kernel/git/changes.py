@@ -11,11 +11,11 @@ import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput
 from deepwork.kernel.git.command import check_hash
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +20,7 @@ from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.exact_files import find_mode, hash_files
 from deepwork.kernel.git.refs import compute_hash, find_algorithm
 from deepwork.kernel.git.snapshot_types import LINK_MODE, TreeFile
+from deepwork.kernel.records import dataclass
 
 _HEAD = b"ref: refs/heads/none\n"
 _SHA256_CONFIG = b"[core]\n\trepositoryFormatVersion = 1\n[extensions]\n\tobjectFormat = sha256\n"

@@ -11,12 +11,12 @@ import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.git.exact_files import find_mode, hash_exactly
 from deepwork.kernel.git.snapshot_types import TreeFile
+from deepwork.kernel.records import dataclass
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV})
 MAX_NAMED = 10

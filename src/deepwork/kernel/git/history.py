@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
 from deepwork.kernel.git.patches import EMPTY_TREES, TreePair
 from deepwork.kernel.git.refs import find_trees, is_ancestor, resolve_commit
+from deepwork.kernel.records import dataclass
 
 _FORMAT = "--format=%m%n%H%n%T%n%P%n%ct%n%an%n%B"
 # No replaced objects, and no write for every commit: git would flush its output after each.

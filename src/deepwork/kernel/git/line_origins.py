@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput
 from deepwork.kernel.git.command import BAD_LIST_OF_COMMITS, MAX_LISTING_BYTES, Git, check_hash
+from deepwork.kernel.records import dataclass
 
 # The repository could name a file with commits to skip. Git reads it, then the empty name clears the list.
 _COMMAND = ("blame", "--porcelain", "--root", "--ignore-revs-file=")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import GitError, NotAllowed
@@ -25,6 +24,7 @@ from deepwork.kernel.git.refs import (
 )
 from deepwork.kernel.git.uncommitted import find_identity
 from deepwork.kernel.git.worktrees import list_worktrees
+from deepwork.kernel.records import dataclass
 
 _BUSY_FILES = ("rebase-merge/head-name", "rebase-apply/head-name")
 """In the git folder of a working tree, the branch that is being rebased there: HEAD is detached then."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +29,7 @@ from deepwork.kernel.git.merge_rules import find_unexplained
 from deepwork.kernel.git.refs import build_trees, compute_hash, compute_tree_hash, find_algorithm
 from deepwork.kernel.git.safety import to_variables
 from deepwork.kernel.git.snapshot_types import SUBMODULE_MODE, TreeFile
+from deepwork.kernel.records import dataclass
 
 _MERGE_COMMAND = ("merge-tree", "--write-tree", "--name-only", "--messages", "-z")
 _CONFLICT = "CONFLICT"

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import new as new_hash
 from itertools import takewhile
 from pathlib import Path
@@ -29,6 +29,7 @@ from deepwork.kernel.files.repositories import (
 )
 from deepwork.kernel.git.command import Git, check_hash, is_hash
 from deepwork.kernel.git.snapshot_types import TreeFile
+from deepwork.kernel.records import dataclass
 
 FOLDER_MODE = "40000"
 _SHA1_LENGTH = 40

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.files.private import FileStamp, are_reliable, find_stamp
 from deepwork.kernel.files.repositories import Places, read_places
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

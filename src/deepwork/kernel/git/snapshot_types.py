@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from deepwork.kernel.records import dataclass
 
 LARGEST_UNTRACKED = 5 * 2**20
 """Untracked files above this size are listed without their content."""

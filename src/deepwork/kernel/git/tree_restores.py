@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import GitError, NotAllowed
@@ -26,6 +25,7 @@ from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import IDENTITY, resolve_commit
 from deepwork.kernel.git.rescue import create_rescue_branch, has_all_work, rescue
 from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.records import dataclass
 
 _KEPT_REFS = "refs/deepwork/rewinds/"
 _UNFINISHED = {

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -51,6 +51,7 @@ from deepwork.kernel.git.snapshot_types import (
     add_listed_changes,
     parse_raw_diff,
 )
+from deepwork.kernel.records import dataclass
 
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
 _PATCH_COMMAND = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
@@ -33,6 +32,7 @@ from deepwork.kernel.git.refs import (
     resolve_commit,
 )
 from deepwork.kernel.git.rescue import create_rescue_branch, has_all_work, is_dirty
+from deepwork.kernel.records import dataclass
 
 _LOCK_FILE_NAME = "deepwork-worktrees.lock"
 

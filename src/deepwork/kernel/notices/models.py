@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from deepwork.kernel.call import is_person
 from deepwork.kernel.foreign_text import quote_line
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 
 DEEPWORK = "deepwork"

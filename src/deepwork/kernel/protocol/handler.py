@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from deepwork.kernel.protocol.envelope import check_envelope
@@ -40,6 +39,7 @@ from deepwork.kernel.protocol.revisions import (
     UNSUPPORTED_REVISION,
 )
 from deepwork.kernel.protocol.tasks import ProtocolTask, Tasks, knows_tasks, require_tasks
+from deepwork.kernel.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from deepwork.kernel.errors import Code, InvalidInput
@@ -18,6 +17,7 @@ from deepwork.kernel.protocol.revisions import (
     PARSE_ERROR,
     REVISION_KEY,
 )
+from deepwork.kernel.records import dataclass
 
 MAX_FRAME = 16 * 1024 * 1024
 

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.tables import TableStore
 from deepwork.kernel.errors import NotAllowed, StorageError
 from deepwork.kernel.files.private import format_path, move_durably, to_storage_error
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.store_admin.copying import (
     NOT_COUNTED,
     CopyResult,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from deepwork.kernel.database import schema
 from deepwork.kernel.database.engine import Connection, Engine
@@ -22,6 +21,7 @@ from deepwork.kernel.database.tables import (
     match_tables,
 )
 from deepwork.kernel.errors import NotAllowed, StorageError
+from deepwork.kernel.records import dataclass
 
 Counts = Mapping[str, int]
 """How many rows each table has."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.database.engine import Engine
 from deepwork.kernel.database.tables import COUNTER_TABLE, VERSION_TABLE, TableStore
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.store_admin.copying import Counts, inspect_tables, translate_errors
 
 

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Literal, Self
 
 from deepwork.kernel.environment import get_process_tree
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.supervision import supervisor
 from deepwork.kernel.supervision.supervisor import MARKER, MARKER_LENGTH
 

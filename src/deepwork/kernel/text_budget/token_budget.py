@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.text_budget.shortening import (
     MeasuredValue,
     compute_share,

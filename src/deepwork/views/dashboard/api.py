@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from deepwork.kernel.call import Call
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import Code, InvalidArguments, NotAllowed
 from deepwork.kernel.events.log import EventStore
+from deepwork.kernel.records import dataclass
 from deepwork.views.dashboard.actions import (
     ACTIONS_BY_PATH,
     ActionExecutor,

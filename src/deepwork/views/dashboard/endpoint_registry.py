@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -12,6 +12,7 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.operations import OperationDeclaration
+from deepwork.kernel.records import dataclass
 from deepwork.views.dashboard.health import Status
 
 

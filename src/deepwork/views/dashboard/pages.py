@@ -5,7 +5,6 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
 from pathlib import Path
@@ -16,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from deepwork.kernel.errors import DefinitionError
+from deepwork.kernel.records import dataclass
 from deepwork.views.dashboard.http_errors import HttpError, error_to_response, require_method
 
 BUILD_FOLDER = Path(__file__).with_name("static")

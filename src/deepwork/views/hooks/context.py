@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from deepwork.kernel.config import Settings
 from deepwork.kernel.files.lock import FileLock
 from deepwork.kernel.files.private import find_link_problem, make_state_folder, write_atomically
+from deepwork.kernel.records import dataclass
 from deepwork.views.hooks.failure_log import FOLDER
 from deepwork.views.hooks.identity import SessionRecord
 from deepwork.views.hooks.protocol import HookEvent

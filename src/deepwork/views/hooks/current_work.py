@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_age
 from deepwork.views.hooks.identity import SessionRecord
 from deepwork.views.overview.current_work_store import MAX_ROWS, CurrentWorkStore

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from deepwork.kernel.config import STATE_FOLDER, Settings, load_settings
 from deepwork.kernel.environment import get_bridge_file
 from deepwork.kernel.files.repositories import find_main_tree, find_tree_root
 from deepwork.kernel.foreign_text import escape_controls
+from deepwork.kernel.records import dataclass
 from deepwork.views.hooks import failure_log
 from deepwork.views.hooks.protocol import CLIENTS, EVENTS, MAX_INPUT, SESSION_START, parse_event
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from deepwork.kernel.records import dataclass
 
 MAX_AGENTS = 20
 """A session may act as several agents; only the most recent ones are recorded."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.vendors import VENDORS
 
 SESSION_START, TOOL_USE, STOP = "session-start", "tool-use", "stop"

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from deepwork import __version__
 from deepwork.kernel.call import CANCELLED, Call
 from deepwork.kernel.errors import Code, DeepworkError
 from deepwork.kernel.foreign_text import escape_line
+from deepwork.kernel.records import dataclass
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0)
 """Seconds. Most calls take a few milliseconds; a step with a reviewer takes minutes."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS, IS_VALID
 
 

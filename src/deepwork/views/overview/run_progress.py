@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import Attempt, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.events.log import EventStore
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.states import Standing
 from deepwork.views.overview.run_store import JOB, WorkListStore, parse_session_row
 from deepwork.views.overview.states.store import LocalProcesses

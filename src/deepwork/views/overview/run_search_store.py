@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from deepwork.kernel.database.engine import Row, build_like_pattern, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp
 
 MAX_REVIEWS = 500

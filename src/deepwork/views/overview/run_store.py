@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.database.engine import Row, build_like_pattern, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.views.overview.session_rows import SessionRow
 
 TRACK, PLAN, JOB = "track", "plan", "job"

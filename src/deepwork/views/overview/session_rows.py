@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.views.overview.run_search_store import MAX_REVIEWS, RunEventStore
 
 MAX_ACTIVE_SESSIONS = 200

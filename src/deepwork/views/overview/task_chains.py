@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_optional_timestamp, format_timestamp
 from deepwork.views.overview.provenance_store import ProvenanceStore
 from deepwork.views.overview.run_store import parse_session_row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.delivery.provenance.store import LinkStore
@@ -12,6 +11,7 @@ from deepwork.kernel.errors import GitError, InvalidInput
 from deepwork.kernel.git.patches import find_line_before, reverse_patch
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
+from deepwork.kernel.records import dataclass
 from deepwork.work.tracking.models import AttributedChange, Attribution, Watch
 from deepwork.work.tracking.watch_store import SnapshotService, WatchStore
 

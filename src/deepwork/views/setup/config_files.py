@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.errors import Code, Conflict, DefinitionError, StorageError
 from deepwork.kernel.files.private import to_storage_error, write_atomically
+from deepwork.kernel.records import dataclass
 
 _MAX_BYTES = 64 * 2**20
 

@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.vendors import VENDORS, EntryShape, Vendor
 from deepwork.views.setup import json_edits, jsonc, toml_edits
 

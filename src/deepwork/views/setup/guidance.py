@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
+from deepwork.kernel.records import dataclass
 from deepwork.views.setup.jsonc import UnreadableText, get_line_number
 
 # Ordered by use to a single agent in an editor; plans and the toolsets that need plans come last.

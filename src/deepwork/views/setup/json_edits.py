@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from deepwork.kernel.records import dataclass
 from deepwork.views.setup.jsonc import JsonDocument, JsonMember, JsonNode, UnreadableText, parse
 
 JsonPath = tuple[str | int, ...]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.vendors import VENDORS, SetupScope, Vendor
 from deepwork.views.setup import entry, guidance, hook_entries
 from deepwork.views.setup.config_files import ConfigFileChange, build_unreadable_error, read_text

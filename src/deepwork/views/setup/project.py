@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -13,6 +12,7 @@ from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.config_options import OPTIONS, Option
 from deepwork.kernel.files.paths import confine
 from deepwork.kernel.files.private import make_state_folder, to_storage_error, write_atomically
+from deepwork.kernel.records import dataclass
 
 EXAMPLE_JOB = "release_notes"
 _CONFIG_HEADER = """\

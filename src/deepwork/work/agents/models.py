@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.call import is_person
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 from deepwork.kernel.vendors import VENDORS
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, GitError
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import find_current_branch, resolve_commit
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.sessions.state import Session
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.workspaces.models import WorkspaceStatus

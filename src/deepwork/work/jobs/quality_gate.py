@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +17,7 @@ from deepwork.kernel.call import ReportProgress, ignore_progress
 from deepwork.kernel.errors import InvalidInput, ReviewerError
 from deepwork.kernel.files.paths import read_confined
 from deepwork.kernel.files.private import write_atomically
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs import review_payload
 from deepwork.work.jobs.definitions.models import StepReview
 from deepwork.work.jobs.review_payload import ReviewFile

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.kernel.files.paths import confine, read_confined
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.definitions.models import StepReview
 
 MAX_INLINED = 1024 * 1024

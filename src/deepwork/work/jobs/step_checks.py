@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.definitions.committed import CommittedJob, list_mappings
 from deepwork.work.jobs.definitions.models import Job
 from deepwork.work.jobs.sessions import state

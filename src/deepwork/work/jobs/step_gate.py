@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from deepwork.gates.reviews.rounds import DEFAULT_ROUNDS, PersonReason, find_person_reason, read_findings
 from deepwork.kernel.call import current_call
 from deepwork.kernel.errors import DeepworkError, ReviewerError
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.quality_gate import (
     CriterionResult,
     Outcome,

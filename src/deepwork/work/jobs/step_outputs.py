@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from deepwork.gates.reviews.rounds import Finding, FindingEffect
 from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.kernel.files.paths import confine
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.text_budget.shortening import cut_list, measure_json
 from deepwork.work.jobs.active_step import require_step
 from deepwork.work.jobs.definitions.models import Job, OutputSpec, OutputType, Step

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from deepwork.gates.budgets.models import Budget, Cost
@@ -30,6 +30,7 @@ from deepwork.gates.reviews.rounds import (
 )
 from deepwork.kernel.call import ReportProgress, is_person
 from deepwork.kernel.errors import Code, NotAllowed, ReviewerError
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import measure_duration, parse_timestamp
 from deepwork.work.jobs.definitions.committed import CommittedJob, list_mappings
 from deepwork.work.jobs.definitions.models import Job, StepReview

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -14,6 +14,7 @@ from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import StorageError
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.operations import Traits, operation
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.active_step import build_active_step
 from deepwork.work.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
 from deepwork.work.jobs.decisions import (

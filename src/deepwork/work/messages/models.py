@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 
 _MIN_MILLISECOND_TIMESTAMP = 10**11

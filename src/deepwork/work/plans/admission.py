@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ from deepwork.gates.budgets.models import MS_PER_DAY, ActiveWork, Budget, Cost, 
 from deepwork.gates.budgets.rules import Limit, find_own_refusal, find_shared_refusal
 from deepwork.gates.budgets.service import BudgetService, name_day
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import find_day_budget
 from deepwork.kernel.values import measure_duration
 from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, Workflow

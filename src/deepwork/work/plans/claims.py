@@ -7,13 +7,13 @@ several agents are locked in the order of their ids. That rules out deadlocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from deepwork.gates.approvals.acts import allow_person
 from deepwork.kernel.call import current_call, is_own_agent, is_person, may_change_of_others
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import Code, NotAllowed
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import copy_with
 from deepwork.work.agents.models import Agent, AgentStatus, Lease, require_own_kind
 from deepwork.work.agents.presence import Presence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ from deepwork.kernel.call import ActionOutcome
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.files.repositories import Head
 from deepwork.kernel.git.snapshot_types import Snapshot
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import Task, Workflow
 
 

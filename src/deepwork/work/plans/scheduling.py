@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deepwork.gates.approvals.models import Approval
 from deepwork.gates.budgets.models import Refusal
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.foreign_text import truncate_to_line
+from deepwork.kernel.records import dataclass
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.admission import Admission
 from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, TaskStatus, Workflow

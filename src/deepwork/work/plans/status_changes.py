@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.gates.approvals.acts import allow_person, require_proven
@@ -22,6 +21,7 @@ from deepwork.kernel.call import current_call, is_person
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.notices.responses import NoticeView
 from deepwork.kernel.operations import NotPrepared
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import copy_with
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.admission import Admission

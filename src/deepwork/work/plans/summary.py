@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.foreign_text import to_one_line, to_paragraph, truncate_to_line
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.text_budget.shortening import shorten_text
 from deepwork.kernel.values import format_age
 from deepwork.work.plans.models import Task, TaskStatus, Workflow

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from deepwork.kernel.notices.models import Notice
 from deepwork.kernel.notices.responses import NoticeView
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.text_budget.shortening import (
     count_json_tokens,
     shorten_text,

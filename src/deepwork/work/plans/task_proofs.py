@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import Code, GateClosed
 from deepwork.kernel.operations import NotPrepared
+from deepwork.kernel.records import dataclass
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.claims import ClaimService, LockedTask
 from deepwork.work.plans.interfaces import TaskTrees

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from deepwork.kernel.files.definitions import DefinitionCatalog, DefinitionReade
 from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.files.problems import MAX_PROBLEMS, FileProblem, InvalidDefinition
 from deepwork.kernel.files.yaml import YamlDocument
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import Outline
 from deepwork.work.templates.models import (
     Template,

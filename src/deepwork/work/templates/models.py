@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.kernel.files.problems import find_nearest, format_list, format_value
 from deepwork.kernel.foreign_text import to_one_line
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 from deepwork.work.plans.models import Outline
 from deepwork.work.plans.rules import graph

@@ -8,7 +8,7 @@ same file between two snapshots cannot be separated: they are shared.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.git.history import HistoryCommit
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import FileChange, Snapshot
+from deepwork.kernel.records import dataclass
 from deepwork.work.tracking.list_responses import RunRef
 from deepwork.work.tracking.models import AttributedChange, Attribution, JobSessionState
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ from deepwork.kernel.git.snapshot_types import (
     SnapshotDiff,
     SnapshotKind,
 )
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.text_budget.shortening import ListCutter
 from deepwork.work.tracking.attribution import (
     CandidateTask,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from deepwork.gates.budgets.models import MICROS_PER_USD, Entry
@@ -10,6 +10,7 @@ from deepwork.gates.budgets.service import BudgetService
 from deepwork.gates.budgets.store import build_usage
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp, measure_duration
 from deepwork.work.tracking import rules
 from deepwork.work.tracking.inputs import Metadata, Outcome

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from deepwork.kernel.answers import check_input
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp
 from deepwork.work.plans.models import Task as PlannedTask
 from deepwork.work.plans.models import TaskStatus as PlannedStatus

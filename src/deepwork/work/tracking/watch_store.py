@@ -9,7 +9,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from deepwork.kernel.errors import Code, DeepworkError, InvalidInput
 from deepwork.kernel.files.repositories import find_repository, find_tree_root
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.git.snapshot_types import ChangeStatus, Snapshot
+from deepwork.kernel.records import dataclass
 from deepwork.work.tracking.models import AttributedChange, Attribution, CheckpointTree, Watch
 from deepwork.work.workspaces.repositories import resolve_path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from deepwork.kernel.files.repositories import find_main_tree
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.refs import CommitRecord, read_branch_tips
 from deepwork.kernel.git.uncommitted import ExpectedFiles, commit_uncommitted, list_uncommitted
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.interfaces import FinishedTree
 from deepwork.work.plans.models import Node, Task, TaskStatus, Workflow
 from deepwork.work.plans.rules.graph import Graph

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from deepwork.kernel.call import ActionOutcome
 from deepwork.kernel.errors import Code, NotAllowed
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 
 LOCAL_HOST = "local"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from deepwork.kernel.config import STATE_FOLDER
@@ -37,6 +37,7 @@ from deepwork.kernel.git.refs import (
 )
 from deepwork.kernel.git.rescue import is_dirty, rescue
 from deepwork.kernel.git.worktrees import add_worktree, find_worktree, remove_worktree
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.interfaces import FinishedTree
 from deepwork.work.workspaces.finished_work import (
     DependencyBranches,

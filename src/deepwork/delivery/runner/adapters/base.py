@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -15,6 +15,7 @@ from deepwork.delivery.runner.models import Ended, LimitReached, Signal, ToolEnd
 from deepwork.delivery.runner.stream_state import StreamState, apply
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.foreign_text import MAX_TOKENS, MAX_USD, read_number, read_whole_number
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import copy_with
 
 if TYPE_CHECKING:

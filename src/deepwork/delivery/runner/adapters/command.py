@@ -7,7 +7,6 @@ A line that is a JSON object `{"type": "result", "is_error": …}` may say that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from deepwork.delivery.runner.adapters.base import (
     Event,
@@ -26,6 +25,7 @@ from deepwork.delivery.runner.adapters.base import (
 from deepwork.delivery.runner.models import START_TOTAL, Ended, LimitReached, Said, Signal, UsageReported
 from deepwork.delivery.runner.profiles import COMMAND_KIND, PROMPT_FILE_FIELD
 from deepwork.delivery.runner.stream_state import StreamState
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import copy_with
 
 MAX_MESSAGE_BYTES = 2048

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.edge.cli.framework.options import load_command_settings
 from deepwork.kernel.config import TMP_FOLDER, Settings
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from deepwork.edge.cli.framework.options import (
 )
 from deepwork.edge.cli.framework.output import print_answer
 from deepwork.edge.cli.framework.proofs import build_act_call
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from deepwork.delivery.landing.service import LandingService
 from deepwork.delivery.landing.work_finder import WorkFinder
 from deepwork.delivery.runner.finishing import AttemptOrigins
 from deepwork.edge.server.assembly.trees import open_git
+from deepwork.kernel.records import dataclass
 
 if TYPE_CHECKING:
     from deepwork.delivery.landing.prepared import PreparedLander

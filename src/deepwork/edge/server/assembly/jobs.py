@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from deepwork.kernel.config import Settings
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.environment import build_reviewer_environment
 from deepwork.kernel.files.repositories import find_tree_root
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.branch import find_reason_to_stay
 from deepwork.work.jobs.definitions.catalog import JobCatalog
 from deepwork.work.jobs.operations import JobOperations

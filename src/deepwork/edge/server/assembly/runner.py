@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from deepwork.edge.server.assembly.trees import open_git
 from deepwork.edge.server.invocation import invoke, perform
 from deepwork.edge.server.registry import index_by_name
 from deepwork.kernel.call import Call
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import list_required_checks
 from deepwork.work.plans.stores.task_store import TaskStore
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.snapshot import open_snapshot_store
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import build_git_environment
 from deepwork.kernel.values import FoundOnFirstUse
 

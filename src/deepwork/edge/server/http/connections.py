@@ -15,7 +15,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from starlette.applications import Starlette
@@ -38,6 +38,7 @@ from deepwork.kernel.events.store_watch import StoreWatch
 from deepwork.kernel.protocol.handler import MessageHandler
 from deepwork.kernel.protocol.transports.http import StreamableHttp
 from deepwork.kernel.protocol.transports.sse import SseTransport
+from deepwork.kernel.records import dataclass
 from deepwork.views.dashboard.actions import InvokeTool
 from deepwork.views.dashboard.api import RestApi
 from deepwork.views.dashboard.pages import StaticPages, render_sign_in_page

@@ -6,7 +6,6 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qs
 
@@ -29,6 +28,7 @@ from deepwork.edge.server.http.revocation import CHECK_SECONDS, RevocableSend, R
 from deepwork.gates.access.models import Token
 from deepwork.gates.access.token_cache import TokenCache
 from deepwork.kernel.errors import Code, StorageError
+from deepwork.kernel.records import dataclass
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_HEADERS = 16 * 1024

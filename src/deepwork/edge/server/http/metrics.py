@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import anyio.to_thread
@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import DeepworkError, StorageError
 from deepwork.kernel.events.hub import EventHub, SerializedEvent
+from deepwork.kernel.records import dataclass
 from deepwork.views.observability.calls import COUNTERS, REFUSAL_STATUSES, Counters
 from deepwork.views.overview.current_work_store import ActivityCounts, ActivityStore
 from deepwork.views.overview.states.store import UNKNOWN_PROCESSES, LocalProcesses

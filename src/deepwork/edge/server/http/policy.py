@@ -10,7 +10,7 @@ import socket
 import time
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from deepwork.edge.server.http.owner_token import LoginCodes
 from deepwork.gates.access import models
 from deepwork.gates.access.models import OWNER, Scope, Token
 from deepwork.kernel.errors import DefinitionError
+from deepwork.kernel.records import dataclass
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 NEXT_PORTS = 20

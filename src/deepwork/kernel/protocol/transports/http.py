@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from uuid import uuid4
 
@@ -45,6 +45,7 @@ from deepwork.kernel.protocol.transports.asgi import (
     respond,
 )
 from deepwork.kernel.protocol.transports.stdio import Workers
+from deepwork.kernel.records import dataclass
 
 SESSION_HEADER = "mcp-session-id"
 IDLE_SECONDS = 30 * 60

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from urllib.parse import parse_qs
 from uuid import uuid4
 
@@ -24,6 +23,7 @@ from deepwork.kernel.protocol.transports.asgi import (
     respond,
 )
 from deepwork.kernel.protocol.transports.stdio import Workers
+from deepwork.kernel.records import dataclass
 
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 

@@ -13,12 +13,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
 
 from deepwork.kernel.protocol.handler import MessageHandler
 from deepwork.kernel.protocol.messages import MAX_FRAME, InvalidFrame, Peer, Request, parse_frame
+from deepwork.kernel.records import dataclass
 
 WORKERS = 40
 LONG_WORKERS = 64

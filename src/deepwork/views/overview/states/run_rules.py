@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem
 from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, ParkedFor, Run, RunStatus
 from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.states import (
     DONE,
     FAILED,

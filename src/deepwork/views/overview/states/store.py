@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.delivery.runner.attempt_files import is_driven
@@ -12,6 +11,7 @@ from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.files.private import read_state_file
+from deepwork.kernel.records import dataclass
 from deepwork.views.overview.states.work_rules import MAX_NAMED
 from deepwork.work.agents.lease_conditions import IS_VALID
 from deepwork.work.jobs.sessions.files import has_exited

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.service import BudgetService, name_day
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.states import Cause, Standing, State
 from deepwork.kernel.user_settings import find_day_budget
 from deepwork.views.overview.run_store import WorkListStore as SessionStore

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.kernel.config import STATE_FOLDER
@@ -13,6 +12,7 @@ from deepwork.kernel.errors import DefinitionError, InvalidInput, NotFound
 from deepwork.kernel.files.definitions import DefinitionCatalog, DefinitionReader, FolderEntry, list_entries
 from deepwork.kernel.files.private import read_stamp, to_printable_name
 from deepwork.kernel.files.problems import find_nearest, format_list, format_value
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.definitions.checks import find_warnings
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job, LoadError, Step, is_identifier
 from deepwork.work.jobs.definitions.validation import (

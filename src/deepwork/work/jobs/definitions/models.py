@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from deepwork.gates.budgets.models import Budget
 from deepwork.gates.reviews.rounds import ReviewPolicy
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 
 JOB_FILE = "job.yml"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from string import Template
@@ -21,6 +20,7 @@ from deepwork.kernel.files.problems import (
     format_value,
 )
 from deepwork.kernel.files.yaml import YamlDocument
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.definitions.checks import find_contradictions
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job, is_identifier
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from deepwork.gates.reviews.rounds import Round
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 
 Outputs = Mapping[str, str | list[str]]

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from deepwork.gates.reviews.responses import to_shown
@@ -16,6 +16,7 @@ from deepwork.kernel.call import AlreadyAnswered, current_call, is_own_session, 
 from deepwork.kernel.database.idempotency import build_key_reused_error
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import Code, DeepworkError, NotAllowed, NotFound, StateError
+from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.responses import JobAnswer, StackEntry
 from deepwork.work.jobs.sessions.files import SessionFiles, get_process_identity, has_exited, require_wanted
 from deepwork.work.jobs.sessions.state import LastAnswer, Session, SessionEvent, StepProgress, StepRound

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, islice
 
 from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput
+from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import Node, Outline, TaskStatus, Workflow
 
 MAX_TASKS = 20_000

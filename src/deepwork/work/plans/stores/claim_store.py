@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from deepwork.gates.budgets.models import Budget, Cost
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.json_texts import JsonTexts
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import measure_duration
 from deepwork.work.agents.lease_conditions import HAS_RUN_OUT, IS_VALID, VALID_UNTIL
 from deepwork.work.agents.models import Lease

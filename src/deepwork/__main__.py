@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
 
 _SECRETS = ("DEEPWORK_DATABASE_URL", "DEEPWORK_STORE_KEY", "DEEPWORK_TOKEN", "PGPASSWORD")
+
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
+"""What a command builds is rarely garbage; looking for it after 700 objects takes a tenth of the time."""
 
 
 def main() -> None:
@@ -30,9 +34,13 @@ def main() -> None:
         if (serve := plan_launch(sys.argv[2:])) is not None:
             _run_server(serve)
             return
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     from deepwork.edge.cli.main import main as run_command  # noqa: PLC0415
 
-    run_command()
+    try:
+        run_command()
+    finally:
+        gc.freeze()  # the process ends: looking once more for what can be freed would take milliseconds
 
 
 def _run_server(serve: Callable[[], None]) -> None:

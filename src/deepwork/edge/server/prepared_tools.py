@@ -7,6 +7,7 @@ descriptions are computed from the code instead.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Mapping
 from functools import cache
@@ -95,23 +96,36 @@ def compute_checksum() -> int:
     """Compute the checksum of the modules that define tools, their parameters and their answers."""
     checksum = 0
     for module in _list_sources():
-        checksum = zlib.crc32(module.read_bytes(), checksum)
+        checksum = zlib.crc32(Path(module).read_bytes(), checksum)
     return checksum
 
 
-def _list_sources() -> list[Path]:
-    declared = ("*tools.py", "*actions.py", "*operations.py", "enrollment.py")
-    names = (*declared, "inputs.py", "models.py", "*responses.py", "*_answers.py", "*_presets.py")
-    slices = [path for name in names for path in PACKAGE.glob(f"*/*/{name}")]
+_DECLARED = ("tools.py", "actions.py", "operations.py", "responses.py", "_answers.py", "_presets.py")
+_NAMED = {"enrollment.py", "inputs.py", "models.py"}
+
+
+def _list_sources() -> list[str]:
+    slices = [
+        file.path
+        for floor in _list_folders(PACKAGE)
+        for folder in _list_folders(floor)
+        for file in os.scandir(folder)
+        if file.name.endswith(_DECLARED) or file.name in _NAMED
+    ]
     shared = (*("answers.py", "values.py", "offered_actions.py", "operations.py", "paging.py"), "vendors.py")
     own = ("registry.py", "schemas.py", "start_workflow.py", "tool_models.py", "plain_arguments.py")
     return sorted(
         [
             *slices,
-            *(PACKAGE / "kernel" / name for name in shared),
-            *(Path(__file__).with_name(name) for name in own),
+            *(f"{PACKAGE}/kernel/{name}" for name in shared),
+            *(str(Path(__file__).with_name(name)) for name in own),
         ]
     )
+
+
+def _list_folders(folder: Path | str) -> list[str]:
+    """List folders inside, without the time that `Path.glob` takes."""
+    return [each.path for each in os.scandir(folder) if each.is_dir()]
 
 
 @cache

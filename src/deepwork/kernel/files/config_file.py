@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.kernel.errors import DefinitionError
+from deepwork.kernel.files.plain_yaml import read_plain_mapping
 from deepwork.kernel.files.repositories import find_tree_root
 
 _NAME = ".deepwork/config.yml"
@@ -28,7 +29,9 @@ def load_config_file(root: Path) -> dict[str, Any]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{_NAME} cannot be read: {error}.") from error
-    # Importing YAML costs as much as the rest of a small command, so only if there is a file.
+    if (plain := read_plain_mapping(text)) is not None:
+        return plain
+    # Importing YAML costs as much as the rest of a small command.
     from deepwork.kernel.files.yaml import load_yaml  # noqa: PLC0415
 
     data = load_yaml(text, source=_NAME).data

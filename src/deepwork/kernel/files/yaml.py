@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from deepwork.kernel.errors import Code
+from deepwork.kernel.files.plain_yaml import LITERALS
 from deepwork.kernel.files.problems import DefinitionProblem, FileProblem, InvalidDefinition
 from deepwork.kernel.records import dataclass
 
@@ -21,11 +22,6 @@ _MAX_NODES = 100_000
 _MAX_INTEGER = 2**53
 _TOO_COMPLEX_MESSAGE = f"More than {_MAX_NODES:,} values, or nested deeper than {_MAX_DEPTH} levels"
 
-_LITERALS = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
 _INTEGER_PATTERN = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT_PATTERN = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 _NUMBER_START_CHARS = "+-0123456789"
@@ -172,8 +168,8 @@ class _Builder:
         text = event.value
         if event.style:  # quoted or a block: always text
             return text
-        if text in _LITERALS:
-            return _LITERALS[text]
+        if text in LITERALS:
+            return LITERALS[text]
         if text[0] not in _NUMBER_START_CHARS:
             return text
         if _INTEGER_PATTERN.fullmatch(text):

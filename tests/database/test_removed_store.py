@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, make_app
+from deepwork.kernel.database import store_file
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import StorageError
@@ -81,6 +82,60 @@ def test_after_a_replacement_reads_and_writes_use_the_same_file(tmp_path: Path):
 
     assert list_names(ours) == ["after", "replacement"]
     ours.close()
+
+
+@pytest.fixture
+def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """A store in use, in a folder whose time stamp the process trusts, although it has just changed."""
+    monkeypatch.setattr(store_file, "_QUIET_NS", 0)
+    (tmp_path / "store").mkdir()
+    database = open_database(tmp_path / "store" / "deepwork.db")
+    insert(database, "before")
+    list_names(database)
+    stamp = (tmp_path / "store").stat().st_ctime_ns
+    while time.time_ns() - stamp < 50_000_000:  # no system's clock for time stamps ticks more slowly
+        time.sleep(0.01)
+    return database
+
+
+def test_in_a_folder_that_does_not_change_a_store_is_not_looked_at(
+    settled: Database, monkeypatch: pytest.MonkeyPatch
+):
+    list_names(settled)
+    monkeypatch.setattr(store_file, "read_file_identity", None)
+
+    assert list_names(settled) == ["before"]
+
+    monkeypatch.undo()
+    settled.close()
+
+
+@pytest.mark.parametrize("names", [("deepwork.db",), ("deepwork.db-wal", "deepwork.db-shm")])
+def test_what_is_removed_from_a_folder_that_did_not_change_for_long_is_noticed(
+    settled: Database, tmp_path: Path, names: tuple[str, ...]
+):
+    list_names(settled)
+    for name in names:
+        (tmp_path / "store" / name).unlink()
+
+    with pytest.raises(StorageError, match="was removed"):
+        list_names(settled)
+
+    settled.close()
+
+
+@pytest.mark.parametrize("folder", ["store", "."])
+def test_another_folder_in_the_place_of_the_stores_is_noticed(settled: Database, tmp_path: Path, folder: str):
+    list_names(settled)
+    moved = tmp_path / folder
+    aside = tmp_path.with_name(f"{tmp_path.name}-aside")
+    moved.rename(aside)
+    (tmp_path / "store").mkdir(parents=True)
+
+    with pytest.raises(StorageError, match="removed or replaced"):
+        list_names(settled)
+
+    settled.close()
 
 
 def test_a_store_removed_during_a_transaction_is_noticed_at_its_commit(tmp_path: Path):

@@ -312,6 +312,21 @@ _PRAGMAS = (
 )
 
 
+_QUIET_NS = 3_000_000_000
+"""How long a folder has not changed before its time stamp is trusted: no later change can have the same one,
+as the stamps of no file system are coarser than two seconds."""
+_FolderStamp = tuple[int, int, int]
+
+
+def _read_folder_stamp(folder: str) -> _FolderStamp | None:
+    """Read which folder is at this path, and when something was last added to, removed or renamed in it."""
+    try:
+        status = os.stat(folder)  # noqa: PTH116 - several times as fast
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
 class OpenFile:
     """The idle connections to one file, and its identity: another file may take its place."""
 
@@ -319,13 +334,29 @@ class OpenFile:
         self._path = path
         self._place = str(path)
         self._identity = read_file_identity(self._place)
+        self._folder = os.path.dirname(self._place)  # noqa: PTH120 - for `os.stat`, at every call
+        self._quiet_folder: _FolderStamp | None = None
+        """How the folder was when everything in it was in place, if it had not changed for a while."""
         self.readers: deque[StoreConnection] = deque()
         self.writers: deque[StoreConnection] = deque()
         self._is_given_up = False
 
     def is_in_place(self) -> bool:
-        """Return whether this file is still at its path, with the log into which its connections write."""
-        return self.has_own_path() and is_log_in_place(self._identity)
+        """Return whether this file is still at its path, with the log into which its connections write.
+
+        Every call asks this. Nothing was removed or replaced in a folder that itself is unchanged.
+        """
+        stamp = _read_folder_stamp(self._folder)
+        if stamp is not None and stamp == self._quiet_folder:
+            return True
+        is_in_place = self.has_own_path() and is_log_in_place(self._identity)
+        is_quiet = stamp is not None and 0 < stamp[2] < time.time_ns() - _QUIET_NS
+        self._quiet_folder = stamp if is_in_place and is_quiet and not self._is_link() else None
+        return is_in_place
+
+    def _is_link(self) -> bool:
+        """Return whether the file, and so its log, is in another folder."""
+        return os.path.islink(self._place)  # noqa: PTH114 - as above
 
     def has_own_path(self) -> bool:
         """Return whether this file is still at its path."""

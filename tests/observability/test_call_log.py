@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
 import re
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,16 @@ def test_a_line_has_the_format_of_the_text_log():
     assert LINE.fullmatch(os.read(reading, 1000))
 
 
-def test_a_pipe_that_nobody_reads_blocks_no_call_and_the_loss_is_counted():
+def refuse_flag(*_: Any) -> int:
+    raise OSError(errno.EOPNOTSUPP, "not on this system")
+
+
+@pytest.mark.parametrize("is_supported", [True, False])
+def test_a_pipe_that_nobody_reads_blocks_no_call_and_the_loss_is_counted(
+    monkeypatch: pytest.MonkeyPatch, is_supported: bool
+):
+    if not is_supported:
+        monkeypatch.setattr(os, "pwritev", refuse_flag)
     reading, writing = os.pipe()
     log = CallLog(writing)
 

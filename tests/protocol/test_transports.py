@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import threading
@@ -179,6 +180,54 @@ def test_a_client_may_send_everything_before_it_reads(service: FakeService):
 
     os.close(writing)
     assert received == set(range(5000))
+
+
+def refuse_flag(*_: Any) -> int:
+    raise OSError(errno.EOPNOTSUPP, "not for this kind of descriptor")
+
+
+@pytest.mark.parametrize("is_supported", [True, False])
+def test_lines_larger_than_a_pipe_arrive_whole_and_in_their_order(
+    monkeypatch: pytest.MonkeyPatch, is_supported: bool
+):
+    if not is_supported:
+        monkeypatch.setattr(os, "pwritev", refuse_flag)
+    reading, writing = os.pipe()
+    responses = ResponseWriter(writing)
+    lines = [str(number).encode() * size + b"\n" for number, size in enumerate([10, 3000, 200_000, 10, 9000])]
+
+    with ThreadPoolExecutor(1) as writer, os.fdopen(reading, "rb") as answers:
+        for line in lines:
+            if (write_rest := responses.begin(line)) is not None:
+                writer.submit(write_rest)
+        received = [answers.readline() for _ in lines]
+
+    os.close(writing)
+    assert received == lines
+
+
+def can_write_part() -> bool:
+    reading, writing = os.pipe()
+    try:
+        return os.pwritev(writing, (b"x",), -1, stdio._NO_WAIT or -1) == 1
+    except OSError:
+        return False
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.skipif(not can_write_part(), reason="this system cannot write to a pipe without waiting")
+def test_a_line_that_the_pipe_can_take_is_written_by_the_reader():
+    reading, writing = os.pipe()
+    responses, line = ResponseWriter(writing), b"x" * 30_000 + b"\n"
+
+    assert responses.begin(line) is None
+
+    assert os.read(reading, 100_000) == line
+    os.close(reading)
+    assert responses.begin(line) is None  # the client is gone
+    os.close(writing)
 
 
 def test_lines_are_whole_however_they_arrive():

@@ -61,6 +61,9 @@ _CHUNK = 64 * 1024
 """The capacity of a pipe; a larger buffer would only take time to allocate."""
 _ATOMIC = select.PIPE_BUF
 """A pipe that is writable takes this many bytes without blocking."""
+_NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
+"""The flag of Linux for a write that does only what is possible now; 0 elsewhere. A descriptor that never
+blocks would be no replacement: the client may share it."""
 
 
 def serve_stdio(handler: MessageHandler) -> None:
@@ -156,13 +159,13 @@ class StdioSession:
 
     def _respond(self, line: bytes) -> None:
         """Write from the reader. It must not block there: a client may send everything before it reads."""
-        if self._responses.try_write(line):
+        if (write_rest := self._responses.begin(line)) is None:
             self._end()
         else:
-            self._writer.submit(self._write_late, line)
+            self._writer.submit(self._write_late, write_rest)
 
-    def _write_late(self, line: bytes) -> None:
-        self._responses.write(line)
+    def _write_late(self, write_rest: Callable[[], None]) -> None:
+        write_rest()
         self._end()
 
     def _answer_in_worker(self, request: Request) -> None:
@@ -211,11 +214,45 @@ class ResponseWriter:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._writing = threading.Lock()
+        self._can_write_part = _NO_WAIT != 0
 
     def write(self, line: bytes) -> None:
         """Write a line; nothing happens if the client is gone."""
         with self._writing:
             self._write_all(line)
+
+    def begin(self, line: bytes) -> Callable[[], None] | None:
+        """Write what is possible without waiting; return what writes the rest, if there is any."""
+        if not self._writing.acquire(blocking=False):
+            return lambda: self.write(line)
+        written = self._write_without_waiting(line)
+        if written == len(line):
+            self._writing.release()
+            return None
+        return lambda: self._finish(memoryview(line)[written:])
+
+    def _finish(self, rest: memoryview) -> None:
+        """Write the rest of a line that was begun; until then every other line waits."""
+        try:
+            self._write_all(rest)
+        finally:
+            self._writing.release()
+
+    def _write_without_waiting(self, line: bytes) -> int:
+        """Write as much as the other end can take now; return how much. A client that is gone takes all."""
+        if self._can_write_part:
+            try:
+                return os.pwritev(self._descriptor, (line,), -1, _NO_WAIT)
+            except BlockingIOError:
+                return 0
+            except (BrokenPipeError, ConnectionResetError):
+                return len(line)
+            except OSError:  # not for this kind of descriptor, or not on this system
+                self._can_write_part = False
+        if len(line) > _ATOMIC or not self._wait(0):
+            return 0
+        self._write_all(line)
+        return len(line)
 
     def try_write(self, line: bytes, seconds: float = 0) -> bool:
         """Write a line if that is possible without waiting, or without waiting longer than that."""
@@ -229,7 +266,7 @@ class ResponseWriter:
         finally:
             self._writing.release()
 
-    def _write_all(self, line: bytes) -> None:
+    def _write_all(self, line: bytes | memoryview) -> None:
         rest = memoryview(line)
         try:
             while rest:

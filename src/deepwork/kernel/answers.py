@@ -40,8 +40,12 @@ class Answer:
     """The default of each field by name."""
     kept_nulls: ClassVar[frozenset[str]] = frozenset()
     """Fields that appear in the answer even if their value is null."""
-    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _blank: ClassVar[dict[str, Any]] = {}
+    """All fields in their order, with their defaults; those without one are `_REQUIRED`."""
+    _required: ClassVar[frozenset[str]] = frozenset()
     _times: ClassVar[frozenset[str]] = frozenset()
+    _shared: ClassVar[dict[type, list[str]]] = {}
+    """By type of record, the fields that it has."""
 
     def __init_subclass__(cls) -> None:
         kinds = inspect.get_annotations(cls)
@@ -51,15 +55,17 @@ class Answer:
             if not kind.startswith("ClassVar")
         }
         cls._times |= {name for name, kind in kinds.items() if kind.startswith("IsoTime")}
-        cls.model_fields = {**cls.model_fields, **own}
-        cls._defaults = {name: value for name, value in cls.model_fields.items() if value is not _REQUIRED}
+        cls.model_fields = cls._blank = {**cls.model_fields, **own}
+        cls._required = frozenset(name for name, value in cls._blank.items() if value is _REQUIRED)
+        cls._shared = {}
 
     def __init__(self, **values: Any) -> None:
         """Take values by name; others are ignored, so that all values of a row or model can be passed."""
-        known = self.model_fields
-        fields = {**self._defaults, **{name: value for name, value in values.items() if name in known}}
-        if len(fields) != len(known):
-            missing = ", ".join(known.keys() - fields.keys())
+        fields = self._blank | values
+        if len(fields) != len(self._blank):
+            fields = {name: fields[name] for name in self._blank}
+        if not self._required <= values.keys():
+            missing = ", ".join(self._required - values.keys())
             raise TypeError(f"{type(self).__name__}: missing: {missing}")
         self.__dict__.update(fields)
 
@@ -69,13 +75,14 @@ class Answer:
 
         `others` are the fields that the record does not have, or that the answer shows differently.
         """
-        found = {
-            name: getattr(record, name)
-            for name in cls.model_fields
-            if name not in others and hasattr(record, name)
-        }
-        times = {name: format_timestamp(found[name]) for name in cls._times if type(found.get(name)) is int}
-        return cls(**found | times | others)
+        kind = type(record)
+        if (names := cls._shared.get(kind)) is None:
+            names = cls._shared[kind] = [name for name in cls.model_fields if hasattr(record, name)]
+        found = {name: getattr(record, name) for name in names if name not in others}
+        for name in cls._times:
+            if type(found.get(name)) is int:
+                found[name] = format_timestamp(found[name])
+        return cls(**found | others)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: use model_copy to change {name!r}.")
@@ -92,12 +99,12 @@ class Answer:
 
     def model_dump(self, mode: str = "json") -> dict[str, Any]:  # noqa: ARG002 - there is one mode
         """Convert to JSON values, in the order in which the fields are declared."""
-        fields = self.__dict__
-        return {
-            name: to_json_value(fields[name])
-            for name in self.model_fields
-            if fields[name] is not None or name in self.kept_nulls
-        }
+        return {name: to_json_value(value) for name, value in self.to_fields().items()}
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the fields that the answer shows, in the order in which they are declared."""
+        kept = self.kept_nulls
+        return {name: value for name, value in self.__dict__.items() if value is not None or name in kept}
 
     def model_copy(self, update: Mapping[str, Any]) -> Self:
         """Return a copy with some fields changed."""

@@ -17,6 +17,7 @@ from deepwork.edge.server.mcp_service import McpService
 from deepwork.kernel.call import AGENT_PREFIX, BoundAgent
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed
+from deepwork.kernel.protocol.handler import ToolAnswer
 from deepwork.kernel.protocol.messages import Request, RequestError
 from deepwork.kernel.protocol.revisions import INVALID_PARAMS
 from deepwork.work.messages.store import MessageStore
@@ -242,7 +243,9 @@ class AgentService(McpService):
     def _find_tool(self, name: str) -> OperationSpec:
         return self._all_tools.get(name) or super()._find_tool(name)
 
-    def _invoke(self, request: Request, spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+    def _invoke(
+        self, request: Request, spec: OperationSpec, arguments: Mapping[str, Any], call: Call
+    ) -> ToolAnswer:
         grant = self._token.find_grant()
         agent = BoundAgent(grant.agent_id, grant.session_id, self._token.require_valid)
         caller = f"{AGENT_PREFIX}{grant.agent_id}"

@@ -15,11 +15,13 @@ from deepwork.edge.server.prompts import build_instructions
 from deepwork.edge.server.registry import OperationSpec, select_tools
 from deepwork.gates.access.models import Scope, is_offered_to
 from deepwork.kernel.call import ANONYMOUS, LOCAL, Call
+from deepwork.kernel.encoding import load_fastest
 from deepwork.kernel.errors import DeepworkError, InvalidInput
 from deepwork.kernel.operations import OperationDeclaration
 from deepwork.kernel.protocol.handler import HttpCaller, ToolAnswer
 from deepwork.kernel.protocol.messages import JsonText, Request, RequestError, to_json
 from deepwork.kernel.protocol.revisions import INTERNAL_ERROR, INVALID_PARAMS
+from deepwork.kernel.values import copy_with
 from deepwork.views.observability import calls
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class McpService:
         self.instructions = build_instructions({spec.toolset for spec in tools.values()})
         self._list_tools = cache(self._encode_tools)
         self.offers_tasks = any(spec.declaration.may_become_task for spec in tools.values())
+        self._reads = {name for name, spec in tools.items() if spec.read_only and spec.one_transaction}
         self._is_local = "://" not in app.settings.database
 
     @cached_property
@@ -72,6 +75,7 @@ class McpService:
         """What calls tools, imported with the first call."""
         from deepwork.edge.server import invocation  # noqa: PLC0415
 
+        load_fastest()
         return invocation
 
     def is_quick(self, request: Request) -> bool:
@@ -81,8 +85,8 @@ class McpService:
         """
         if request.method != "tools/call":
             return request.method == "tools/list"
-        spec = self._get_spec(request)
-        is_read = spec is not None and spec.read_only and spec.one_transaction
+        name = request.params.get("name")
+        is_read = isinstance(name, str) and name in self._reads
         return is_read and self._is_local and self.app.has_open_store and not self.is_long(request)
 
     def is_long(self, request: Request) -> bool:
@@ -142,8 +146,7 @@ class McpService:
         try:
             spec = self._find_tool(name)
             call = build_call(name, request)
-            answer = self._invoke(request, spec, arguments, call)
-            return build_tool_answer(answer)
+            return self._invoke(request, spec, arguments, call)
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
             return ToolAnswer(to_json(self._invocation.error_to_dict(error, name)), is_error=True)
 
@@ -158,12 +161,17 @@ class McpService:
             suggestion="Call one of the tools that tools/list names.",
         )
 
-    def _invoke(self, request: Request, spec: OperationSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+    def _invoke(
+        self, request: Request, spec: OperationSpec, arguments: Mapping[str, Any], call: Call
+    ) -> ToolAnswer:
         if spec.may_take_long(arguments):  # it stops early once nobody waits for its answer
             call = replace(call, is_wanted=lambda: not request.is_cancelled)
         if request.can_report:
             call = replace(call, report_progress=request.report_progress)
-        return self._invocation.invoke(self.app.database, spec, arguments, call)
+        if spec.read_only:
+            answer: ToolAnswer = self._invocation.read(spec, arguments, call, build_tool_answer)
+            return answer
+        return build_tool_answer(self._invocation.invoke(self.app.database, spec, arguments, call))
 
     def list_prompts(self) -> list[dict[str, Any]]:
         return [prompt.to_dict() for prompt in self.prompts.values()]
@@ -216,24 +224,29 @@ class McpService:
 
 
 def build_tool_answer(value: Any) -> ToolAnswer:
-    """Convert an answer to MCP's text and structured content; non-objects go under `result`.
+    """Write an answer as MCP's text and structured content; non-objects go under `result`.
 
     A string is sent as it is: escaped as JSON it would be harder to read and cost more tokens.
     """
     text = to_json(value)
-    structured = text if isinstance(value, dict) else JsonText(f'{{"result":{text}}}')
+    structured = text if text.startswith("{") else JsonText(f'{{"result":{text}}}')
     return ToolAnswer(value if isinstance(value, str) else text, structured)
+
+
+_LOCAL_CALL = Call(LOCAL)
 
 
 def build_call(tool: str, request: Request) -> Call:
     """Build the call; the caller is the token's name, the session or the client's name, on stdio `local`."""
     source: HttpCaller | None = request.caller
     if source is None:
-        return Call(LOCAL, tool, _parse_key(request.meta.get(KEY)))
+        return copy_with(_LOCAL_CALL, tool=tool, key=_parse_key(request.meta.get(KEY)))
     principal: str | None = source.scope.get("deepwork.principal")
     key = _parse_key(request.meta.get(KEY) or source.headers.get("idempotency-key"))
     caller = principal or _format_caller(source.session_id, request.meta)
-    return Call(caller, tool, key, principal or "local", get_scope(request))
+    return copy_with(
+        _LOCAL_CALL, caller=caller, tool=tool, key=key, account=principal or "local", scope=get_scope(request)
+    )
 
 
 def get_scope(request: Request) -> Scope:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import field
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -43,11 +43,14 @@ class Transaction:
     pending_events: list[PendingEvent] = field(default_factory=list)
     last_writes: list[Callable[[Transaction], None]] = field(default_factory=list)
     _after_commit: list[Action] = field(default_factory=list)
+    _now: int | None = None
 
-    @cached_property
+    @property
     def now(self) -> int:
         """The transaction's time in Unix milliseconds, by the database's clock."""
-        return self._clock() if self._clock else self._engine.now(self._connection)
+        if self._now is None:  # `cached_property` takes a lock, which takes longer than the rest
+            self._now = self._clock() if self._clock else self._engine.now(self._connection)
+        return self._now
 
     @property
     def row_lock(self) -> str:

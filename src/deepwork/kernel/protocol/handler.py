@@ -291,7 +291,8 @@ class MessageHandler:
         result: dict[str, Any] = {"content": [{"type": "text", "text": answer.text}, *answer.attachments]}
         if answer.structured is not None:
             result["structuredContent"] = answer.structured
-        return {**result, "isError": answer.is_error}
+        result["isError"] = answer.is_error
+        return result
 
     def _get_prompt(self, request: Request) -> Result:
         return self._service.get_prompt(

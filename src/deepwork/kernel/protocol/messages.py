@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+from deepwork.kernel.encoding import encode
 from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.kernel.protocol.progress import Progress
 from deepwork.kernel.protocol.revisions import (
@@ -143,9 +144,6 @@ def _build_size_error(size: int) -> InvalidInput:
     )
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
 class JsonText(str):
     """A value that is JSON already, so that it is not encoded again."""
 
@@ -154,14 +152,14 @@ class JsonText(str):
 
 def to_json(value: Any) -> JsonText:
     """Encode a value compactly."""
-    return JsonText(_encode(value))
+    return JsonText(encode(value))
 
 
 def encode_object(fields: Mapping[str, Any]) -> JsonText:
     """Encode an object some of whose values may be `JsonText`."""
-    members = (
-        f'"{name}":{value if type(value) is JsonText else _encode(value)}' for name, value in fields.items()
-    )
+    members = [
+        f'"{name}":{value if type(value) is JsonText else encode(value)}' for name, value in fields.items()
+    ]
     return JsonText("{" + ",".join(members) + "}")
 
 
@@ -171,13 +169,13 @@ def encode_response(request_id: int | str | None, key: str, value: JsonText) -> 
     Names of files may contain lone surrogates: they are escaped, which JSON allows, because UTF-8 has no
     form for them.
     """
-    text = f'{{"jsonrpc":"2.0","id":{_encode(request_id)},"{key}":{value}}}\n'
+    text = f'{{"jsonrpc":"2.0","id":{encode(request_id)},"{key}":{value}}}\n'
     return text.encode("utf-8", "backslashreplace")
 
 
 def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
     """Encode a notification to the client."""
-    return (_encode({"jsonrpc": "2.0", "method": method, "params": params}) + "\n").encode(
+    return (encode({"jsonrpc": "2.0", "method": method, "params": params}) + "\n").encode(
         "utf-8", "backslashreplace"
     )
 
@@ -307,6 +305,17 @@ class Peer:
 
 Check = Callable[[Any], bool]
 
+
+class CheckedField(NamedTuple):
+    """A field of an object: how it is checked, and whether it may be absent or null."""
+
+    name: str
+    check: Check
+    is_optional: bool = False
+
+
+Shape = tuple[CheckedField, ...]
+
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
@@ -317,13 +326,13 @@ def check_parameters(method: str, params: Mapping[str, Any], *, is_stateless: bo
         raise build_parameter_error()
 
 
-def _fits(value: Any, shape: Mapping[str, Check]) -> bool:
-    """Whether an object has the fields of a shape; a name ending in `?` may be absent or null."""
+def _fits(value: Any, shape: Shape) -> bool:
+    """Whether an object has the fields of a shape."""
     if not isinstance(value, dict):
         return False
-    for name, check in shape.items():
-        field = value.get(name.rstrip("?"))
-        if not (check(field) if field is not None else name.endswith("?")):
+    for name, check, is_optional in shape:
+        field = value.get(name)
+        if not (is_optional if field is None else check(field)):
             return False
     return True
 
@@ -351,42 +360,57 @@ def _is_text_by_name(value: Any) -> bool:
 
 
 def _is_client(value: Any) -> bool:
-    return _fits(value, {"name": _is_text, "version": _is_text})
+    return _fits(value, _CLIENT)
 
 
 def _is_reference(value: Any) -> bool:
     kind = value.get("type") if isinstance(value, dict) else None
-    return (kind == "ref/prompt" and _fits(value, {"name": _is_text})) or (
-        kind == "ref/resource" and _fits(value, {"uri": _is_text})
+    return (kind == "ref/prompt" and _fits(value, _NAMED)) or (
+        kind == "ref/resource" and _fits(value, _LOCATED)
     )
 
 
 def _is_argument(value: Any) -> bool:
-    return _fits(value, {"name": _is_text, "value": _is_text})
+    return _fits(value, (*_NAMED, CheckedField("value", _is_text)))
 
 
 def _is_context(value: Any) -> bool:
-    return _fits(value, {"arguments?": _is_text_by_name})
+    return _fits(value, (_TEXTS,))
 
 
-_META: Mapping[str, Check] = {"progressToken?": _is_token}
-_ENVELOPE: Mapping[str, Check] = {CAPABILITIES_KEY: _is_object, f"{CLIENT_KEY}?": _is_client}
-_PAGE: Mapping[str, Check] = {"cursor?": _is_text}
-_TASK: Mapping[str, Check] = {"taskId": _is_text}
-_SHAPES: Mapping[str, Mapping[str, Check]] = {
-    "completion/complete": {"ref": _is_reference, "argument": _is_argument, "context?": _is_context},
-    "initialize": {"protocolVersion": _is_text, "capabilities": _is_object, "clientInfo": _is_client},
-    "logging/setLevel": {"level": _LEVELS.__contains__},
-    "ping": {},
-    "prompts/get": {"name": _is_text, "arguments?": _is_text_by_name},
+_NAMED: Shape = (CheckedField("name", _is_text),)
+_LOCATED: Shape = (CheckedField("uri", _is_text),)
+_TEXTS = CheckedField("arguments", _is_text_by_name, is_optional=True)
+_CLIENT: Shape = (*_NAMED, CheckedField("version", _is_text))
+_META: Shape = (CheckedField("progressToken", _is_token, is_optional=True),)
+_ENVELOPE: Shape = (
+    CheckedField(CAPABILITIES_KEY, _is_object),
+    CheckedField(CLIENT_KEY, _is_client, is_optional=True),
+)
+_PAGE: Shape = (CheckedField("cursor", _is_text, is_optional=True),)
+_TASK: Shape = (CheckedField("taskId", _is_text),)
+_SHAPES: Mapping[str, Shape] = {
+    "completion/complete": (
+        CheckedField("ref", _is_reference),
+        CheckedField("argument", _is_argument),
+        CheckedField("context", _is_context, is_optional=True),
+    ),
+    "initialize": (
+        CheckedField("protocolVersion", _is_text),
+        CheckedField("capabilities", _is_object),
+        CheckedField("clientInfo", _is_client),
+    ),
+    "logging/setLevel": (CheckedField("level", _LEVELS.__contains__),),
+    "ping": (),
+    "prompts/get": (*_NAMED, _TEXTS),
     "prompts/list": _PAGE,
     "resources/list": _PAGE,
-    "resources/read": {"uri": _is_text},
+    "resources/read": _LOCATED,
     "resources/templates/list": _PAGE,
-    "server/discover": {},
+    "server/discover": (),
     "tasks/cancel": _TASK,
     "tasks/get": _TASK,
-    "tasks/update": {**_TASK, "inputResponses": _is_object},
-    "tools/call": {"name": _is_text, "arguments?": _is_object},
+    "tasks/update": (*_TASK, CheckedField("inputResponses", _is_object)),
+    "tools/call": (*_NAMED, CheckedField("arguments", _is_object, is_optional=True)),
     "tools/list": _PAGE,
 }

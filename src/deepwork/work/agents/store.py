@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from deepwork.kernel.call import PERSON_PREFIX
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.encoding import decode
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.values import build_record
+from deepwork.kernel.values import build_record, index_members
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS, HAS_RUN_OUT
 from deepwork.work.agents.models import TAKEN_AWAY, Agent, AgentStatus, Lease, Role, Runtime
 
@@ -152,6 +153,7 @@ _CURRENT_STATUS_SQL = (
 
 
 _JSON_COLUMNS = frozenset({"capabilities", "metadata"})
+_RUNTIMES, _ROLES, _STATUSES = index_members(Runtime), index_members(Role), index_members(AgentStatus)
 
 
 def _to_row(agent: Agent) -> Row:
@@ -164,11 +166,11 @@ def _encode_json(values: Row) -> Row:
 
 @row_parser
 def _from_row(row: Row) -> Agent:
-    row["runtime"] = Runtime(row["runtime"])
-    row["role"] = Role(row["role"])
-    row["said"] = AgentStatus(row["said"])
-    row["capabilities"] = tuple(json.loads(row["capabilities"]))
-    row["metadata"] = json.loads(row["metadata"])
+    row["runtime"] = _RUNTIMES[row["runtime"]]
+    row["role"] = _ROLES[row["role"]]
+    row["said"] = _STATUSES[row["said"]]
+    row["capabilities"] = tuple(decode(row["capabilities"]))
+    row["metadata"] = decode(row["metadata"])
     return build_record(Agent, row)
 
 

@@ -38,7 +38,7 @@ class MessageView(Answer):
     @classmethod
     def from_message(cls, message: Message, names: Mapping[str, str] | None = None) -> Self:
         """Build the view; `names` are those of the senders by id."""
-        return cls(**vars(message), sender_name=(names or {}).get(message.sender_id or ""))
+        return cls.of(message, sender_name=(names or {}).get(message.sender_id or ""))
 
     @classmethod
     def excerpt_from_message(cls, message: Message, names: Mapping[str, str] | None = None) -> Self:

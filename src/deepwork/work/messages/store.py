@@ -8,7 +8,9 @@ from typing import Any
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.encoding import decode
 from deepwork.kernel.errors import InvalidInput, NotFound
+from deepwork.kernel.values import build_record, index_members
 from deepwork.work.messages.models import Message, MessageStatus, MessageType, Priority
 
 
@@ -166,10 +168,15 @@ def _unread_count_from_row(row: Row) -> tuple[Priority, int]:
 
 @row_parser
 def _from_row(row: Row) -> Message:
-    read = {
-        "message_type": MessageType(row["message_type"]),
-        "priority": Priority(row["priority"]),
-        "status": MessageStatus(row["status"]),
-        "body": json.loads(row["body"]),
-    }
-    return Message(**(row | read))
+    row["message_type"] = _TYPES[row["message_type"]]
+    row["priority"] = _PRIORITIES[row["priority"]]
+    row["status"] = _STATUSES[row["status"]]
+    row["body"] = decode(row["body"])
+    return build_record(Message, row)
+
+
+_TYPES, _PRIORITIES, _STATUSES = (
+    index_members(MessageType),
+    index_members(Priority),
+    index_members(MessageStatus),
+)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.encoding import decode
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.values import build_record
+from deepwork.kernel.values import build_record, index_members
 from deepwork.work.plans.models import (
     FileConflicts,
     PlanChange,
@@ -37,6 +38,7 @@ LEVEL_BEFORE = (
 )
 """SQL expression: the next lower sequence of a plan."""
 
+_STATUSES = index_members(TaskStatus)
 _JSON_COLUMNS = ("plan", "context", "outcome_detail", "stale_input")
 _MAX_BATCH_SIZE = 10_000
 """How many ids one statement contains."""
@@ -46,14 +48,14 @@ _MAX_BATCH_SIZE = 10_000
 def read_task(row: Row) -> Task:
     """Build a task from its row."""
     plan, detail = row["plan"], row["outcome_detail"]
-    row["status"] = TaskStatus(row["status"])
+    row["status"] = _STATUSES[row["status"]]
     row["is_explicit"] = bool(row["is_explicit"])
-    row["context"] = json.loads(row["context"])
-    row["plan"] = json.loads(plan) if plan else None
-    row["outcome_detail"] = json.loads(detail) if detail else None
+    row["context"] = decode(row["context"])
+    row["plan"] = decode(plan) if plan else None
+    row["outcome_detail"] = decode(detail) if detail else None
     row["requirements"] = parse_task_requirements(row["requirements"])
     stale = row["stale_input"]
-    row["stale_input"] = tuple(json.loads(stale)) if stale else None
+    row["stale_input"] = tuple(decode(stale)) if stale else None
     return build_record(Task, row)
 
 
@@ -64,10 +66,10 @@ def read_related_task(row: Row) -> RelatedTask:
     return RelatedTask(
         row["id"],
         row["name"],
-        TaskStatus(row["status"]),
+        _STATUSES[row["status"]],
         row["description"],
         row["outcome"],
-        json.loads(detail) if detail else None,
+        decode(detail) if detail else None,
         row["error"],
         row["finished_at"],
     )
@@ -212,10 +214,14 @@ def _serialize_columns(values: Row) -> Row:
 @row_parser
 def _read_workflow(row: Row) -> Workflow:
     plan = row["initial_plan"]
-    row["source_type"] = SourceType(row["source_type"])
-    row["status"] = PlanStatus(row["status"])
-    row["file_conflicts"] = FileConflicts(row["file_conflicts"])
+    row["source_type"] = _SOURCES[row["source_type"]]
+    row["status"] = _PLAN_STATUSES[row["status"]]
+    row["file_conflicts"] = _FILE_CONFLICTS[row["file_conflicts"]]
     row["auto_create_workspaces"] = bool(row["auto_create_workspaces"])
-    row["initial_plan"] = None if plan is None else json.loads(plan)
+    row["initial_plan"] = None if plan is None else decode(plan)
     row["requirements"] = parse_plan_requirements(row["requirements"])
     return build_record(Workflow, row)
+
+
+_SOURCES, _PLAN_STATUSES = index_members(SourceType), index_members(PlanStatus)
+_FILE_CONFLICTS = index_members(FileConflicts)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.values import new_id
+from deepwork.kernel.encoding import decode
+from deepwork.kernel.values import build_record, index_members, new_id
 from deepwork.work.plans.models import Checkpoint, CheckpointType, Task
 from deepwork.work.plans.stores.task_store import TaskStore
 
@@ -177,9 +178,10 @@ def _to_row(checkpoint: Checkpoint) -> Row:
 @row_parser
 def _read_checkpoint(row: Row) -> Checkpoint:
     detail = row["detail"]
-    read = {
-        "type": CheckpointType(row["type"]),
-        "detail": None if detail is None else json.loads(detail),
-        "files_changed": tuple(json.loads(row["files_changed"])),
-    }
-    return Checkpoint(**(row | read))
+    row["type"] = _TYPES[row["type"]]
+    row["detail"] = None if detail is None else decode(detail)
+    row["files_changed"] = tuple(decode(row["files_changed"]))
+    return build_record(Checkpoint, row)
+
+
+_TYPES = index_members(CheckpointType)

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.clients import PYTHON, SERVE, StdioClient
@@ -33,6 +34,7 @@ CLAIM, HOOKS, CHECKPOINT, COMPLETION, LANDING, CLOSING = PARTS = (
     "closing the workspace",
 )
 COMMIT = "edit and commit"
+TOOL = "mcp__deepwork__"
 CHECK = ("sh", "-c", "! grep -rqE '^(<<<<<<<|>>>>>>>) ' src")
 _CHECKS = f"checks:\n  clean: {{run: {json.dumps(CHECK)}, needs: ['**/*.py']}}\n"
 
@@ -134,48 +136,37 @@ class Day:
 
     def do(self, number: int) -> dict[str, float]:
         """Do a task; return the seconds of each part and of all."""
-        task, took = self._tasks[number], dict.fromkeys((*PARTS, COMMIT), 0.0)
+        took = dict.fromkeys((*PARTS, COMMIT), 0.0)
 
-        def spend(part: str, work: Callable[[], Any]) -> Any:
+        def act(
+            part: str,
+            work: Callable[[], Any],
+            tool: str = "",
+            given: Mapping[str, Any] = MappingProxyType({}),
+        ) -> Any:
+            """Do a part; if it is a call of the agent, its client then calls the hook."""
             began = time.perf_counter()
             answer = work()
             took[part] += time.perf_counter() - began
+            if tool:
+                event = {"tool_name": tool, "tool_input": dict(given), "tool_response": answer}
+                act(HOOKS, lambda: self._call_hook("tool-use", **event))
             return answer
 
-        def act(part: str, work: Callable[[], Any], tool: str, given: dict[str, Any]) -> Any:
-            """Let the agent do something, after which its client calls the hook."""
-            answer = spend(part, work)
-            spend(
-                HOOKS,
-                lambda: self._call_hook("tool-use", tool_name=tool, tool_input=given, tool_response=answer),
-            )
-            return answer
-
+        task = self._tasks[number]
         own = {"task_id": task, "agent_id": self._agent}
         note = own | {"type": "progress", "summary": "All files are edited."}
-        spend(HOOKS, lambda: self._call_hook("session-start", source="startup"))
-        claimed = act(CLAIM, lambda: claim(self._server, task, self._agent), "mcp__deepwork__task_claim", own)
+        act(HOOKS, lambda: self._call_hook("session-start", source="startup"))
+        claimed = act(CLAIM, lambda: claim(self._server, task, self._agent), f"{TOOL}task_claim", own)
         tree = Path(claimed["workspace_path"])
         for _ in range(4):
             act(COMMIT, lambda: None, "Edit", {"file_path": str(tree / "src/part_0/area_0/module_1.py")})
         act(COMMIT, lambda: edit_and_commit(tree, self._variables, number), "Bash", {"command": "git commit"})
-        act(
-            CHECKPOINT,
-            lambda: self._server.call("checkpoint_add", note),
-            "mcp__deepwork__checkpoint_add",
-            note,
-        )
-        done = own | {"status": "completed"}
-        act(
-            COMPLETION,
-            lambda: complete(self._server, task, self._agent),
-            "mcp__deepwork__task_update_status",
-            done,
-        )
-        spend(HOOKS, lambda: self._call_hook("stop"))
-        spend(LANDING, lambda: self._land(task))
-        closed = {"id": claimed["workspace_id"], "status": "merged"}
-        spend(CLOSING, lambda: self._server.call("workspace_update", closed))
+        act(CHECKPOINT, lambda: self._server.call("checkpoint_add", note), f"{TOOL}checkpoint_add", note)
+        act(COMPLETION, lambda: complete(self._server, task, self._agent), f"{TOOL}task_update_status", own)
+        act(HOOKS, lambda: self._call_hook("stop"))
+        act(LANDING, lambda: self._land(task))
+        act(CLOSING, lambda: self._close_workspace(claimed["workspace_id"]))
         return {part: took[part] for part in PARTS} | {DAY: sum(took.values())}
 
     def _land(self, task: str) -> None:
@@ -183,6 +174,9 @@ class Day:
         landed = self._run_deepwork("land", task, "--json")
         assert [each["status"] for each in json.loads(landed)["landings"]] == ["landed"], landed
         run(self._root, self._variables, "git", "merge", "-q", "--ff-only", self._landed)
+
+    def _close_workspace(self, id: str) -> None:
+        self._server.call("workspace_update", {"id": id, "status": "merged"})
 
     def _call_hook(self, event: str, **given: Any) -> None:
         words = (event, "--client", "claude-code")

@@ -331,3 +331,29 @@ WAITED_FOR = (
     ("a hook", "hooks", "hook tool-use"),
 )
 """What the page tells first: in the user's words, the section and the row."""
+
+COMPARED = (
+    ("starts", "rival", rival.STARTS),
+    ("reads", "rival", calls.READS),
+    ("writes", "rival", calls.WRITES),
+    ("writes, without the flush", "rival", tuple(row + rival.UNFLUSHED for row in calls.WRITES)),
+    ("HTTP: opening a session", "rival-http", (rival.SESSION,)),
+    ("HTTP, eight clients: reads per second", "rival-http", (rival.CROWD_READS,)),
+    ("HTTP, eight clients: writes per second", "rival-http", rival.CROWD_WRITES),
+    (
+        "HTTP, eight clients: writes per second, without the flush",
+        "rival-http",
+        tuple(row + rival.UNFLUSHED for row in rival.CROWD_WRITES),
+    ),
+    (
+        "four tools, fifty users: calls per second",
+        "four-tools",
+        (public_benchmark.OURS + public_benchmark.CALLS,),
+    ),
+    (
+        "four tools, fifty users: requests per second",
+        "four-tools",
+        (public_benchmark.OURS + public_benchmark.REQUESTS,),
+    ),
+)
+"""What the page compares with other servers: in words, the section and its rows."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
@@ -21,7 +22,7 @@ from benchmarks.report import (  # noqa: E402
     is_missed,
     list_misses,
 )
-from benchmarks.rows import SECTIONS, WAITED_FOR  # noqa: E402
+from benchmarks.rows import COMPARED, SECTIONS, WAITED_FOR  # noqa: E402
 from benchmarks.run import BASELINE  # noqa: E402
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -33,6 +34,7 @@ def render_page() -> str:
     page = PAGE.read_text(encoding="utf-8")
     parts: dict[str, Callable[[Sequence[Figure]], str]] = {
         "what a user waits for": render_summary,
+        "how it compares": render_comparison,
         "missed targets": render_misses,
         "figures": render_figures,
     }
@@ -59,6 +61,19 @@ def render_summary(figures: Sequence[Figure]) -> str:
             lines.append(
                 f"| {about} | {format_value(figure)} | {_name_floor(figure)}, {format_value(beside)} | {ratio} |\n"
             )
+    return "".join(lines) + "\n"
+
+
+def render_comparison(figures: Sequence[Figure]) -> str:
+    """Render the ratios of whole groups of rows to other servers, as far as they were measured."""
+    known = {(figure["section"], figure["name"]): figure for figure in figures}
+    lines = ["\n| | rows | median ratio | from, to | target |\n|---|--:|--:|--:|--:|\n"]
+    for about, section, names in COMPARED:
+        if rows := [known[section, name] for name in names if (section, name) in known]:
+            ratios = sorted(row["ratio"] for row in rows)
+            limits = " or ".join(sorted({format_limit(row) for row in rows}))
+            span = f"{ratios[0]:.2f}, {ratios[-1]:.2f}" if len(rows) > 1 else ""
+            lines.append(f"| {about} | {len(rows)} | {median(ratios):.2f} | {span} | {limits} |\n")
     return "".join(lines) + "\n"
 
 

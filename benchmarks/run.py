@@ -31,6 +31,7 @@ from benchmarks.rows import SECTIONS, Section
 from benchmarks.timing import Effort
 
 import deepwork
+from deepwork.edge.server import prepared_tools
 
 BASELINE = Path(__file__).parent / "baseline.json"
 
@@ -41,6 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print("\n".join(_describe(section, options) for section in SECTIONS))
         return 0
     _compile_modules()
+    warn_of_outdated_descriptions()
     with tempfile.TemporaryDirectory(prefix="deepwork-bench-") as folder:
         effort = Effort(
             Path(folder), options.rounds, options.calls, options.starts, options.rival, options.rival_http
@@ -54,6 +56,15 @@ def _compile_modules() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     compileall.compile_dir(Path(deepwork.__file__).parent, quiet=2)
     compileall.compile_dir(Path(__file__).with_name("echo"), quiet=2)
+
+
+def warn_of_outdated_descriptions() -> None:
+    """Say so if servers have to compute what a release has prepared, which takes several times as long as a start."""
+    if json.loads(prepared_tools.TOOLS_FILE.read_bytes())["checksum"] != prepared_tools.compute_checksum():
+        print(
+            "The prepared descriptions are outdated, so servers start slowly: run `make docs`.",
+            file=sys.stderr,
+        )
 
 
 def report(figures: list[Figure], options: argparse.Namespace) -> int:

@@ -26,6 +26,8 @@ from benchmarks.report import (
 from benchmarks.rows import SECTIONS, WAITED_FOR, Guard, Row, Section, compare
 from benchmarks.timing import Effort, Samples, take_turns
 
+from deepwork.edge.server import prepared_tools
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -214,6 +216,24 @@ def test_a_stream_of_events_and_chunks_are_read_like_a_plain_body():
 
     assert parse_message(message) == parse_message(b"event: message\ndata: " + message + b"\n\n")
     assert join_chunks(b'5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n') == b'{"a":1}'
+
+
+@pytest.mark.parametrize(("checksum", "warns"), [(0, True), (1, False)])
+def test_outdated_descriptions_which_make_servers_start_slowly_are_said(
+    checksum: int,
+    warns: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps({"checksum": checksum}))
+    monkeypatch.setattr(prepared_tools, "TOOLS_FILE", file)
+    monkeypatch.setattr(prepared_tools, "compute_checksum", lambda: 1)
+
+    run.warn_of_outdated_descriptions()
+
+    assert ("make docs" in capsys.readouterr().err) == warns
 
 
 def test_rows_take_turns_and_warming_up_is_not_counted():

@@ -87,6 +87,39 @@ def test_a_branch_that_is_checked_out_is_not_moved(app: Application, landings: L
     assert "api.txt" not in list_files(landings, branch)
 
 
+@on_both_databases
+def test_work_that_a_person_merged_is_taken_back_by_merging_again(
+    app: Application, landings: LandingProject
+) -> None:
+    plan = landings.plan_done({"api": {"api_txt": "api\n"}, "ui": {"ui_txt": "ui\n"}})
+    landings.git("checkout", "-q", "main")
+    landings.land(workflow_id=plan.id)
+    integration = f"deepwork/integration/{plan.id}"
+    landings.git("merge", "-q", integration)
+    tip, merge = landings.git("rev-parse", "main"), [{"branch": integration, "into": "main"}]
+
+    for _ in range(2):
+        preview = act(app, "preview_rewind", task_id=plan.ids["api"])
+        done = rewind(app, plan.ids["api"])
+        undone = act(app, "undo_rewind", rewind_id=done["id"])
+
+        reverts = [(each["branch"], each["merge_into"]) for each in preview["reverts"]]
+        assert (preview["possible"], reverts) == (True, [(integration, "main")])
+        assert (done["stage"], done["merges"], undone["stage"]) == ("done", merge, "done")
+        assert "merges" not in undone, "main never had the commit that is undone"
+        assert landings.git("rev-parse", "main") == tip
+
+    done = rewind(app, plan.ids["api"])
+    landings.git("merge", "-q", integration)
+    assert "api.txt" not in list_files(landings, "main")
+    assert "ui.txt" in list_files(landings, "main")
+
+    undone = act(app, "undo_rewind", rewind_id=done["id"])
+    landings.git("merge", "-q", integration)
+    assert undone["merges"] == merge
+    assert "api.txt" in list_files(landings, "main")
+
+
 def test_a_revert_lands_once_even_if_the_rewind_is_killed_after_it(
     app: Application, landings: LandingProject, tmp_path: Path, location: str
 ) -> None:

@@ -526,7 +526,7 @@ export interface RewindPreview {
   in_the_way_total: number;
   branches: { branch: string; tree?: string | null; now: string; then?: string | null }[];
   begun_dependents: { id: string; name: string; status: string; tree?: string | null }[];
-  reverts: { commit: string; branch: string; subject?: string | null }[];
+  reverts: { commit: string; branch: string; task: string; merge_into?: string | null }[];
   cannot_undo: string[];
   held_by?: string | null;
   targets: string[];
@@ -545,6 +545,7 @@ export interface Rewind {
   files: number;
   rescue_branches: string[];
   reverted?: string[] | null;
+  merges?: { branch: string; into: string }[] | null;
   kept?: string[] | null;
   created_by: string;
   created_at: number;

@@ -159,7 +159,7 @@ function PreviewParts({ preview }: { preview: RewindPreview }) {
         {preview.branches.map((each) => <li><code>{reveal(each.branch)}</code> {each.then ? <>goes back from <code>{each.now}</code> to <code>{each.then}</code></> : <>is set aside at <code>{each.now}</code>; the task begins with a new one</>}</li>)}
       </Part>
       <Part title="Landed commits that a new commit reverts" count={preview.reverts.length}>
-        {preview.reverts.map((each) => <li><code>{each.commit.slice(0, 12)}</code> on <code>{reveal(each.branch)}</code> {each.subject && reveal(each.subject)}</li>)}
+        {preview.reverts.map((each) => <li><code>{each.commit.slice(0, 12)}</code> on <code>{reveal(each.branch)}</code> {reveal(each.task)}{each.merge_into && <> — <code>{reveal(each.merge_into)}</code> is checked out and stays: you merge it</>}</li>)}
       </Part>
       {hasNothing && <p class="faint">No file, branch or landed commit changes: only the state of the task goes back.</p>}
     </>
@@ -255,6 +255,7 @@ function RewindFacts({ rewind }: { rewind: Rewind }) {
       {rewind.rescue_branches.map((each) => <li>Saved before: <code>{reveal(each)}</code></li>)}
       {rewind.kept?.map((each) => <li>Changed meanwhile and kept: <code>{reveal(each)}</code></li>)}
       {rewind.reverted?.map((each) => <li>Reverted: <code>{reveal(each)}</code></li>)}
+      {rewind.merges?.map((each) => <li>To take it in: <code>git merge {reveal(each.branch)}</code> in the tree of <code>{reveal(each.into)}</code></li>)}
       {others.map((each) => <li><a href={taskAddress(each.task_id)}>{each.task_id}</a> {each.role === "reset" ? "begins again" : "is marked as built on stale work"}</li>)}
     </ul>
   );

@@ -72,6 +72,10 @@ class PreparedLander:
             landing = self._reload(landing.id)
         return landing
 
+    def find_place(self, repository_path: str, target: str, plan: str | None) -> LandingPlace | Blocked:
+        """Find the branch that a commit for this target would move now."""
+        return self._queue.find_place(self._open_git(Path(repository_path)), repository_path, target, plan)
+
     def _store(self, prepared: PreparedCommit) -> Landing:
         with self._database.transaction() as tx:
             store = LandingStore(tx)

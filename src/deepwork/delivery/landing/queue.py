@@ -199,15 +199,19 @@ class LandingQueue:
 
     def choose_place(self, git: Git, landing: Landing) -> LandingPlace | Blocked:
         """Choose the branch that a landing moves."""
-        plan, other, elsewhere = landing.workflow_id, None, None
+        return self.find_place(git, landing.repository_path, landing.target, landing.workflow_id)
+
+    def find_place(
+        self, git: Git, repository_path: str, target: str, plan: str | None
+    ) -> LandingPlace | Blocked:
+        """Find the branch that work for this target moves."""
+        other, elsewhere = None, None
         if plan is not None:
             with self._database.reading() as tx:
                 store = LandingStore(tx)
-                other = store.find_other_target(
-                    name_integration_branch(plan), landing.repository_path, landing.target
-                )
-                elsewhere = store.find_landed_elsewhere(plan, landing.target, self._host)
-        place = choose_place(git, landing.target, plan, other_target=other)
+                other = store.find_other_target(name_integration_branch(plan), repository_path, target)
+                elsewhere = store.find_landed_elsewhere(plan, target, self._host)
+        place = choose_place(git, target, plan, other_target=other)
         if elsewhere is None or isinstance(place, Blocked) or contains(git, place.start, elsewhere):
             return place
         return Blocked(Problem.BRANCH, describe_landed_elsewhere(elsewhere))

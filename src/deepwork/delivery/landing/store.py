@@ -109,10 +109,11 @@ class LandingStore:
         return int(self._tx.fetch_value(sql, id=workflow_id))
 
     def find_other_target(self, branch: str, repository_path: str, target: str) -> str | None:
-        """Return another target whose landings moved this integration branch."""
+        """Return another target whose landings moved this integration branch, which is itself none."""
         sql = """
             SELECT target FROM landings
-             WHERE branch = :branch AND repository_path = :repository_path AND target <> :target LIMIT 1
+             WHERE branch = :branch AND repository_path = :repository_path
+               AND target NOT IN (:target, :branch) LIMIT 1
         """
         found: str | None = self._tx.fetch_value(
             sql, branch=branch, repository_path=repository_path, target=target

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from deepwork.delivery.landing.batches import Blocked
 from deepwork.delivery.landing.models import Landing, LandingStatus, PreparedCommit
 from deepwork.delivery.landing.prepared import PreparedLander
 from deepwork.delivery.landing.recorder import move_landing
@@ -29,31 +31,42 @@ class LandedWork:
         self._database, self._git_at, self._get_lander = database, git_at, get_lander
 
     def list_reverts(self, landed: Iterable[Landing]) -> list[Revert]:
-        """List what has to be undone, in the given order: on each branch that has the landed commit."""
+        """List what has to be undone, in the given order: what the target or the integration branch has."""
         return [
-            Revert(
-                each.id, str(each.task_id), each.repository_path, branch, str(each.merge_commit), each.title
-            )
+            Revert(each.id, str(each.task_id), each.repository_path, each.target, commit, each.title)
             for each in landed
-            for branch in dict.fromkeys((each.branch or each.target, each.target))
-            if self._has_commit(each.repository_path, branch, str(each.merge_commit))
+            if (commit := str(each.merge_commit))
+            and any(
+                self._has_commit(each.repository_path, branch, commit)
+                for branch in (each.branch or each.target, each.target)
+            )
         ]
 
-    def find_conflicts(self, reverts: Sequence[Revert]) -> dict[str, str]:
-        """Return the files of later work that would conflict, with the reason.
+    def place(self, reverts: Sequence[Revert], plan: str) -> tuple[list[Revert], dict[str, str]]:
+        """Say which branch a person merges afterwards, and what is in the way, with the reason.
 
         Each is tried on the result of those before it, as they will be built.
         """
-        found: dict[str, str] = {}
+        placed: list[Revert] = []
+        problems: dict[str, str] = {}
         tips: dict[tuple[str, str], str] = {}
         for revert in reverts:
-            git, place = self._git_at(Path(revert.repository)), (revert.repository, revert.branch)
-            tip = tips.get(place) or str(resolve_commit(git, f"refs/heads/{revert.branch}"))
-            built = build_revert(git, tip, revert.commit, "preview")
-            reason = f"later work on {revert.branch} changed what {revert.title!r} landed"
-            found |= dict.fromkeys(built.conflicts, reason)
-            tips[place] = built.commit or tip
-        return found
+            place = self._get_lander().find_place(revert.repository, revert.branch, plan)
+            if isinstance(place, Blocked):
+                problems[revert.branch] = place.reason
+                continue
+            tip = tips.get((revert.repository, place.branch), place.start)
+            built = build_revert(self._git_at(Path(revert.repository)), tip, revert.commit, "preview")
+            reason = f"later work on {place.branch} changed what {revert.title!r} landed"
+            problems |= dict.fromkeys(built.conflicts, reason)
+            tips[revert.repository, place.branch] = built.commit or tip
+            placed.append(self._say_merge(revert, place.branch, revert.commit))
+        return placed, problems
+
+    def _say_merge(self, revert: Revert, branch: str, commit: str) -> Revert:
+        """Say that a person merges this branch, if the one that the work is meant for has the commit."""
+        is_merged = self._has_commit(revert.repository, revert.branch, commit)
+        return replace(revert, merge=branch if is_merged and branch != revert.branch else None)
 
     def land(self, rewind: Rewind, revert: Revert) -> Revert | None:
         """Land the commit that undoes another one; return it as what could be undone again.
@@ -91,8 +104,8 @@ class LandedWork:
             )
         if landed.merge_commit is None:
             return None
-        branch = landed.branch or revert.branch
-        return Revert(landed.id, revert.task_id, revert.repository, branch, landed.merge_commit, revert.title)
+        done = self._say_merge(revert, landed.branch or revert.branch, revert.commit)
+        return replace(done, landing_id=landed.id, commit=landed.merge_commit)
 
     def _has_commit(self, repository: str, branch: str, commit: str) -> bool:
         if find_repository(Path(repository)) is None:

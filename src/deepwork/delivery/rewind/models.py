@@ -115,14 +115,17 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Revert:
-    """A commit on a branch that a new commit undoes: landed work, or the undoing of it."""
+    """A commit that a new commit undoes: landed work, or the undoing of it."""
 
     landing_id: str
     task_id: str
     repository: str
     branch: str
+    """The branch that the work is meant for. While it is checked out, the plan's integration branch moves."""
     commit: str
     title: str
+    merge: str | None = None
+    """The branch that a person merges into `branch`, which has the work and is checked out."""
 
 
 @dataclass(frozen=True)

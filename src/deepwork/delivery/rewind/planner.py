@@ -72,8 +72,8 @@ class RewindPlanner:
         plan = self._trees.plan(main, moment, resets, id)
         going_back = {main.task.id, *(each.task.id for each in resets)}
         landed = [each for each in facts.landed if each.task_id in going_back]
-        plan.reverts = self._landed.list_reverts(landed)
-        plan.refused |= self._landed.find_conflicts(plan.reverts)
+        plan.reverts, problems = self._landed.place(self._landed.list_reverts(landed), facts.workflow.id)
+        plan.refused |= problems
         tasks = _list_tasks(facts, moment, dependents)
         digest = _compute_digest(facts, target, dependents, plan, id)
         preview = _build_preview(facts, target, dependents, plan, digest)
@@ -191,7 +191,13 @@ def _build_preview(
         branches=_list_branches(plan),
         begun_dependents=cut(begun),
         reverts=[
-            RevertedCommit(commit=each.commit, branch=each.branch, task=each.title) for each in plan.reverts
+            RevertedCommit(
+                commit=each.commit,
+                branch=each.merge or each.branch,
+                task=each.title,
+                merge_into=each.merge and each.branch,
+            )
+            for each in plan.reverts
         ],
         cannot_undo=_list_remarks(main, plan),
         held_by=main.task.claimed_by,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from deepwork.delivery.rewind.models import Dependents, Rewind, RewindRole, RewindStage, RewindTask
+from deepwork.delivery.rewind.models import Dependents, Revert, Rewind, RewindRole, RewindStage, RewindTask
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.paging import Page
 
@@ -52,6 +52,15 @@ class RevertedCommit(Answer):
     commit: str
     branch: str
     task: str
+    merge_into: str | None = None
+    """The branch that is checked out and has the work: a person merges `branch` into it."""
+
+
+class Merge(Answer):
+    """What a person does to take the new commits in: `git merge BRANCH` in the tree of `into`."""
+
+    branch: str
+    into: str
 
 
 class RewindPreview(Answer):
@@ -102,6 +111,7 @@ class RewindView(Answer):
     files: int
     rescue_branches: list[str]
     reverted: list[str] | None = None
+    merges: list[Merge] | None = None
     """The new commits that undo landed work."""
     kept: list[str] | None = None
     """Files that somebody changed meanwhile, and the folder that has their content."""
@@ -124,9 +134,15 @@ def describe_rewind(rewind: Rewind, tasks: Iterable[RewindTask] | None = None) -
         files=sum(len(restore.moves) for restore in rewind.steps.restores),
         rescue_branches=list(rewind.results.rescue_branches),
         reverted=[each.commit for each in rewind.results.reverted] or None,
+        merges=_list_merges(rewind.results.reverted) or None,
         kept=list(rewind.results.kept) or None,
         tasks=None if tasks is None else [_describe_task(task) for task in tasks],
     )
+
+
+def _list_merges(reverted: Iterable[Revert]) -> list[Merge]:
+    found = {(each.merge, each.branch) for each in reverted if each.merge is not None}
+    return [Merge(branch=branch, into=into) for branch, into in sorted(found)]
 
 
 def build_payload(rewind: Rewind) -> Mapping[str, Any]:

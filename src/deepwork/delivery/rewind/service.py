@@ -157,7 +157,11 @@ class RewindService:
     def _revert(self, rewind: Rewind) -> RewindResults:
         """Undo landed work first: later work may conflict, and then nothing was changed yet."""
         reverted: list[Revert] = []
+        seen: set[str] = set()
         for revert in rewind.steps.reverts:
+            if revert.landing_id in seen:  # earlier versions listed it for each branch that has it
+                continue
+            seen.add(revert.landing_id)
             try:
                 found = self._landed.land(rewind, revert)
             except NotAllowed:

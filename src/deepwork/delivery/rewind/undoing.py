@@ -51,7 +51,8 @@ class UndoPlanner:
         changed += [each for restore in rewind.steps.restores for each in self._find_in_tree(rewind, restore)]
         changed += [each for aside in rewind.steps.asides for each in self._find_in_aside(aside)]
         again = list(reversed(rewind.results.reverted))
-        changed += [f"{reason} ({path})" for path, reason in self._landed.find_conflicts(again).items()]
+        _, problems = self._landed.place(again, rewind.workflow_id)
+        changed += [f"{reason} ({path})" for path, reason in problems.items()]
         if changed:
             raise _build_changed_error(rewind, changed)
         steps = self._reverse(rewind)

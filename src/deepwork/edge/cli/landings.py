@@ -149,8 +149,13 @@ def _describe_branches(landings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         tasks = "1 task is" if count == 1 else f"{count} tasks are"
         yield to_printable(f"{tasks} on {branch}.")
         if branch != target:
-            yield to_printable(f"{target} was checked out, so it stayed where it was. To take the work in:")
-            yield to_printable(f"git merge {branch}  # in the tree of {target}")
+            yield from render_merge(branch, target)
+
+
+def render_merge(branch: str, target: str) -> Iterator[str]:
+    """Say how a person takes an integration branch in."""
+    yield to_printable(f"{target} was checked out, so it stayed where it was. To take the work in:")
+    yield to_printable(f"git merge {branch}  # in the tree of {target}")
 
 
 def _build_row(landing: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from deepwork.edge.cli.framework.output import (
     to_printable,
 )
 from deepwork.edge.cli.framework.proofs import build_act_call
+from deepwork.edge.cli.landings import render_merge
 from deepwork.kernel.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -215,7 +216,9 @@ def _render_preview(shown: Mapping[str, Any]) -> Iterator[str]:
         then = f"goes back to {each['then']}" if "then" in each else "is set aside"
         yield f"Branch {each['branch']} (at {each['now']}) {then}."
     for each in shown["reverts"]:
-        yield f"Landed commit {each['commit'][:12]} on {each['branch']} is reverted."
+        yield f"Landed commit {each['commit'][:12]} is reverted on {each['branch']}."
+        if into := each.get("merge_into"):
+            yield f"  {into} is checked out and stays: you merge {each['branch']} into it."
     yield from _render_dependents(shown)
     for remark in shown["cannot_undo"]:
         yield f"Not undone: {remark}"
@@ -249,6 +252,8 @@ def _render_done(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"Saved before: {branch}"
     for each in answer.get("kept", ()):
         yield f"Changed meanwhile and kept: {each}"
+    for each in answer.get("merges") or ():
+        yield from render_merge(each["branch"], each["into"])
     if not undone:
         others = [each for each in answer.get("tasks", ()) if each["role"] != "rewound"]
         yield from (f"{each['task_id']}: {each['role']}" for each in others)

@@ -107,6 +107,25 @@ def test_a_claim_reads_no_files_of_running_tasks_that_it_cannot_conflict_with(
     assert counter.rows < 10
 
 
+@pytest.mark.parametrize("conflicting", [0, 5])
+def test_completing_a_task_reads_more_ready_tasks_than_it_names_only_if_those_conflict(
+    app: Application, agents: list[str], conflicting: int
+):
+    tasks = [
+        name_task(number, "same.py" if number <= conflicting else f"{number}.py") for number in range(60)
+    ]
+    running, *ready, last = create_tasks(app, name_task(0, "same.py"), *tasks[1:], name_task(99, "last.py"))
+    for task in (running, last):
+        call_tool(app, "task_claim", task_id=task, agent_id=agents[0])
+
+    given = {"id": last, "status": "completed", "outcome": "Done.", "agent_id": agents[0]}
+    with count_statements() as counter:
+        answer = call_tool(app, "task_update_status", **given)
+
+    assert [task["id"] for task in answer["next_tasks"]] == ready[conflicting : conflicting + 3]
+    assert (counter.rows > 60) == bool(conflicting)
+
+
 def test_one_call_saves_the_acting_agent_once(app: Application, agents: list[str], clock: Clock):
     first, second = create_tasks(app, name_task(1), name_task(2))
     call_tool(app, "task_claim", task_id=first, agent_id=agents[0])

@@ -101,18 +101,23 @@ class Scheduler:
         # More tasks than requested are read only if file conflicts or budgets may change the choice.
         is_choice = admission.has_limits or any(task.files for task in running)
         most = max(limit, _MAX_CONSIDERED) if is_choice else limit
-        considered, total = self.list_ready(
-            workflow,
-            levels,
-            expired,
-            include_failed=include_failed,
-            max_considered=most,
-            counts_all=counts_all,
-        )
-        refusals = admission.find_refusals(considered)
-        considered = [task for task in considered if task.id not in refusals]
-        total = total - len(refusals) if considered else 0
-        conflicts = _find_conflicts(workflow, considered, running)
+        # Without a count of all, the first ones are enough if none of them conflicts.
+        sizes = (most,) if counts_all or admission.has_limits else (limit, most)
+        for size in sizes:
+            considered, total = self.list_ready(
+                workflow,
+                levels,
+                expired,
+                include_failed=include_failed,
+                max_considered=size,
+                counts_all=counts_all,
+            )
+            refusals = admission.find_refusals(considered)
+            considered = [task for task in considered if task.id not in refusals]
+            total = total - len(refusals) if considered else 0
+            conflicts = _find_conflicts(workflow, considered, running)
+            if not conflicts:
+                break
         free = len(considered) - len(conflicts) if conflicts else total
         return _Startable(
             levels=levels,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.workers import Worker
-from reliability.kills import kill_http_server, kill_stdio_server, kill_writers
+from reliability.kills import kill_http_server, kill_stdio_server, kill_threads, kill_writers
 
 
 def test_thirty_kills_during_writes_lose_no_acknowledged_write(tmp_path: Path, crew: list[Worker], seed: int):
@@ -18,6 +18,16 @@ def test_thirty_kills_during_writes_lose_no_acknowledged_write(tmp_path: Path, c
 
     assert result.faults == []
     assert result.counts["kills"] == 30
+    assert result.counts["lost"] == result.counts["doubled"] == 0
+
+
+def test_kills_while_threads_share_commits_lose_no_acknowledged_write(
+    tmp_path: Path, worker: Worker, seed: int
+):
+    result = kill_threads(tmp_path, worker, 8, 10, seed)
+
+    assert result.faults == []
+    assert result.counts["kills"] == 10
     assert result.counts["lost"] == result.counts["doubled"] == 0
 
 

@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,25 @@ def write(
             writer.write()
     kept.close()
     return len(kept.entries)
+
+
+def write_in_threads(location: str, ledgers: list[str], seed: int) -> None:
+    """Write with one thread for each ledger, as a server does, until this process is killed."""
+    with open_store(location) as app:
+
+        def write_on(path: Path, chance: random.Random) -> None:
+            ask = lambda entry: call_tool(app, entry.tool, entry.key, **entry.arguments)  # noqa: E731
+            writer = Writer(path.name, Ledger(path), ask, chance)
+            writer.resume()
+            while True:
+                writer.write()
+
+        with ThreadPoolExecutor(len(ledgers)) as threads:
+            works = [
+                threads.submit(write_on, Path(path), random.Random(seed + n))
+                for n, path in enumerate(ledgers)
+            ]
+            works[0].result()
 
 
 def call_once(project: str, tool: str, key: str, arguments: dict[str, Any]) -> Any:
@@ -173,6 +193,7 @@ ORDERS: dict[str, Callable[..., Any]] = {
         register,
         prepare,
         write,
+        write_in_threads,
         call_once,
         emit,
         follow,

@@ -48,9 +48,32 @@ def kill_writers(folder: Path, crew: list[Worker], kills: int, seed: int) -> Res
         outcomes = [worker.wait_for_outcome() for worker in crew]
         result.faults += [str(each) for each in outcomes if each.signal != signal.SIGKILL]
         result.count(kills=len(crew))
-        repeated |= {
-            entry.key for path in ledgers for entry in read_entries(path) if not entry.is_acknowledged
-        }
+        repeated |= _list_unacknowledged(ledgers)
+
+    _check(result, folder, location, [entry for path in ledgers for entry in read_entries(path)], repeated)
+    return result
+
+
+def kill_threads(folder: Path, worker: Worker, threads: int, kills: int, seed: int) -> Result:
+    """Let the threads of one process write into one SQLite file, which share commits; kill it at random moments."""
+    result, chance, location = Result(), random.Random(seed), str(folder / "deepwork.db")
+    assert worker.do("prepare", location=location).is_well
+    ledgers = [folder / f"ledger-{number}" for number in range(threads)]
+    repeated: set[str] = set()
+
+    for kill in range(kills):
+        written = [_measure_size(path) for path in ledgers]
+        paths = [str(path) for path in ledgers]
+        worker.order("write_in_threads", location=location, ledgers=paths, seed=seed + kill * threads)
+        worker.go()
+        for path, before in zip(ledgers, written, strict=True):
+            _wait_until_longer(path, before)
+        time.sleep(chance.uniform(0.005, 0.12))
+        worker.kill()
+        outcome = worker.wait_for_outcome()
+        result.faults += [str(outcome)] if outcome.signal != signal.SIGKILL else []
+        result.count(kills=1)
+        repeated |= _list_unacknowledged(ledgers)
 
     _check(result, folder, location, [entry for path in ledgers for entry in read_entries(path)], repeated)
     return result
@@ -120,6 +143,10 @@ def _check(
         check_entries(result, app, entries, repeated, acknowledged=acknowledged)
     finally:
         app.close()
+
+
+def _list_unacknowledged(ledgers: list[Path]) -> set[str]:
+    return {entry.key for path in ledgers for entry in read_entries(path) if not entry.is_acknowledged}
 
 
 def _measure_size(path: Path) -> int:

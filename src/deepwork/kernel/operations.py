@@ -50,6 +50,8 @@ class OperationDeclaration(NamedTuple):
     in the database it returns `InTransaction`. A tool that stores its effects elsewhere stores its answer
     with them, and raises `AlreadyAnswered` when an idempotency key is repeated.
     """
+    changes_many: bool = False
+    """Whether it may change thousands of rows, so that nobody else should wait for its commit."""
     may_become_task: bool = False
     """Whether a slow call may be answered with a task of MCP, which goes on while the client polls it."""
     waits_with: str | None = None
@@ -140,6 +142,7 @@ def operation(
     for_people: bool = False,
     offered_on_read_only_server: bool = False,
     long_running: bool = False,
+    changes_many: bool = False,
     may_become_task: bool = False,
     waits_with: str | None = None,
     prepared_by: str | None = None,
@@ -158,6 +161,7 @@ def operation(
         for_people=for_people,
         offered_on_read_only_server=offered_on_read_only_server,
         long_running=long_running,
+        changes_many=changes_many,
         may_become_task=may_become_task,
         waits_with=waits_with,
         prepared_by=prepared_by,

@@ -248,7 +248,8 @@ def _change(
     def change() -> Any:
         if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
             return work() if call.key is None else run_once(database, call, work)
-        with database.transaction() as tx, join_transaction(tx):
+        shares_commit = not spec.declaration.changes_many
+        with database.transaction(shares_commit=shares_commit) as tx, join_transaction(tx):
             answer = work() if call.key is None else run_once(database, call, work)
             record.outcome = classify_outcome(answer) if has_worked else REPEATED
         return answer

@@ -212,8 +212,11 @@ class Engine(Protocol):
     def write_store_key(self, connection: Connection, key: StoreKey) -> None:
         """Replace the key of the store."""
 
-    def writing(self) -> AbstractContextManager[Connection]:
-        """Open a transaction that is durably committed when the block ends without an error."""
+    def writing(self, *, shares_commit: bool = False) -> AbstractContextManager[Connection]:
+        """Open a transaction that is durably committed when the block ends without an error.
+
+        Short ones may share the commit of others that wait at the same time.
+        """
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Open a read-only transaction with one consistent snapshot of the data."""

@@ -258,7 +258,7 @@ class PostgreSQL:
         return conninfo.make_conninfo(**self._parts | {"options": options})
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, *, shares_commit: bool = False) -> Iterator[Connection]:  # noqa: ARG002 - the server's matter
         with self._open_transaction(_BEGIN_WRITE_SQL) as connection:
             yield connection  # type: ignore[misc]  # psycopg's connection satisfies our protocol
             _commit(connection)

@@ -28,6 +28,7 @@ from deepwork.kernel.database.seals import (
     require_own_mark,
     write_key,
 )
+from deepwork.kernel.database.shared_commits import SharedWrite, WriteQueue
 from deepwork.kernel.database.store_file import (
     CACHED_STATEMENTS,
     LARGE_WAL,
@@ -68,6 +69,7 @@ class SQLite:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._write_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
+        self._queue = WriteQueue(self._open_writing_session, self._write_lock.build_timeout_error)
         self._hints = WakeupChannel(self.path)
         self._file: OpenFile | None = None
         self._key: StoreKey | None = None
@@ -230,9 +232,12 @@ class SQLite:
                 suggestion="Name a new file, or the file of a deepwork store, with --db.",
             )
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    def writing(self, *, shares_commit: bool = False) -> AbstractContextManager[Connection]:
         if self._refusal is not None:
             raise self._refusal
+        return SharedWrite(self._queue) if shares_commit else self._open_writing_session()
+
+    def _open_writing_session(self) -> SQLiteSession:
         return SQLiteSession(self._get_prepared_file, self._write_lock)
 
     def reading(self) -> AbstractContextManager[Connection]:

@@ -275,12 +275,15 @@ class Database:
         """
         self._subscribers.append((event_types, handler))
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
+    def transaction(self, *, shares_commit: bool = False) -> AbstractContextManager[Transaction]:
         """Open a transaction; commits, together with its events, when the block ends without an error.
 
         Inside `join_transaction` it joins the outer transaction: the block's end commits nothing then.
+        With `shares_commit`, others that wait may be committed with it, so it has to be short.
         """
-        return nullcontext(outer) if (outer := _joined.get()) else _WriteBlock(self, self.engine.writing())
+        if outer := _joined.get():
+            return nullcontext(outer)
+        return _WriteBlock(self, self.engine.writing(shares_commit=shares_commit))
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """Open a read-only transaction: one consistent snapshot, without waiting for writers."""

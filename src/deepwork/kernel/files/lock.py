@@ -84,7 +84,7 @@ class FileLock:
         try:
             self._acquire_in_steps(time.monotonic() + timeout, while_waiting)
         except TimeoutError:
-            raise self._build_timeout_error(timeout) from None
+            raise self.build_timeout_error(timeout) from None
         except OSError as error:
             raise to_storage_error("lock", self._path, error) from error
 
@@ -161,7 +161,8 @@ class FileLock:
         self._waiter = None
         return locked
 
-    def _build_timeout_error(self, timeout: float) -> StorageError:
+    def build_timeout_error(self, timeout: float) -> StorageError:
+        """Return the error of somebody who waited so long for the lock."""
         return StorageError(
             f"The lock {format_path(self._path)} was not free within {timeout:g} s.",
             suggestion="Find its holder with `lsof`, stop that program if it hangs, then call again.",

@@ -110,7 +110,7 @@ class MessageTools:
             )
             return Sent(id=message.id, thread_id=thread_id)
 
-    @operation("work", acts_as="sender_id")
+    @operation("work", changes_many=True, acts_as="sender_id")
     def message_broadcast(
         self,
         sender_id: Id,
@@ -208,7 +208,7 @@ class MessageTools:
                 message = store.get(id)
         return MessageView.from_message(message, names)
 
-    @operation("work", idempotent=True)
+    @operation("work", changes_many=True, idempotent=True)
     def message_mark_read(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
@@ -219,7 +219,7 @@ class MessageTools:
             self._record_reading(tx, MessageEvent.READ, store.mark_read(message_ids))
             return Marked(unknown=store.list_unknown(message_ids) or None)
 
-    @operation("work", idempotent=True)
+    @operation("work", changes_many=True, idempotent=True)
     def message_archive(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:

@@ -184,7 +184,7 @@ class PlanTools:
             lines = [WorkflowLine.from_workflow(each, with_repository=with_repository) for each in found]
             return PlanList(workflows=lines, total=total)
 
-    @operation("work", prepared_by="_check_plan")
+    @operation("work", changes_many=True, prepared_by="_check_plan")
     def workflow_set_plan(self, id: Id, plan: Plan) -> PlanSet:
         """Set a workflow's plan: creates all tasks and makes it ready."""
         with self._database.transaction() as tx:
@@ -249,6 +249,7 @@ class PlanTools:
     @operation(
         "work",
         destructive=True,
+        changes_many=True,
         prepared_by="_check_tasks",
         unlisted=("estimated_complexity", "checks", "approval", "budget", "changes"),
     )
@@ -272,7 +273,11 @@ class PlanTools:
         return self._prover.check_names(workflow_id, names)
 
     @operation(
-        "admin", idempotent=True, when_false=WhenFalse("force", default=False, scope="work"), for_people=True
+        "admin",
+        idempotent=True,
+        when_false=WhenFalse("force", default=False, scope="work"),
+        for_people=True,
+        changes_many=True,
     )
     def workflow_update_status(
         self,

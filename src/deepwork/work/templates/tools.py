@@ -80,7 +80,11 @@ class TemplateTools:
         self._plans = plans
         self._catalog = catalog
 
-    @operation("work", unlisted=("estimated_complexity", "checks", "approval", "budget", "changes"))
+    @operation(
+        "work",
+        changes_many=True,
+        unlisted=("estimated_complexity", "checks", "approval", "budget", "changes"),
+    )
     def template_create(
         self,
         name: Name,
@@ -132,7 +136,7 @@ class TemplateTools:
         views = [TemplateView.excerpt_from_template(template) for template in listed]
         return Templates(templates=views, total=len(chosen), errors=errors or None)
 
-    @operation("work", prepared_by="_check_names")
+    @operation("work", changes_many=True, prepared_by="_check_names")
     def template_apply(
         self,
         template_id: Annotated[Id, Field(description="Id or name")],

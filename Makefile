@@ -132,13 +132,17 @@ clean: ## Remove everything that these targets created.
 $(READY): pyproject.toml requirements/dev.txt requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "deepwork needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 ..."; exit 1; }
-	@echo "Setting up .venv ..."
+	@echo "Setting up .venv, once; this takes about half a minute."
+	@echo "  1 of 3: an environment of its own"
 	@$(PYTHON) -m venv .venv
 	@# uv is ten times faster than pip; where it cannot be installed, pip does the same.
+	@echo "  2 of 3: uv, which installs the rest"
 	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt; then \
+		echo "  3 of 3: $$(grep -c '==' requirements/dev.txt) packages"; \
 		$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt && \
 		$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . ; \
 	else \
+		echo "  3 of 3: $$(grep -c '==' requirements/dev.txt) packages, with pip: a few minutes"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
 	fi

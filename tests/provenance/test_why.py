@@ -196,3 +196,18 @@ def test_a_shallow_clone_says_that_lines_may_be_older(work: Made, tmp_path: Path
 
     assert "the history is cut off" in answer["commits"][0]["note"].lower()
     app.close()
+
+
+def test_a_file_may_have_any_letters_in_its_name(app: Application, tmp_path: Path):
+    project = create_repository(tmp_path)
+    name = 'données/Grüße "日本".txt'
+    (project / "données").mkdir()
+    (project / name).write_text("a\n")
+    commit_all(project, "Write it")
+    run_git(project, "mv", name, "données/neu.txt")
+    commit_all(project, "Rename it")
+
+    before = explain(app, "données/neu.txt", 1)["commits"]
+    same = explain(app, name, 1, commit="HEAD^")["commits"]
+
+    assert [each.get("path") for each in (*before, *same)] == [name, None]

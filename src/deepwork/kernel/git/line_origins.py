@@ -7,6 +7,7 @@ import re
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput
 from deepwork.kernel.git.command import BAD_LIST_OF_COMMITS, MAX_LISTING_BYTES, Git, check_hash
+from deepwork.kernel.git.patches import unquote
 from deepwork.kernel.records import dataclass
 
 # The repository could name a file with commits to skip. Git reads it, then the empty name clears the list.
@@ -45,7 +46,7 @@ def _parse(output: str) -> list[LineOrigin]:
         if entry := _ENTRY_PATTERN.fullmatch(line):
             found.append((entry[1], int(entry[3]), int(entry[4])))
         elif line.startswith("filename ") and found:
-            names[found[-1][0]] = line.removeprefix("filename ")
+            names[found[-1][0]] = os.fsdecode(unquote(os.fsencode(line.removeprefix("filename "))))
     return [
         LineOrigin(hash if hash.strip("0") else None, names.get(hash, ""), first, first + count - 1)
         for hash, first, count in found

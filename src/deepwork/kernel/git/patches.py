@@ -177,9 +177,12 @@ def _parse_name(written: bytes) -> str:
     text = written.rstrip(b"\t\r")
     if text == b"/dev/null":
         return ""
-    if text.startswith(b'"'):  # quoted as in C
-        text = text[1:-1].decode("unicode_escape").encode("latin-1")
-    return os.fsdecode(text.removeprefix(b"b/"))
+    return os.fsdecode(unquote(text).removeprefix(b"b/"))
+
+
+def unquote(name: bytes) -> bytes:
+    """Return a name that git may have quoted as in C: it does so with letters outside ASCII."""
+    return name[1:-1].decode("unicode_escape").encode("latin-1") if name.startswith(b'"') else name
 
 
 def list_merges_with_own_changes(run: GitCall, merges: Sequence[str]) -> set[str]:

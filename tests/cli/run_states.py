@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptions, RunStatus
-from deepwork.views.overview.run_progress import RunState
+from deepwork.delivery.runner.responses import AttemptLine, WorkRef, describe_run
+from deepwork.edge.cli.run.rendering import Row
+from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.values import format_timestamp
+from deepwork.views.overview.run_progress import RunProgress
 from deepwork.views.overview.states.run_rules import AttemptFacts, RunFacts, judge_attempt, judge_run
 
 NOW = 1_800_000_000_000
@@ -31,11 +35,27 @@ def make_attempt(stage: AttemptStage = AttemptStage.RUNNING, **changes: Any) -> 
     return Attempt(stage=stage, **(known | changes))
 
 
-def make_state(*attempts: Attempt, status: RunStatus = RunStatus.ACTIVE, **changes: Any) -> RunState:
-    run = make_run(status, **changes.pop("run", {}))
-    known: dict[str, Any] = {"task_names": {"tk_1": "Write the form", "tk_2": "Test it"}}
+def describe(*attempts: Attempt, run: Run, **changes: Any) -> Row:
+    """Describe a run as `get_run_progress` does; tasks are named by `task_names`, steps by their ids."""
+    names = {"tk_1": "Write the form", "tk_2": "Test it"} | changes.pop("task_names", {})
     facts = [AttemptFacts(attempt) for attempt in attempts]
-    states = {attempt.id: judge_attempt(each) for attempt, each in zip(attempts, facts, strict=True)}
-    is_driven = changes.pop("is_driven", True)
-    states[run.id] = judge_run(RunFacts(run, is_driven=is_driven, attempts=tuple(facts)))
-    return RunState(run=run, name="Login", now=NOW, states=states, attempts=attempts, **(known | changes))
+    standing = judge_run(RunFacts(run, is_driven=changes.pop("is_driven", True), attempts=tuple(facts)))
+    lines = [
+        AttemptLine.of(
+            each.attempt,
+            **judge_attempt(each).to_answer(),
+            usd=each.attempt.usd_micros / MICROS_PER_USD,
+            task_name=names.get(each.attempt.task_id) or each.attempt.task_id.rpartition("/")[2],
+        )
+        for each in facts
+    ]
+    known: dict[str, Any] = {
+        **vars(describe_run(run, usd_micros=0)), **standing.to_answer(), "attempts": lines, "tokens": 0,
+        "models": [], "actions": [], "workflow": WorkRef(id="wf_1", kind="plan", name="Login"), "progress": {},
+        "now": format_timestamp(NOW), "last_seq": 0,
+    }  # fmt: skip
+    return {"because": None, "next": None} | RunProgress(**known | changes).model_dump()
+
+
+def make_state(*attempts: Attempt, status: RunStatus = RunStatus.ACTIVE, **changes: Any) -> Row:
+    return describe(*attempts, run=make_run(status, **changes.pop("run", {})), **changes)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -31,8 +33,24 @@ NO_ANSWER = {
 }
 """Commands without --json, each with the reason."""
 
-OPENING_A_STORE = {"servers.py": "fails before the page is opened if the store cannot be read"}
-"""Modules of commands that open a store instead of calling an operation, each with the reason."""
+SERVICES = {
+    "settings": "", "database": "see below", "close": "", "job_stack": "names who calls, for log lines",
+    "operations": "", "registry": "", "build_toolset": "describe operations",
+    "feed": "a stream of events, as the dashboard's", "runner": "this process drives runs",
+    "checks": "this process runs checks", "task_prover": "as `checks`", "tracked_task_prover": "as `checks`",
+    "jobs": "the files of jobs", "repositories": "git repositories",
+}  # fmt: skip
+"""What commands use of the application, and what for, if it is not to call operations."""
+TAKING_THE_DATABASE = {
+    "invoke": "calls operations",
+    "perform": "the same",
+    "resolve_id": "finds what a person means by a name or a part of an id", "resolve_arguments": "the same",
+    "list_candidates": "the same", "_resolve": "the same",
+    "LogReader": "follows the files of an attempt until it ends",
+    "build_person_call": "asks for the passphrase that an operation needs", "PersonProofs": "the same",
+    "prove_act": "proves acts on files, which are no operations",
+}  # fmt: skip
+"""What commands pass the database to, and why."""
 
 SHARED = {
     "--path": "The project. Default: the one that contains the current folder.",
@@ -233,12 +251,46 @@ def test_each_exit_code_of_the_page_is_produced_by_a_command_and_errors_go_to_st
     assert json.loads(failed.stderr)["code"] == "INTERNAL_ERROR"
 
 
-def test_commands_open_no_store_themselves():
+def walk_code() -> Iterator[tuple[str, ast.AST]]:
+    """Yield each node of the code of each module with commands."""
     folder = Path(main.__file__).parent
-    opening = re.compile(r"\.(reading|writing|transaction)\(|(?<!Viewed)Store\(")
+    for file in folder.rglob("*.py"):
+        yield from ((str(file.relative_to(folder)), node) for node in ast.walk(ast.parse(file.read_text())))
 
-    found = {
-        str(file.relative_to(folder)) for file in folder.rglob("*.py") if opening.search(file.read_text())
+
+def get_last_name(node: ast.AST) -> str:
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+def is_of_application(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and get_last_name(node.value) in ("app", "_app", "of_tree")
+
+
+def test_commands_read_rows_only_through_operations():
+    used = {
+        node.attr for _, node in walk_code() if isinstance(node, ast.Attribute) and is_of_application(node)
+    }
+    calls = [node for _, node in walk_code() if isinstance(node, ast.Call)]
+    given = {
+        get_last_name(call.func)
+        for call in calls
+        for value in (*call.args, *(each.value for each in call.keywords))
+        if is_of_application(value) and get_last_name(value) == "database"
     }
 
-    assert found == OPENING_A_STORE.keys()
+    assert used == SERVICES.keys()
+    assert given == TAKING_THE_DATABASE.keys()
+    assert not {get_last_name(call.func) for call in calls} & {"reading", "writing", "transaction"}
+
+
+def test_commands_import_no_store():
+    imported = {
+        (place, name.name)
+        for place, node in walk_code()
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deepwork.")
+        for name in node.names
+        if re.search(r"Store$|^StateView$", name.name) and name.name != "ViewedStore"
+    }
+
+    # `status` builds the class of its operation itself: everybody waits for it, so it imports less.
+    assert imported == {("status.py", "StateView")}

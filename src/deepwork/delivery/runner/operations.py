@@ -20,6 +20,7 @@ from deepwork.delivery.runner.responses import (
     AttemptOutput,
     Attempts,
     RunView,
+    SessionTree,
     WorkRef,
     describe_run,
     offer_run_actions,
@@ -51,6 +52,8 @@ class RunStates(Protocol):
 
 NameWork = Callable[[Transaction, Collection[str]], Mapping[str, tuple[str, str]]]
 """Returns kind and name of plans and job sessions, by their ids."""
+FindTree = Callable[[Database, str], Path | None]
+"""Returns the worktree in which a run of this machine works on a job session."""
 
 
 class RunOperations:
@@ -64,10 +67,11 @@ class RunOperations:
         state_folder: Path | None,
         view_states: Callable[[Transaction], RunStates],
         name_work: NameWork,
+        find_tree: FindTree,
     ) -> None:
         """`state_folder` has the output of agents; None if it is not on this machine."""
         self._database, self._state_folder = database, state_folder
-        self._view_states, self._name_work = view_states, name_work
+        self._view_states, self._name_work, self._find_tree = view_states, name_work, find_tree
 
     # Decisions
 
@@ -134,6 +138,12 @@ class RunOperations:
             [line] = self._view_lines(tx).build_runs([run], attempts[-_MAX_ATTEMPTS:])
             hosts = RunStore(tx).list_hosts(run.id)
             return line.model_copy({"attempts_total": len(attempts), "hosts": hosts})
+
+    @operation("read")
+    def find_session_tree(self, session_id: Id) -> SessionTree:
+        """The worktree of this machine in which a run works on a job session."""
+        tree = self._find_tree(self._database, session_id)
+        return SessionTree(tree=None if tree is None else str(tree))
 
     @operation("read")
     def list_attempts(

@@ -110,6 +110,10 @@ class AgentRuns(Page):
     runs: list[AgentRun]
 
 
+class SessionTree(Answer):
+    tree: str | None = None
+
+
 class AttemptOutput(Answer):
     """The end of what one start of an agent wrote, from the beginning of a line; controls are escaped."""
 

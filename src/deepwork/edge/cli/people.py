@@ -102,14 +102,12 @@ def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key
 
 def _find_or_register_sender(app: Application, recipient: str) -> str:
     """Return the agent that represents the person; it is registered with the first message."""
-    from deepwork.views.overview.agent_operations import build_registration, find_agent_of
+    from deepwork.views.overview.agent_operations import build_registration
 
     call_operation(app, "agent_get", {"id": recipient})  # raises for an unknown agent, before registering
     person = name_person()
-    if found := find_agent_of(app.database, person):
-        return found
-    registered: str = _call(app, "agent_register", build_registration(person))["id"]
-    return registered
+    known = _call(app, "find_own_agent", {}) or _call(app, "agent_register", build_registration(person))
+    return str(known["id"])
 
 
 def _call(app: Application, tool: str, arguments: dict[str, Any], key: str | None = None) -> Any:

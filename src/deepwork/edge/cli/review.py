@@ -26,10 +26,13 @@ from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.edge.cli.framework.tool_commands import ToolGroup
 from deepwork.edge.cli.main import print_error
 from deepwork.edge.server.application import Application
-from deepwork.gates.reviews import rendering, rules
+from deepwork.edge.server.invocation import perform
+from deepwork.gates.reviews import rules
 from deepwork.gates.reviews.discovery import RuleCatalog, RuleFinder
 from deepwork.gates.reviews.models import RuleSet
-from deepwork.gates.reviews.planner import ReviewPlan, resolve_path
+from deepwork.gates.reviews.planner import resolve_path
+from deepwork.gates.reviews.responses import DueReviews
+from deepwork.kernel.call import Call
 from deepwork.kernel.config_options import PLATFORMS
 from deepwork.kernel.environment import build_child_environment
 from deepwork.kernel.errors import DeepworkError, InvalidInput
@@ -71,14 +74,14 @@ def review(
         try:
             named = _list_named_files(files)
             with ProgressBar("Finding changes", quiet=as_json):
-                plan = _plan_reviews(app, named, base_ref, again=again)
+                due = _list_due_reviews(app, named, base_ref, again=again)
         except DeepworkError as error:
             if not check:
                 raise
             print_error(error)
             sys.exit(_EXIT_UNKNOWN)
-    _print_reviews(plan, app.settings.platform, as_json=as_json)
-    sys.exit(_choose_exit_code(plan) if check else 0)
+    _print_reviews(due, as_json=as_json)
+    sys.exit(_choose_exit_code(due) if check else 0)
 
 
 @review.command("rules")
@@ -155,12 +158,16 @@ def _decide(
     print_answer(answer, as_json=as_json)
 
 
-def _plan_reviews(
+def _list_due_reviews(
     app: Application, named: list[str] | None, base_ref: str | None, *, again: bool
-) -> ReviewPlan:
+) -> dict[str, Any]:
     if named is not None and base_ref:
         raise InvalidInput("--base-ref is for changes in git; it does not apply to named files.")
-    return app.reviews.planner.plan(named, base_ref, again=again)
+    given = {"platform": app.settings.platform, "files": named, "base_ref": base_ref, "again": again}
+    # Not as JSON: names of files need not be text.
+    call = Call(tool="list_due_reviews", carries_notices=False)
+    due: DueReviews = perform(app.database, app.operations[call.tool], given, call)
+    return due.model_dump()
 
 
 def _list_named_files(files: Sequence[str]) -> list[str] | None:
@@ -198,34 +205,19 @@ def _parse_names(content: bytes) -> list[str]:
     return [os.fsdecode(piece) for piece in pieces if piece.strip()]
 
 
-def _print_reviews(plan: ReviewPlan, platform: str, *, as_json: bool) -> None:
-    if not as_json:
-        for line in plan.render(platform).split("\n"):
-            print("\t" * line.startswith("\t") + to_printable(line.removeprefix("\t")))
+def _print_reviews(due: dict[str, Any], *, as_json: bool) -> None:
+    text = due.pop("text")
+    if as_json:
+        print_answer(due, as_json=True)
         return
-    tasks = [
-        {"review_id": each.id, **task}
-        for each, task in zip(plan.reviews, rendering.build_tasks(plan.reviews, platform), strict=True)
-    ]
-    answer = {
-        "tasks": tasks,
-        "passed_before": plan.passed,
-        "base": plan.base,
-        "message": plan.reason or None,
-        "problems": list(map(str, plan.problems)),
-        "missing": list(plan.missing),
-        "waiting_for_person": [
-            {"review_id": each.review.id, "rule": each.review.review.rule.name, "reason": each.reason.value}
-            for each in plan.stuck
-        ],
-    }
-    print_answer(answer, as_json=True)
+    for line in text.split("\n"):
+        print("\t" * line.startswith("\t") + to_printable(line.removeprefix("\t")))
 
 
-def _choose_exit_code(plan: ReviewPlan) -> int:
-    if plan.problems:
+def _choose_exit_code(due: dict[str, Any]) -> int:
+    if due["problems"]:
         return _EXIT_UNKNOWN
-    return _EXIT_REVIEW_DUE if plan.reviews or plan.stuck else 0
+    return _EXIT_REVIEW_DUE if due["tasks"] or due["waiting_for_person"] else 0
 
 
 def _print_rules(found: RuleSet, *, as_json: bool) -> None:

@@ -80,8 +80,7 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     app = Application(settings)
     set_stack_source(app.job_stack.get_stack)
     try:
-        with app.database.reading():  # fail here rather than on the page if the store cannot be read
-            pass
+        app.feed.get_last_seq()  # fails here rather than on the page if the store cannot be read
         run_http_server(app, None, webbrowser.open if opens else None)
     finally:
         app.close()

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import is_typed, open_application, print_unnotified
+from deepwork.edge.cli.framework.applications import (
+    call_operation,
+    is_typed,
+    open_application,
+    print_unnotified,
+)
 from deepwork.edge.cli.framework.documents import OutputParam, TextParam, merge_outputs
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import (
@@ -30,14 +36,14 @@ from deepwork.edge.cli.framework.proofs import build_act_call
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool
 from deepwork.edge.cli.states import add_state_to, add_states, show_state, show_states
 from deepwork.edge.server.application import Application
-from deepwork.edge.server.invocation import invoke
 from deepwork.gates.reviews.round_trees import format_finding
+from deepwork.gates.reviews.rounds import read_findings
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import Code, DeepworkError
 from deepwork.kernel.foreign_text import split_lines
-from deepwork.work.jobs.sessions.state import Session
-from deepwork.work.jobs.sessions.state_manager import session_to_dict
+from deepwork.work.jobs.sessions.state import SessionStatus
 
+Row = dict[str, Any]
 _START_OVERRIDES = CommandOverrides(note="If the job has a single workflow, WORKFLOW_NAME is ignored.")
 _OUTPUT_PARAMETERS: dict[str, click.Parameter] = {
     "outputs": click.Argument(
@@ -97,9 +103,9 @@ def sessions() -> None:
 @options
 def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
     """List active sessions, oldest first."""
-    with _open_to_read(place, as_json=as_json) as app:
-        found = [each for each in app.sessions.list_all() if finished_too or each.is_active]
-        rows = add_states(app, "session", [_build_row(session) for session in found])
+    with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
+        found = call_operation(app, "list_sessions", {"all": finished_too})["sessions"]
+        rows = add_states(app, "session", found)
     active = "There are no active sessions. --all lists the others too."
     none = "There are no sessions." if finished_too else active
     print_listed({"sessions": rows}, "sessions", show_states(rows), none, as_json=as_json)
@@ -111,9 +117,9 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
 def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
     with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
-        session = app.sessions.load(known)
+        session = call_operation(app, "get_whole_session", {"session_id": known})["session"]
         state = add_state_to("session", app, {"id": known})
-    whole = session_to_dict(session) | state if as_json else show_state(_build_details(session) | state)
+    whole = session | state if as_json else show_state(_build_details(session) | state)
     print_answer(whole, as_json=as_json)
 
 
@@ -123,8 +129,7 @@ def show_session(session_id: str, as_json: bool, **place: Any) -> None:
 def resume(session_id: str, as_json: bool, **place: Any) -> None:
     """Print what an agent needs to resume a session: its current step and how to report it."""
     with open_with_session(place, session_id, reads=True, quiet=as_json) as (app, known):
-        spec = app.registry["get_session"]
-        answer = invoke(app.database, spec, {"session_id": known}, Call("local", spec.name))
+        answer = call_operation(app, "get_session", {"session_id": known}, Call("local", "get_session"))
     print_answer(answer, as_json=as_json, render=_render_briefing)
 
 
@@ -182,7 +187,7 @@ def _decide(action: str, how: dict[str, Any], *, session_id: str, **given: str |
     with open_with_session(how, session_id) as (app, known):
         arguments = {name: value for name, value in given.items() if value is not None}
         arguments |= {"session_id": known}
-        answer = invoke(app.database, app.operations[action], arguments, call)
+        answer = call_operation(app, action, arguments, call)
     print_said(answer, _render_decision(answer), as_json=as_json)
 
 
@@ -199,87 +204,89 @@ def _render_decision(answer: dict[str, Any]) -> str:
     return f"Step {step} may be reviewed {left} more time{'' if left == 1 else 's'}."
 
 
-def _open_to_read(place: dict[str, Any], *, as_json: bool) -> AbstractContextManager[Application]:
-    return open_application(place.pop("path"), place, reads=True, quiet=as_json)
-
-
-def _build_row(session: Session) -> dict[str, Any]:
-    return {
-        "id": session.session_id,
-        "workflow": session.workflow,
-        "step": session.current_step_id,
-        "status": session.status.value,
-        "goal": session.goal,
-        "started": session.started_at,
-    }
-
-
-def _build_details(session: Session) -> dict[str, Any]:
+def _build_details(session: Row) -> Row:
     """Build what `sessions show` prints: steps, skipped reviews, and facts that are known."""
-    facts = _build_row(session) | {
-        "branch": session.branch,
-        "completed": session.completed_at,
-        "abort_reason": session.abort_reason,
+    facts = {
+        "id": session["session_id"],
+        "workflow": f"{session['job_name']}/{session['workflow_name']}",
+        "step": session["current_step_id"],
+        "status": session["status"],
+        "goal": session["goal"],
+        "started": session["started_at"],
+        "branch": session["branch"],
+        "completed": session["completed_at"],
+        "abort_reason": session["abort_reason"],
         "waiting for": _format_wait(session),
     }
-    order = [step for entry in session.entries for step in entry.steps]
-    steps = [
-        {
-            "step": step,
-            "status": _get_step_status(session, step),
-            "reviews": session.get_progress(step).quality_attempts,
-            "outputs": ", ".join(_flatten_paths(session.get_progress(step).outputs.values())),
-            "notes": session.get_progress(step).notes,
-        }
-        for step in order
-    ]
-    overrides = [dict(vars(each)) for each in session.overrides]
-    decided = [
-        {name: value for name, value in vars(each).items() if name != "is_seen"} for each in session.decisions
-    ]
-    own = [
-        {"step_id": each.step_id, "verdict": "passed" if each.passed else "failed", "at": each.at}
-        for each in session.self_reviews
-    ]
     lists = {
-        "steps": steps,
+        "steps": [_build_step(session, step) for entry in session["entries"] for step in entry["steps"]],
         "rounds": _list_rounds(session),
-        "self-reviews": own,
-        "reviews skipped": overrides,
-        "decided by people": decided,
+        "self-reviews": [
+            {"step_id": each["step_id"], "verdict": _name_verdict(each), "at": each["at"]}
+            for each in session["self_reviews"]
+        ],
+        "reviews skipped": session["overrides"],
+        "decided by people": [
+            {name: value for name, value in each.items() if name != "is_seen"}
+            for each in session["decisions"]
+        ],
     }
     known = {key: value for key, value in facts.items() if value is not None}
     return {name: rows for name, rows in lists.items() if rows} | known
 
 
-def _list_rounds(session: Session) -> list[dict[str, Any]]:
+def _build_step(session: Row, step: str) -> Row:
+    progress = session["step_progress"].get(step, {})
+    return {
+        "step": step,
+        "status": _get_step_status(session, step),
+        "reviews": progress.get("quality_attempts", 0),
+        "outputs": ", ".join(_flatten_paths(progress.get("outputs", {}).values())),
+        "notes": progress.get("notes"),
+    }
+
+
+def _list_rounds(session: Row) -> list[Row]:
     """List each finding of each round of the reviews, and the rounds without any."""
     return [
         {
-            "step": each.step_id,
-            "review": each.rule,
-            "round": each.round.number,
-            "verdict": "passed" if each.round.passed else "failed",
-            "finding": format_finding(finding) if finding else None,
-            "effect": finding.effect.value if finding else None,
+            "step": each["step_id"],
+            "review": each["rule"],
+            "round": each["round"],
+            "verdict": _name_verdict(each),
+            "finding": format_finding(read_findings([finding])[0]) if finding else None,
+            "effect": finding["effect"] if finding else None,
         }
-        for each in session.review_rounds
-        for finding in each.round.findings or (None,)
+        for each in session["review_rounds"]
+        for finding in each["findings"] or (None,)
     ]
 
 
-def _format_wait(session: Session) -> str | None:
+def _name_verdict(review: Row) -> str:
+    return "passed" if review["passed"] else "failed"
+
+
+def _format_wait(session: Row) -> str | None:
     """Say why only a person can decide about the current step; None if nobody waits."""
-    reason = session.get_progress(session.current_step_id).person_reason
-    return f"a person ({reason.replace('_', ' ')})" if session.is_active and reason else None
+    reason: str | None = _get_current_progress(session).get("person_reason")
+    return f"a person ({reason.replace('_', ' ')})" if _is_active(session) and reason else None
 
 
-def _get_step_status(session: Session, step: str) -> str:
-    if session.get_progress(step).completed_at:
+def _get_step_status(session: Row, step: str) -> str:
+    if session["step_progress"].get(step, {}).get("completed_at"):
         return "completed"
-    if not session.is_active or step != session.current_step_id:
+    if not _is_active(session) or step != session["current_step_id"]:
         return "waiting"
-    return "at its gate" if session.is_at_gate else "current"
+    return "current" if _get_current_progress(session).get("submitted_outputs") is None else "at its gate"
+
+
+def _get_current_progress(session: Row) -> Row:
+    progress: Row = session["step_progress"].get(session["current_step_id"], {})
+    return progress
+
+
+def _is_active(session: Row) -> bool:
+    return bool(session["status"] == SessionStatus.ACTIVE)
 
 
 def _flatten_paths(values: Any) -> list[str]:
@@ -316,12 +323,10 @@ def open_with_session(
 
     Returns it with the id of the session, of which a person may have given the beginning.
     """
-    from deepwork.delivery.runner.job_steps import find_tree_of_session
-
     path = place.pop("path")
     with open_application(path, place, reads=reads, needs_session=not reads, quiet=quiet) as app:
         known = resolve_id(app.database, "session", session_id)
-        tree = None if _has_session(app, known) else find_tree_of_session(app.database, known)
+        tree = None if _has_session(app, known) else _find_tree(app, known)
         if tree is None:
             yield app, known
             return
@@ -332,7 +337,13 @@ def open_with_session(
 
 def _has_session(app: Application, session_id: str) -> bool:
     try:
-        app.sessions.load(session_id)
+        call_operation(app, "get_whole_session", {"session_id": session_id})
     except DeepworkError as error:
         return error.code is not Code.SESSION_NOT_FOUND
     return True
+
+
+def _find_tree(app: Application, session_id: str) -> Path | None:
+    """Find the worktree in which a run of this machine works on a session."""
+    tree = call_operation(app, "find_session_tree", {"session_id": session_id}).get("tree")
+    return Path(tree) if tree else None

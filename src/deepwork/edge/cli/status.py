@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,13 +15,9 @@ from deepwork.edge.cli.status_page import render_page
 from deepwork.kernel.config import Settings
 from deepwork.kernel.database.engine import Engine
 from deepwork.kernel.database.opening import open_engine
-from deepwork.kernel.values import format_timestamp
 from deepwork.views.hooks import failure_log
 
-if TYPE_CHECKING:
-    from deepwork.kernel.attention import Attention
-    from deepwork.kernel.events.log import Event
-
+Row = dict[str, Any]
 NEEDS_SHOWN = 10
 _MAX_CLIENTS = 3
 _EXPLAINED_KINDS = ("agent_run", "landing")
@@ -53,7 +49,7 @@ def status(path: str, database: str | None, global_store: bool, whole: bool, as_
     print_answer(answer, as_json=as_json, render=lambda it: render_page(it, whole=whole))
 
 
-def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:
+def build_empty_status(settings: Settings, engine: Engine) -> Row:
     """Build the answer for a project without a store: which commands to run first."""
     return {
         "project": str(settings.project_root),
@@ -81,29 +77,42 @@ def _list_first_steps(settings: Settings) -> Iterator[str]:
     yield "deepwork dashboard  # watch it in a browser"
 
 
-def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> dict[str, Any]:
+def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> Row:
     """Build the answer from one consistent read of the store."""
-    from deepwork.views.overview.states.store import build_local_processes
-    from deepwork.views.overview.status import read_current_work
-
     # Before we open the store ourselves, because we would be listed too.
     servers = list(_list_processes(engine.list_other_processes()))
-    # Not through `Application`, which imports the tools.
-    work = read_current_work(engine, build_local_processes(settings))
+    work = _get_current_work(settings, engine)
     return {
         "project": str(settings.project_root),
         "store": engine.address,
         "servers": servers,
         "untrusted_settings": list(settings.untrusted_keys),
-        "needs_you_total": work.inbox_total,
-        "needs_you": [_build_need(each) for each in work.inbox[: None if whole else NEEDS_SHOWN]],
-        "counts": work.counts,
-        **_group_runs(work.running, work.steps),
-        "held": work.held,
-        "unread": work.unread,
-        "events": [_build_event(event) for event in work.events],
+        "needs_you_total": work["needs_you_total"],
+        "needs_you": [_build_need(each) for each in work["needs_you"][: None if whole else NEEDS_SHOWN]],
+        "counts": work["counts"],
+        **_group_runs(work["running"], work["steps"]),
+        "held": work["held"],
+        "unread": work["unread"],
+        "events": [_build_event(event) for event in work["events"]],
         "hook_failures": _load_hook_failures(settings.store_folder),
     }
+
+
+def _get_current_work(settings: Settings, engine: Engine) -> Row:
+    """Call the operation without `Application`, which would make this command a tenth slower."""
+    from deepwork.kernel.database.transaction import Database
+    from deepwork.kernel.events.log import append_events
+    from deepwork.views.overview.states.store import build_local_processes
+    from deepwork.views.overview.states.view import StateView
+    from deepwork.views.overview.status import StatusOperations
+
+    processes = build_local_processes(settings)
+    database = Database(engine, append_events)
+    try:
+        operations = StatusOperations(database, lambda tx: StateView(tx, processes))
+        return operations.get_current_work().model_dump()
+    finally:
+        database.close()
 
 
 def _list_processes(others: Iterable[str] | None) -> Iterator[str]:
@@ -119,36 +128,34 @@ def _list_processes(others: Iterable[str] | None) -> Iterator[str]:
         yield " ".join([name, *filter(None, words[after + 1 :])])[:200]
 
 
-def _build_need(entry: Attention) -> dict[str, Any]:
+def _build_need(need: Row) -> Row:
     return {
-        "kind": entry.kind,
-        "what": entry.title,
-        "because": entry.why.value,
-        "why": entry.detail if entry.kind in _EXPLAINED_KINDS else None,
-        "run": entry.run["name"] if entry.run else "review",
-        "id": entry.id,
-        "since": format_timestamp(entry.since),
-        "command": entry.next,
+        "kind": need["kind"],
+        "what": need["title"],
+        "because": need["because"],
+        "why": need["detail"] if need["kind"] in _EXPLAINED_KINDS else None,
+        "run": need["run"]["name"] if "run" in need else "review",
+        "id": need["id"],
+        "since": need["since"],
+        "command": need.get("next"),
     }
 
 
-def _group_runs(
-    running: Iterable[Mapping[str, Any]], steps: Mapping[str, str]
-) -> dict[str, list[dict[str, Any]]]:
-    by_kind: dict[str, list[dict[str, Any]]] = {"job": [], "plan": [], "track": []}
+def _group_runs(running: Iterable[Row], steps: Mapping[str, str]) -> dict[str, list[Row]]:
+    by_kind: dict[str, list[Row]] = {"job": [], "plan": [], "track": []}
     for run in running:
         at = {"step": steps.get(run["id"])} if run["kind"] == "job" else {}
         by_kind[run["kind"]].append(_build_run(run, at))
     return {"sessions": by_kind["job"], "plans": by_kind["plan"], "tracked": by_kind["track"]}
 
 
-def _build_run(run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
+def _build_run(run: Row, at: Row) -> Row:
     tasks = run["tasks"]
     return {
         "id": run["id"],
         "name": run["name"],
         "status": run["status"],
-        **{key: run[key] for key in ("state", "because", "next")},
+        **{key: run.get(key) for key in ("state", "because", "next")},
         **at,
         "done": tasks["done"],
         "total": tasks["total"],
@@ -160,13 +167,13 @@ def _build_run(run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _build_event(event: Event) -> dict[str, Any]:
+def _build_event(event: Row) -> Row:
     keys = ("name", "phase_name", "subject", "description", "question", "message", "id", *_OTHER_NAMES)
-    what = next((text for key in keys if (text := event.data.get(key))), "")
-    return {"seq": event.seq, "ts": event.ts, "type": event.type, "what": what}
+    what = next((text for key in keys if (text := event["data"].get(key))), "")
+    return {"seq": event["seq"], "ts": event["ts"], "type": event["type"], "what": what}
 
 
-def _load_hook_failures(store_folder: Path) -> dict[str, Any] | None:
+def _load_hook_failures(store_folder: Path) -> Row | None:
     count, newest = failure_log.read_last_failure(store_folder)
     return (
         {"count": count, "last": newest, "log": str(failure_log.get_log_path(store_folder))}

@@ -208,7 +208,9 @@ class Application:
         from deepwork.delivery.runner.operations import RunOperations
         from deepwork.views.overview.run_store import name_work
 
-        return RunOperations(self.database, self.processes.state_folder, self._view_states, name_work)
+        find_tree = FoundOnFirstUse(_find_tree_finder)
+        folder = self.processes.state_folder
+        return RunOperations(self.database, folder, self._view_states, name_work, find_tree)
 
     def _view_states(self, tx: Transaction) -> StateView:
         """Return what judges the states of things in this transaction."""
@@ -527,6 +529,12 @@ def _find_event_log() -> EventLog:
     return record_events
 
 
+def _find_tree_finder() -> Callable[[Database, str], Path | None]:
+    from deepwork.delivery.runner.job_steps import find_tree_of_session
+
+    return find_tree_of_session
+
+
 def _build_with_database(path: str) -> Callable[[Application], Tools]:
     """Return what builds operations that need nothing but the database."""
     return lambda app: import_class(path)(app.database)  # type: ignore[call-arg] # its constructor
@@ -579,8 +587,10 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
         for path in (
             "deepwork.views.overview.home_operations:HomeOperations",
             "deepwork.views.overview.plan_graph:PlanGraphOperations",
+            "deepwork.views.overview.run_progress:RunProgressOperations",
             "deepwork.views.overview.single_things:ThingOperations",
             "deepwork.views.overview.states.operations:StateOperations",
+            "deepwork.views.overview.status:StatusOperations",
             "deepwork.views.overview.work_operations:WorkOperations",
             "deepwork.views.overview.work_detail_operations:WorkDetailOperations",
             "deepwork.views.overview.task_detail_operations:TaskDetailOperations",

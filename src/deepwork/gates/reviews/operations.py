@@ -5,15 +5,16 @@ Each decision takes the proof of a person.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from deepwork.gates.approvals.acts import require_proven
 from deepwork.gates.reviews.models import ReviewEvent
-from deepwork.gates.reviews.planner import ReviewPlanner
-from deepwork.gates.reviews.responses import ReviewDecided, ReviewRoundRow, ReviewRounds
+from deepwork.gates.reviews.planner import ReviewPlan, ReviewPlanner
+from deepwork.gates.reviews.rendering import build_tasks
+from deepwork.gates.reviews.responses import DueReviews, ReviewDecided, ReviewRoundRow, ReviewRounds
 from deepwork.gates.reviews.rule_rounds import name_rule
 from deepwork.gates.reviews.store import PassedReviews, RoundStore, RuleDecision, Series
-from deepwork.kernel.answers import Id
+from deepwork.kernel.answers import Field, Id
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.operations import Traits, operation
@@ -26,6 +27,19 @@ class ReviewOperations:
 
     def __init__(self, planner: ReviewPlanner, database: Database) -> None:
         self._planner, self._database = planner, database
+
+    @operation("work", read_only=True)
+    def list_due_reviews(
+        self,
+        platform: Annotated[str, Field(description="Whose agents the text is for")],
+        files: Annotated[
+            list[str] | None, Field(description="Default: files changed in git against the base")
+        ] = None,
+        base_ref: Annotated[str | None, Field(description="A branch, tag or commit")] = None,
+        again: Annotated[bool, Field(description="Include reviews that already passed")] = False,
+    ) -> DueReviews:
+        """All reviews of changed files that are due, with their instructions."""
+        return _describe_plan(self._planner.plan(files, base_ref, again=again), platform)
 
     @operation("work", for_people=True)
     def pass_review(self, review_id: Id) -> ReviewDecided:
@@ -67,3 +81,20 @@ class ReviewOperations:
                 PassedReviews(tx).save({review_id})
                 tx.emit(ReviewEvent.PASSED, {"review_id": review_id, "review": title, "by": tx.caller})
             return ReviewDecided(review_id=review_id, review=title, decision=decision.value, by=tx.caller)
+
+
+def _describe_plan(plan: ReviewPlan, platform: str) -> DueReviews:
+    tasks = zip(plan.reviews, build_tasks(plan.reviews, platform), strict=True)
+    return DueReviews(
+        tasks=[{"review_id": each.id, **task} for each, task in tasks],
+        passed_before=plan.passed,
+        base=plan.base,
+        message=plan.reason or None,
+        problems=list(map(str, plan.problems)),
+        missing=list(plan.missing),
+        waiting_for_person=[
+            {"review_id": each.review.id, "rule": each.review.review.rule.name, "reason": each.reason.value}
+            for each in plan.stuck
+        ],
+        text=plan.render(platform),
+    )

@@ -36,6 +36,23 @@ class RuleView(Answer):
         )
 
 
+class DueReviews(Answer):
+    """Reviews to do now, or why there are none."""
+
+    kept_nulls: ClassVar = frozenset({"base", "message"})
+
+    tasks: list[dict[str, Any]]
+    passed_before: int
+    base: str | None = None
+    """The commit git compared with; null for named files and before the first commit."""
+    message: str | None = None
+    problems: list[str]
+    missing: list[str]
+    waiting_for_person: list[dict[str, Any]]
+    text: str
+    """All this, as an agent reads it."""
+
+
 class FindingView(Answer):
     severity: str
     file: str | None = None

@@ -7,15 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from deepwork.kernel.call import PERSON_PREFIX, Call, GivenProof
 from deepwork.kernel.database.idempotency import check_key
-from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.errors import InvalidArguments, NotAllowed
 from deepwork.views.dashboard.http_errors import HttpError, require_method
-from deepwork.views.overview.agent_operations import build_registration, find_agent_of
+from deepwork.views.overview.agent_operations import build_registration
 
 InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
 """Calls a tool by name with these arguments, on behalf of a call. The server provides it."""
@@ -42,11 +40,8 @@ ACTIONS_BY_PATH: Mapping[str, tuple[str, Mapping[str, str]]] = {
 class ActionExecutor:
     """Calls the tools that declare themselves as actions for people, and refuses all others."""
 
-    def __init__(
-        self, database: Database, invoke: InvokeTool, list_actions: ListActions, *, is_read_only: bool
-    ) -> None:
-        self._database, self._invoke, self._is_read_only = database, invoke, is_read_only
-        self._list_actions = list_actions
+    def __init__(self, invoke: InvokeTool, list_actions: ListActions, *, is_read_only: bool) -> None:
+        self._invoke, self._list_actions, self._is_read_only = invoke, list_actions, is_read_only
 
     async def execute(self, request: Request) -> Any:
         """Call the requested tool and return its answer."""
@@ -94,8 +89,9 @@ class ActionExecutor:
 
         Messages have an agent as sender, so a person who writes needs one.
         """
-        if found := await anyio.to_thread.run_sync(find_agent_of, self._database, call.caller):
-            return found
+        known = await self._invoke("find_own_agent", {}, replace(call, tool="find_own_agent", key=None))
+        if "id" in known:
+            return str(known["id"])
         registering = replace(call, tool="agent_register", key=None)
         answer = await self._invoke("agent_register", build_registration(call.caller), registering)
         id: str = answer["id"]

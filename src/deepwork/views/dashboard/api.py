@@ -74,7 +74,7 @@ class RestApi:
         self._operations, self._call = operations, call
         self._database, self._error_to_dict = database, error_to_dict
         self._invoke, self._list_actions = invoke, list_actions
-        self._actions = ActionExecutor(database, invoke, list_actions, is_read_only=is_read_only)
+        self._actions = ActionExecutor(invoke, list_actions, is_read_only=is_read_only)
         self._started_at = int(time.time() * 1000)
 
     def build_routes(self) -> list[BaseRoute]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from deepwork.kernel.answers import Answer, Id
+from deepwork.kernel.call import current_call
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.offered_actions import Act, Asked
@@ -63,6 +64,10 @@ class Agents(Page):
     tracked: list[TrackedAgent]
 
 
+class OwnAgent(Answer):
+    id: str | None = None
+
+
 class AgentOperations:
     """Reads agents with what they do in plans and tracks."""
 
@@ -104,6 +109,12 @@ class AgentOperations:
         with self._database.reading() as tx:
             [line] = _build_agent_lines(tx, self._presence, [AgentStore(tx).get(id)])
             return line
+
+    @operation("read")
+    def find_own_agent(self) -> OwnAgent:
+        """The agent that represents the person who calls; it is registered with their first message."""
+        with self._database.reading() as tx:
+            return OwnAgent(id=AgentStore(tx).find_registered_by(current_call().caller))
 
 
 def _build_agent_lines(tx: Transaction, presence: Presence, found: Sequence[Agent]) -> list[AgentLine]:
@@ -173,12 +184,6 @@ def _offer_message(agent_id: str, agent_name: str) -> Act:
         asks=[Asked(name="body", label="Message")],
         title=f"Message to {agent_name} ({agent_id})",
     )
-
-
-def find_agent_of(database: Database, caller: str) -> str | None:
-    """Find the agent that represents a person; it is registered with the first message."""
-    with database.reading() as tx:
-        return AgentStore(tx).find_registered_by(caller)
 
 
 def build_registration(caller: str) -> dict[str, Any]:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from deepwork.delivery.landing.responses import offer_to_continue
-from deepwork.kernel.answers import Answer, IsoTime
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.attention import Attention
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.states import Cause
 from deepwork.views.overview import offered_actions
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_lines import list_latest_runs
@@ -25,11 +24,10 @@ from deepwork.views.overview.run_store import (
 )
 from deepwork.views.overview.states.totals import count_runs
 from deepwork.views.overview.states.view import StateView
+from deepwork.views.overview.status import MAX_RUNS, Waiting
 from deepwork.views.overview.work_operations import RunLine, describe_runs
 from deepwork.work.tracking.list_responses import RunRef
 from deepwork.work.tracking.operations import offer_resolve
-
-MAX_RUNS = 20
 
 
 class TaskRef(Answer):
@@ -37,23 +35,11 @@ class TaskRef(Answer):
     name: str
 
 
-class Need(Answer):
-    """Something that waits for a person, since when, and what to do about it."""
+class Need(Waiting):
+    """Something that waits for a person, and what they can do about it."""
 
-    kind: str
-    """The name of its source."""
-    id: str
-    title: str
-    detail: str
-    run: RunRef | None = None
-    """None for a review of a `.deepreview` rule, which belongs to no run."""
+    run: RunRef | None = None  # type: ignore[assignment]
     task: TaskRef | None = None
-    agent_name: str | None = None
-    since: IsoTime
-    because: Cause
-    """Why it waits."""
-    next: str | None = None
-    """The command that answers it."""
     actions: list[Act]
 
 

@@ -1,4 +1,7 @@
-"""What only people can do at the quality gate of a step: let it pass, send it back, grant a review."""
+"""What people read about job sessions, and do at the quality gate of a step.
+
+They let it pass, send it back, or grant a review.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from deepwork.kernel.errors import Code, InvalidInput, NotAllowed, StateError
 from deepwork.kernel.operations import Traits, operation
 from deepwork.work.jobs.decisions import notify_of_decision
 from deepwork.work.jobs.definitions.catalog import JobCatalog
-from deepwork.work.jobs.responses import Decided
+from deepwork.work.jobs.responses import Decided, SessionLine, Sessions, WholeSession
 from deepwork.work.jobs.sessions import state
 from deepwork.work.jobs.sessions.state import GateDecision, Session, SessionEvent, StepProgress, format_now
-from deepwork.work.jobs.sessions.state_manager import SessionChange, StateManager
+from deepwork.work.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
 from deepwork.work.jobs.step_approvals import StepApprovals
 from deepwork.work.jobs.step_outputs import complete_steps, split_outputs
 from deepwork.work.jobs.step_rounds import renew_minutes, stop_clock
@@ -27,7 +30,7 @@ StepId = Annotated[str | None, Field(description="Refused unless this step is cu
 
 
 class JobOperations:
-    """Decisions of people about the current step of a session."""
+    """The sessions of this tree, and decisions of people about their current steps."""
 
     traits: ClassVar = Traits(toolset="jobs", people_only=True)
 
@@ -42,6 +45,24 @@ class JobOperations:
     ) -> None:
         self._root, self._catalog, self._state, self._max_attempts = root, catalog, state, max_attempts
         self._database, self._approvals = database, approvals
+
+    @operation("read")
+    def list_sessions(
+        self, all: Annotated[bool, Field(description="Completed and aborted ones, too")] = False
+    ) -> Sessions:
+        """The sessions whose files are in this tree, oldest first."""
+        found = [session for session in self._state.list_all() if all or session.is_active]
+        return Sessions(
+            sessions=[
+                SessionLine.of(each, id=each.session_id, step=each.current_step_id, started=each.started_at)
+                for each in found
+            ]
+        )
+
+    @operation("read")
+    def get_whole_session(self, session_id: str) -> WholeSession:
+        """One session of this tree, with all its steps, reviews and decisions."""
+        return WholeSession(session=session_to_dict(self._state.load(session_id)))
 
     @operation("work", long_running=True, for_people=True)
     def pass_step(self, session_id: str, comment: Text | None = None, step_id: StepId = None) -> Decided:

@@ -217,6 +217,27 @@ class Decided(JobAnswer):
     """How many reviews the step may still have before they count as failed; null if it passed."""
 
 
+class SessionLine(JobAnswer):
+    """A session in a list."""
+
+    id: str
+    workflow: str
+    step: str
+    status: str
+    goal: str
+    started: str
+
+
+class Sessions(JobAnswer):
+    sessions: list[SessionLine]
+
+
+class WholeSession(JobAnswer):
+    """All that is stored of a session, except what only its file has."""
+
+    session: dict[str, Any]
+
+
 class Validation(JobAnswer):
     valid: bool
     problems: list[str]

@@ -9,22 +9,22 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from deepwork.delivery.runner.models import RunStatus
+from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.cli.framework.background_work import INTERRUPTED, TERMINATED, BackgroundWork, Interruptions
 from deepwork.edge.cli.run.outputs import RunOutput, belongs_to
-from deepwork.edge.cli.run.rendering import choose_exit_code, decide
+from deepwork.edge.cli.run.rendering import Row, choose_exit_code, decide, load_run
 from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.kernel.events.feed import Backoff, ResyncRequired
 from deepwork.kernel.files.private import make_private_folder, make_state_folder, to_storage_error
 from deepwork.kernel.supervision.supervisor import hide_process
-from deepwork.views.overview.run_progress import RunState, map_task_names, read_run_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from deepwork.delivery.runner.models import Run
     from deepwork.edge.server.application import Application
@@ -37,17 +37,19 @@ _SECOND_THOUGHTS_SECONDS = 2.0
 """How long a second Ctrl-C is awaited."""
 _SECONDS_TO_START = 60.0
 _POLL_SECONDS = 0.05
+_NEWEST_ATTEMPTS = 200
+"""Attempts of which the names of tasks are learned, if one ended between two reads."""
 _SHOWN_BYTES = 2_000
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
     """Drive a run, and show it until it has ended; return the exit code."""
-    state = read_run_state(app.database, app.processes, run_id)
-    if state.run.status.is_final:
-        output.begin(state)
-        output.end(state)
-        return choose_exit_code(state.run)
+    run = load_run(app, run_id)
+    if has_ended(run):
+        output.begin(run)
+        output.end(run)
+        return choose_exit_code(run)
 
     def drive(stop: Event) -> Run:
         hide_process()  # our environment may have the password of the store, and agents have our rights
@@ -58,7 +60,7 @@ def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
         Interruptions() as interruptions,
         BackgroundWork(drive, interruptions) as driver,
     ):
-        return _Follower(app, state, output, interruptions, driver).follow()
+        return _Follower(app, run, output, interruptions, driver).follow()
 
 
 @contextmanager
@@ -87,36 +89,36 @@ class _Follower:
     def __init__(
         self,
         app: Application,
-        state: RunState,
+        run: Row,
         output: RunOutput,
         interruptions: Interruptions,
         driver: BackgroundWork[Run],
     ) -> None:
-        self._app, self._state, self._output = app, state, output
+        self._app, self._run, self._output = app, run, output
         self._interruptions, self._driver = interruptions, driver
-        self._reader = RunReader(app, state)
+        self._reader = RunReader(app, run)
         self._backoff = Backoff()
         self._interrupted_at: float | None = None
         self._is_stopping = False
 
     def follow(self) -> int:
         """Show the run until it has ended or was left; return the exit code."""
-        self._output.begin(self._state)
+        self._output.begin(self._run)
         while not self._has_ended():
             if code := self._heed_interruptions():
                 return self._leave(code)
             self._interruptions.wait(_TICK_SECONDS)
-        self._output.end(self._state)
-        return INTERRUPTED if self._is_stopping else choose_exit_code(self._state.run)
+        self._output.end(self._run)
+        return INTERRUPTED if self._is_stopping else choose_exit_code(self._run)
 
     def _has_ended(self) -> bool:
         has_driver_ended = self._driver.has_ended  # asked first: what it did is in the store by now
         self._update()
-        return self._state.run.status.is_final or has_driver_ended
+        return has_ended(self._run) or has_driver_ended
 
     def _update(self) -> None:
         try:
-            self._state, events = self._reader.read()
+            self._run, events = self._reader.read()
         except StorageError as error:
             if not error.recoverable:
                 raise
@@ -127,7 +129,7 @@ class _Follower:
         if self._backoff.is_outage:
             self._backoff = Backoff()
             self._output.notice("The store answers again.")
-        self._output.show(self._state, events)
+        self._output.show(self._run, events)
 
     def _heed_interruptions(self) -> int:
         """Return the exit code if it is time to leave, else 0."""
@@ -151,7 +153,7 @@ class _Follower:
             return
         try:
             with suppress(NotAllowed):  # the run has just ended
-                decide(self._app, "stop_run", self._state.run.id, now=True)
+                decide(self._app, "stop_run", self._run["id"], now=True)
         except StorageError as error:  # asked again until the store can be used
             if not error.recoverable:
                 raise
@@ -162,31 +164,33 @@ class _Follower:
     def _leave(self, code: int) -> int:
         self._driver.leave()
         with suppress(StorageError):
-            self._state, events = self._reader.read()
-            self._output.show(self._state, events)
-        self._output.end(self._state)
+            self._run, events = self._reader.read()
+            self._output.show(self._run, events)
+        self._output.end(self._run)
         return code
 
 
 class RunReader:
-    """Reads the state of a run and the events since the last read, with the names of the tasks in them."""
+    """Reads how a run is and the events since the last read, with the names of the tasks in them."""
 
-    def __init__(self, app: Application, state: RunState) -> None:
+    def __init__(self, app: Application, run: Row) -> None:
         self._app = app
-        self._run, self._since = state.run, state.last_seq
-        self._names = dict(state.task_names)
+        self._run, self._since = run, run["last_seq"]
+        self._names: dict[str, str] = {}
 
-    def read(self) -> tuple[RunState, list[StoredEvent]]:
-        """Return the state, and the new events of the run."""
-        state = read_run_state(self._app.database, self._app.processes, self._run.id)
-        events = [event for event in self._read_events() if belongs_to(event, self._run)]
-        self._names |= state.task_names
-        self._find_names({str(event.data.get("task_id", "")) for event in events} - {""} - {*self._names})
-        return replace(state, task_names=dict(self._names)), events
+    def read(self) -> tuple[Row, list[StoredEvent]]:
+        """Return the run, with `task_names` by id, and its new events."""
+        run = load_run(self._app, self._run["id"])
+        events = [event for event in self._read_events() if belongs_to(event, run)]
+        self._learn_names(run["attempts"])
+        if {str(event.data.get("task_id", "")) for event in events} - {"", *self._names}:
+            given = {"run_id": run["id"], "limit": _NEWEST_ATTEMPTS}
+            self._learn_names(call_operation(self._app, "list_attempts", given)["attempts"])
+        return run | {"task_names": dict(self._names)}, events
 
     def _read_events(self) -> Iterator[StoredEvent]:
         while True:
-            batch = self._app.feed.read(self._since, workflow_id=self._run.workflow_id)
+            batch = self._app.feed.read(self._since, workflow_id=self._run.get("workflow_id"))
             if isinstance(batch, ResyncRequired):
                 self._since = batch.resume_at
                 return
@@ -195,9 +199,13 @@ class RunReader:
                 return
             self._since = batch.upto
 
-    def _find_names(self, ids: set[str]) -> None:
-        if ids:
-            self._names |= map_task_names(self._app.database, ids)
+    def _learn_names(self, attempts: Sequence[Row]) -> None:
+        self._names |= {attempt["task_id"]: attempt["task_name"] for attempt in attempts}
+
+
+def has_ended(run: Row) -> bool:
+    """Return whether nothing more happens in a run."""
+    return RunStatus(run["status"]).is_final
 
 
 def get_log_path(state_folder: Path, run_id: str) -> Path:

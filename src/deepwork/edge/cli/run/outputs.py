@@ -14,7 +14,6 @@ from deepwork.delivery.runner.models import (
     AttemptStage,
     Ended,
     LimitReached,
-    Run,
     RunEvent,
     Said,
     SessionStarted,
@@ -22,24 +21,26 @@ from deepwork.delivery.runner.models import (
     ToolStarted,
     TransientFailure,
 )
-from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
+from deepwork.delivery.runner.responses import AttemptView, RunView
 from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.framework.progress import LiveLines, measure_lines
 from deepwork.edge.cli.framework.tables import shorten
 from deepwork.edge.cli.run.rendering import (
+    Row,
     format_duration,
     format_local_time,
     format_tokens,
     format_usd,
     name_agent,
+    name_work_of,
+    parse_time,
     render_screen,
     render_summary,
 )
-from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.kernel.answers import Answer
 from deepwork.kernel.events.log import Event
 from deepwork.kernel.foreign_text import dump_json, escape_controls, split_lines
-from deepwork.views.overview.run_progress import RunState, get_step_name
 
 Render = Callable[[LogEntry], list[str]]
 
@@ -88,16 +89,16 @@ NameTask = Callable[[str], str]
 class RunOutput(Protocol):
     """Where a run is shown."""
 
-    def begin(self, state: RunState) -> None:
+    def begin(self, run: Row) -> None:
         """Show how the run is before anything new happens."""
 
-    def show(self, state: RunState, events: Sequence[Event]) -> None:
+    def show(self, run: Row, events: Sequence[Event]) -> None:
         """Show what has happened to the run, and how it is now."""
 
     def notice(self, text: str) -> None:
         """Say something to the person."""
 
-    def end(self, state: RunState) -> None:
+    def end(self, run: Row) -> None:
         """Show how the run has ended, or was left."""
 
 
@@ -111,12 +112,12 @@ def choose_output(*, as_json: bool) -> RunOutput:
 class JsonOutput:
     """One JSON object per line."""
 
-    def begin(self, state: RunState) -> None:
-        for each in build_state_objects(state):
+    def begin(self, run: Row) -> None:
+        for each in build_state_objects(run):
             print(dump_json(each))
         sys.stdout.flush()
 
-    def show(self, state: RunState, events: Sequence[Event]) -> None:  # noqa: ARG002
+    def show(self, run: Row, events: Sequence[Event]) -> None:  # noqa: ARG002
         for event in events:
             print(dump_json(build_event_object(event)))
         sys.stdout.flush()
@@ -124,8 +125,8 @@ class JsonOutput:
     def notice(self, text: str) -> None:
         print(to_printable(text), file=sys.stderr, flush=True)
 
-    def end(self, state: RunState) -> None:
-        print(dump_json(build_state_objects(state)[0]), flush=True)
+    def end(self, run: Row) -> None:
+        print(dump_json(build_state_objects(run)[0]), flush=True)
 
 
 class LineOutput:
@@ -133,27 +134,27 @@ class LineOutput:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        self._lines = EventLines(lambda task_id: self._names.get(task_id) or get_step_name(task_id))
+        self._lines = EventLines(lambda task_id: self._names.get(task_id) or task_id.rpartition("/")[2])
 
-    def begin(self, state: RunState) -> None:
-        self._lines.remember_run(state.run)
-        print(describe_beginning(state), flush=True)
+    def begin(self, run: Row) -> None:
+        self._lines.remember_run(run)
+        print(describe_beginning(run), flush=True)
 
-    def show(self, state: RunState, events: Sequence[Event]) -> None:
-        for line in self.render_events(state, events):
+    def show(self, run: Row, events: Sequence[Event]) -> None:
+        for line in self.render_events(run, events):
             print(line)
         sys.stdout.flush()
 
-    def render_events(self, state: RunState, events: Sequence[Event]) -> list[str]:
+    def render_events(self, run: Row, events: Sequence[Event]) -> list[str]:
         """Render the events that say something new."""
-        self._names.update(state.task_names)
+        self._names.update(run["task_names"])
         return [line for event in events if (line := self._lines.render(event))]
 
     def notice(self, text: str) -> None:
         print(to_printable(text), file=sys.stderr, flush=True)
 
-    def end(self, state: RunState) -> None:
-        print("\n".join(render_summary(state)), flush=True)
+    def end(self, run: Row) -> None:
+        print("\n".join(render_summary(run)), flush=True)
 
 
 class LiveOutput(LineOutput):
@@ -164,32 +165,32 @@ class LiveOutput(LineOutput):
         self._screen = LiveLines(sys.stdout)
         self._notice = ""
 
-    def begin(self, state: RunState) -> None:
-        self._lines.remember_run(state.run)
-        self._draw(state)
+    def begin(self, run: Row) -> None:
+        self._lines.remember_run(run)
+        self._draw(run)
 
-    def show(self, state: RunState, events: Sequence[Event]) -> None:
-        self._draw(state, self.render_events(state, events))
+    def show(self, run: Row, events: Sequence[Event]) -> None:
+        self._draw(run, self.render_events(run, events))
 
     def notice(self, text: str) -> None:
         """Draw a notice instead of the hint, at the next drawing."""
         self._notice = to_printable(text)
 
-    def end(self, state: RunState) -> None:
+    def end(self, run: Row) -> None:
         columns, _ = terminal.get_size()
-        self._screen.draw([], [], columns, above=[*render_summary(state)])
+        self._screen.draw([], [], columns, above=[*render_summary(run)])
 
-    def _draw(self, state: RunState, above: Sequence[str] = ()) -> None:
+    def _draw(self, run: Row, above: Sequence[str] = ()) -> None:
         columns, rows = terminal.get_size()
-        lines = render_screen(state, columns, rows, hint=self._notice)
+        lines = render_screen(run, columns, rows, hint=self._notice)
         painted = [terminal.paint(line.text, line.style) for line in lines]
         widths = measure_lines([line.text for line in lines])
         self._screen.draw(painted, widths, columns, above=above)
 
 
-def describe_beginning(state: RunState) -> str:
+def describe_beginning(run: Row) -> str:
     """Say which run is followed."""
-    return f"{state.run.id}  {to_printable(state.name)}: {state.run.status.value}"
+    return f"{run['id']}  {to_printable(name_work_of(run))}: {run['status']}"
 
 
 class EventLines:
@@ -210,9 +211,9 @@ class EventLines:
         self._shown[id] = (status, text)
         return f"{_format_time(event.ts)}  {id:<16}  {status:<12}  {text}".rstrip()
 
-    def remember_run(self, run: Run) -> None:
+    def remember_run(self, run: Row) -> None:
         """Leave out the line that says how the run is now."""
-        self._shown[run.id] = (run.status.value, to_printable(run.reason or ""))
+        self._shown[run["id"]] = (run["status"], to_printable(run.get("reason") or ""))
 
     def _describe(self, event: Event) -> tuple[str, str | None]:
         kind, data = find_type(event), event.data
@@ -231,12 +232,12 @@ def find_type(event: Event) -> str | None:
     return _TYPES.get(event.type.partition(":")[0])
 
 
-def belongs_to(event: Event, run: Run) -> bool:
+def belongs_to(event: Event, run: Row) -> bool:
     """Return whether an event is about a run; tasks and landings belong to every run of a plan."""
     kind = find_type(event)
     if kind in ("task", "landing"):
-        return run.workflow_id is not None and event.workflow_id == run.workflow_id
-    return kind is not None and run.id in (event.data.get("run_id"), event.data.get("id"))
+        return "workflow_id" in run and event.workflow_id == run["workflow_id"]
+    return kind is not None and run["id"] in (event.data.get("run_id"), event.data.get("id"))
 
 
 def build_event_object(event: Event) -> dict[str, Any]:
@@ -245,13 +246,15 @@ def build_event_object(event: Event) -> dict[str, Any]:
     return about | dict(event.data) | {"event": event.type, "seq": event.seq, "ts": event.ts}
 
 
-def build_state_objects(state: RunState) -> list[dict[str, Any]]:
+def build_state_objects(run: Row) -> list[dict[str, Any]]:
     """Build the JSON objects of a run and its attempts as they are now."""
-    run = build_payload(describe_run(state.run, usd_micros=state.usd_micros))
-    return [
-        {"type": "run", **run},
-        *({"type": "attempt", **build_payload(describe_attempt(attempt))} for attempt in state.attempts),
-    ]
+    attempts = [{"type": "attempt", **_select(AttemptView, attempt)} for attempt in run["attempts"]]
+    return [{"type": "run", **_select(RunView, run | {"attempts": None})}, *attempts]
+
+
+def _select(view: type[Answer], found: Row) -> Row:
+    """Select what the events about this thing say of it, too."""
+    return {name: found[name] for name in view.model_fields if found.get(name) is not None}
 
 
 def _describe_attempt(data: Mapping[str, Any], name_task: NameTask) -> str:
@@ -284,9 +287,9 @@ def _describe_agent(data: Mapping[str, Any]) -> str:
 def _describe_amounts(data: Mapping[str, Any]) -> str:
     tokens = sum(int(data.get(f"{kind}_tokens") or 0) for kind in ("input", "cached", "output"))
     began, ended = data.get("created_at"), data.get("ended_at")
-    took = _parse(ended) - _parse(began) if began and ended else 0
-    usd = round(float(data.get("usd") or 0) * MICROS_PER_USD)
-    return f"{format_duration(took)}, {format_tokens(tokens)} tokens, {format_usd(usd)}"
+    took = parse_time(ended) - parse_time(began) if began and ended else 0
+    spent = format_usd(float(data.get("usd") or 0))
+    return f"{format_duration(took)}, {format_tokens(tokens)} tokens, {spent}"
 
 
 def _format_time(ts: str) -> str:
@@ -299,9 +302,5 @@ def _format_time(ts: str) -> str:
 def _format_not_before(ts: str) -> str:
     if not terminal.supports_rich_output():
         return ts
-    moment = _parse(ts)
+    moment = parse_time(ts)
     return format_local_time(moment, moment)
-
-
-def _parse(ts: str) -> int:
-    return round(datetime.fromisoformat(ts).timestamp() * 1000)

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deepwork.delivery.runner.models import TIME_IS_OVER, Attempt, AttemptStage, ParkedFor, Run, RunStatus
-from deepwork.delivery.runner.responses import build_payload, describe_run
+from deepwork.delivery.runner.models import TIME_IS_OVER, AttemptStage, ParkedFor, RunStatus
 from deepwork.edge.cli.framework.applications import call_operation, name_person
 from deepwork.edge.cli.framework.output import render_lines, to_printable
 from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.states import name_state
-from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.call import Call
 from deepwork.kernel.states import State
-from deepwork.views.overview.run_progress import RunState
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
 
+Row = dict[str, Any]
+"""A run or an attempt, as operations answer it."""
 _MAX_PAGE = 500
 _NO_NEXT = {"because": None, "next": None}
 """What a run has if there is nothing to say: programs find the keys in every run."""
 
 
-def load_runs(app: Application, limit: int, *, is_open: bool) -> list[dict[str, Any]]:
+def load_runs(app: Application, limit: int, *, is_open: bool) -> list[Row]:
     """Load runs as programs see them, the newest first."""
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     cursor: str | None = None
     while len(found) < limit:
         given = {"open": is_open, "limit": min(_MAX_PAGE, limit - len(found)), "cursor": cursor}
@@ -40,6 +39,12 @@ def load_runs(app: Application, limit: int, *, is_open: bool) -> list[dict[str, 
     return found
 
 
+def load_run(app: Application, id: str, *, is_whole: bool = False) -> Row:
+    """Load a run with its attempts that have not ended; `is_whole`: with all of them."""
+    answer: Row = call_operation(app, "get_run_progress", {"id": id, "whole": is_whole})
+    return _NO_NEXT | answer | {"attempts": [_NO_NEXT | attempt for attempt in answer["attempts"]]}
+
+
 def decide(app: Application, operation: str, run_id: str, **arguments: Any) -> dict[str, Any]:
     """Pause, resume or stop a run in the name of the person at this shell; its driver carries that out."""
     call = Call(name_person(), operation, carries_notices=False)
@@ -47,19 +52,23 @@ def decide(app: Application, operation: str, run_id: str, **arguments: Any) -> d
     return answer
 
 
-_STYLES = {
+_STYLES: Mapping[str, str] = {
     AttemptStage.RUNNING: "cyan",
     AttemptStage.PARKED: "yellow",
     AttemptStage.CHECKING: "cyan",
     AttemptStage.REVIEWING: "cyan",
     AttemptStage.LANDING: "cyan",
 }
-_RUN_NOTES = {
+_RUN_NOTES: Mapping[str, str] = {
     RunStatus.PAUSED: "paused: nothing new starts",
     RunStatus.STOPPING: "stopping: it ends when its agents have ended",
     RunStatus.ENDING: "ending its agents",
 }
-_PARKED_WORDS = {ParkedFor.LIMIT: "limit", ParkedFor.PERSON: "waits for you", ParkedFor.BUDGET: "budget"}
+_PARKED_WORDS: Mapping[str, str] = {
+    ParkedFor.LIMIT: "limit",
+    ParkedFor.PERSON: "waits for you",
+    ParkedFor.BUDGET: "budget",
+}
 _HINT = "Ctrl-C leaves the agents running; twice stops them."
 _MIN_WIDTH, _MIN_NAME = 20, 12
 _MIN_HEIGHT = 5
@@ -69,8 +78,7 @@ _MAX_PROFILE = 14
 _AMOUNT_WIDTHS = (10, 6, 7)
 DONE, FAILED, NEEDS_PERSON = 0, 1, 3
 """Exit codes of a run that has ended; docs/command-line.md documents them."""
-_EXIT_CODES = {RunStatus.DONE: DONE, RunStatus.NEEDS_PERSON: NEEDS_PERSON}
-Row = dict[str, Any]
+_EXIT_CODES: Mapping[str, int] = {RunStatus.DONE: DONE, RunStatus.NEEDS_PERSON: NEEDS_PERSON}
 _SECOND, _MINUTE, _HOUR = 1000, 60_000, 3_600_000
 _THOUSAND, _MILLION = 1000, 1_000_000
 _MIN_COMMAND_WORDS = 2
@@ -84,40 +92,41 @@ class ScreenLine(NamedTuple):
     style: str = ""
 
 
-def render_screen(state: RunState, width: int, height: int, *, hint: str = "") -> list[ScreenLine]:
-    """Render the state on at most this many columns and lines; the last one is the hint."""
+def render_screen(run: Row, width: int, height: int, *, hint: str = "") -> list[ScreenLine]:
+    """Render the run on at most this many columns and lines; the last one is the hint."""
     width, height = max(width, _MIN_WIDTH) - 1, max(height, _MIN_HEIGHT)
     lines = [
-        _render_heading(state),
-        *_render_agents(state, width, height - _MIN_HEIGHT + 1),
-        ScreenLine(_render_bar(state, width)),
+        _render_heading(run),
+        *_render_agents(run, width, height - _MIN_HEIGHT + 1),
+        ScreenLine(_render_bar(run, width)),
         ScreenLine(hint or _HINT, "yellow" if hint else "dim"),
     ]
     return [ScreenLine(shorten(line.text, width), line.style) for line in lines]
 
 
-def _render_heading(state: RunState) -> ScreenLine:
-    note = _RUN_NOTES.get(state.run.status, "")
-    parts = [to_printable(state.name), state.run.id, note]
+def _render_heading(run: Row) -> ScreenLine:
+    parts = [to_printable(name_work_of(run)), run["id"], _RUN_NOTES.get(run["status"], "")]
     return ScreenLine("  ".join(filter(None, parts)), "bold")
 
 
-def _render_agents(state: RunState, width: int, room: int) -> Iterator[ScreenLine]:
-    if not state.attempts:
+def _render_agents(run: Row, width: int, room: int) -> Iterator[ScreenLine]:
+    attempts = run["attempts"]
+    if not attempts:
         yield ScreenLine("  No agent is at work.", "dim")
         return
-    is_cut = len(state.attempts) > room
-    shown = state.attempts[: room - 1] if is_cut else state.attempts
+    is_cut = len(attempts) > room
+    shown = attempts[: room - 1] if is_cut else attempts
     columns = (
-        _align([state.name_task(attempt.task_id) for attempt in shown], max(_MIN_NAME, width // 3)),
-        _align([name_agent(attempt.profile) for attempt in shown], _MAX_PROFILE),
+        _align([attempt["task_name"] for attempt in shown], max(_MIN_NAME, width // 3)),
+        _align([name_agent(attempt["profile"]) for attempt in shown], _MAX_PROFILE),
     )
+    now = parse_time(run["now"])
     for attempt, name, profile in zip(shown, *columns, strict=True):
-        amounts = _render_amounts(attempt, state.now)
-        cells = [name, profile, f"{attempt.stage.value:<9}", *amounts, _render_doing(attempt, state.now)]
-        yield ScreenLine(f"  {'  '.join(cells)}".rstrip(), _STYLES.get(attempt.stage, ""))
+        amounts = _render_amounts(attempt, now)
+        cells = [name, profile, f"{attempt['stage']:<9}", *amounts, _render_doing(attempt, now)]
+        yield ScreenLine(f"  {'  '.join(cells)}".rstrip(), _STYLES.get(attempt["stage"], ""))
     if is_cut:
-        yield ScreenLine(f"  and {len(state.attempts) - len(shown)} more agents", "dim")
+        yield ScreenLine(f"  and {len(attempts) - len(shown)} more agents", "dim")
 
 
 def _align(texts: Sequence[str], most: int) -> list[str]:
@@ -127,87 +136,93 @@ def _align(texts: Sequence[str], most: int) -> list[str]:
     return [text + " " * (widest - measure_width(text)) for text in cut]
 
 
-def _render_amounts(attempt: Attempt, now: int) -> list[str]:
+def _render_amounts(attempt: Row, now: int) -> list[str]:
     amounts = (
         format_duration(measure_attempt(attempt, now)),
-        format_tokens(attempt.tokens),
+        format_tokens(attempt["tokens"]),
         format_cost(attempt),
     )
     return [f"{amount:>{wide}}" for amount, wide in zip(amounts, _AMOUNT_WIDTHS, strict=True)]
 
 
-def _render_doing(attempt: Attempt, now: int) -> str:
+def _render_doing(attempt: Row, now: int) -> str:
     """Say which tool the agent is in, or what a parked one waits for."""
-    if attempt.stage is not AttemptStage.PARKED:
-        return to_printable(attempt.now_doing or "")
-    text = _PARKED_WORDS[attempt.parked_for] if attempt.parked_for else "waits"
-    if attempt.not_before is not None:
-        at = format_local_time(attempt.not_before, now)
-        text += f", goes on in {format_countdown(attempt.not_before - now)} (at {at})"
-    return f"{text}: {to_printable(attempt.reason)}" if attempt.reason else text
+    if attempt["stage"] != AttemptStage.PARKED:
+        return to_printable(attempt.get("now_doing") or "")
+    text = _PARKED_WORDS.get(attempt.get("parked_for", ""), "waits")
+    if "not_before" in attempt:
+        moment = parse_time(attempt["not_before"])
+        text += f", goes on in {format_countdown(moment - now)} (at {format_local_time(moment, now)})"
+    return f"{text}: {to_printable(attempt['reason'])}" if attempt.get("reason") else text
 
 
-def _render_bar(state: RunState, width: int) -> str:
-    facts = list(_list_facts(state))
-    total = sum(state.tasks.values())
+def _render_bar(run: Row, width: int) -> str:
+    facts = list(_list_facts(run))
+    total = sum(run["progress"].values())
     if not total:
         return "  ".join(facts)
-    done = count_done(state)
+    done = _count_done(run)
     size = min(_MAX_BAR, max(5, width // 3))
     filled = size * done // total
-    return "  ".join([f"{'█' * filled}{'░' * (size - filled)}", f"{done} of {total} {state.unit}", *facts])
+    return "  ".join(
+        [f"{'█' * filled}{'░' * (size - filled)}", f"{done} of {total} {_name_unit(run)}", *facts]
+    )
 
 
-def count_done(state: RunState) -> int:
+def _count_done(run: Row) -> int:
     """Return how many tasks of the plan are finished."""
-    return state.tasks.get("completed", 0) + state.tasks.get("skipped", 0)
+    done: int = run["progress"].get("completed", 0) + run["progress"].get("skipped", 0)
+    return done
 
 
-def _list_facts(state: RunState) -> Iterator[str]:
-    if failed := state.tasks.get("failed"):
+def _name_unit(run: Row) -> str:
+    """Return the word for what the work consists of."""
+    return "tasks" if "workflow_id" in run else "steps"
+
+
+def _list_facts(run: Row) -> Iterator[str]:
+    if failed := run["progress"].get("failed"):
         yield f"{failed} failed"
-    most = state.run.options.max_usd
-    spent = format_usd(state.usd_micros)
-    yield spent if most is None else f"{spent} of ${most:,.2f}"
-    if state.run.options.until is not None:
-        yield f"until {format_local_time(state.run.options.until, state.now)}"
+    spent = format_usd(run["usd"])
+    yield f"{spent} of ${run['max_usd']:,.2f}" if "max_usd" in run else spent
+    if "until" in run:
+        yield f"until {format_local_time(parse_time(run['until']), parse_time(run['now']))}"
 
 
-def choose_exit_code(run: Run) -> int:
+def choose_exit_code(run: Row) -> int:
     """Return the exit code for a run that ended in this way; one whose time is over can be run again."""
-    if run.status is RunStatus.STOPPED and run.reason == TIME_IS_OVER:
+    if run["status"] == RunStatus.STOPPED and run.get("reason") == TIME_IS_OVER:
         return NEEDS_PERSON
-    return _EXIT_CODES.get(run.status, FAILED)
+    return _EXIT_CODES.get(run["status"], FAILED)
 
 
-def render_summary(state: RunState) -> Iterator[str]:
+def render_summary(run: Row) -> Iterator[str]:
     """Render how a run ended."""
-    run, total = state.run, sum(state.tasks.values())
-    facts = [f"{count_done(state)} of {total} {state.unit} done"] if total else []
-    if failed := state.tasks.get("failed"):
+    progress, total = run["progress"], sum(run["progress"].values())
+    facts = [f"{_count_done(run)} of {total} {_name_unit(run)} done"] if total else []
+    if failed := progress.get("failed"):
         facts.append(f"{failed} failed")
-    if state.landed is not None:
-        facts.append(f"{state.landed} landed")
-    took = format_duration((run.ended_at or state.now) - run.created_at)
-    word = name_state(state.standing.state)
-    yield f"{to_printable(state.name)}: {word}, {', '.join([*facts, took, format_usd(state.usd_micros)])}"
-    if run.reason:
-        yield to_printable(run.reason)
-    yield from _list_next_commands(state)
+    if "landed" in run:
+        facts.append(f"{run['landed']} landed")
+    took = format_duration(parse_time(run.get("ended_at") or run["now"]) - parse_time(run["created_at"]))
+    word = name_state(run["state"])
+    yield f"{to_printable(name_work_of(run))}: {word}, {', '.join([*facts, took, format_usd(run['usd'])])}"
+    if run.get("reason"):
+        yield to_printable(run["reason"])
+    yield from _list_next_commands(run)
 
 
-def _list_next_commands(state: RunState) -> Iterator[str]:
-    run, standing = state.run, state.standing
-    if run.status is RunStatus.NEEDS_PERSON:
+def _list_next_commands(run: Row) -> Iterator[str]:
+    if run["status"] == RunStatus.NEEDS_PERSON:
         yield "deepwork status  # what waits for you, and the command that answers it"
-    if standing.state is State.UNATTENDED:
-        working = sum(each.stage is AttemptStage.RUNNING for each in state.attempts)
+    if run["state"] == State.UNATTENDED:
+        working = sum(each["stage"] == AttemptStage.RUNNING for each in run["attempts"])
         yield f"{working} of its agents may still work; nothing starts and nothing is checked until somebody"
-        yield f"drives it: {standing.next}"
-    elif standing.next:
-        meaning = "brings its work into your branch" if standing.state is State.DONE else "continues"
-        yield f"{standing.next}  # {meaning}"
-    yield f"deepwork runs show {run.id}  # its attempts"
+        yield f"drives it: {run['next']}"
+    elif run["next"]:
+        meaning = "brings its work into your branch" if run["state"] == State.DONE else "continues"
+        yield f"{run['next']}  # {meaning}"
+    yield f"deepwork runs show {run['id']}  # its attempts"
 
 
 def build_run_rows(runs: Sequence[Row]) -> list[Row]:
@@ -219,49 +234,48 @@ def build_run_rows(runs: Sequence[Row]) -> list[Row]:
 def _build_run_row(run: Row, *, has_models: bool) -> Row:
     models = {"models": ", ".join(run["models"])} if has_models else {}
     return {
-        "name": run["workflow"]["name"] if run.get("workflow_id") and run.get("workflow") else run.get("job"),
+        "name": name_work_of(run),
         "id": run["id"],
         "state": name_state(run["state"]),
         "because": (run.get("because") or "").partition(":")[0].replace("_", " "),
         "agents": len(run["attempts"]),
         **models,
-        "cost": format_usd(round(run["usd"] * MICROS_PER_USD)),
+        "cost": format_usd(run["usd"]),
         "started": run["created_at"],
     }
 
 
-def build_run_answer(state: RunState) -> Row:
-    """Build a run with its attempts and their states, for programs."""
-    answer = build_payload(describe_run(state.run, state.attempts, usd_micros=state.usd_micros))
-    attempts = [each | state.states[each["id"]].to_answer() for each in answer.get("attempts") or ()]
-    return answer | {"attempts": attempts} | state.standing.to_answer()
+def name_work_of(run: Row) -> str:
+    """Return the name of the plan or of the job that a run works on."""
+    name: str = run.get("job") or run["workflow"]["name"]
+    return name
 
 
-def render_run(state: RunState) -> Iterator[str]:
+def render_run(run: Row) -> Iterator[str]:
     """Render a run and its attempts."""
-    yield from render_summary(state)
-    if state.attempts:
+    yield from render_summary(run)
+    if attempts := run["attempts"]:
         yield ""
-        rows = [_build_attempt_row(state, attempt) for attempt in state.attempts]
-        if not any(attempt.model for attempt in state.attempts):
-            rows = [{name: value for name, value in row.items() if name != "model"} for row in rows]
+        has_models = any(attempt.get("model") for attempt in attempts)
+        now = parse_time(run["now"])
+        rows = [_build_attempt_row(attempt, now, has_models=has_models) for attempt in attempts]
         yield from render_lines({"attempts": rows})
-        yield f"deepwork runs logs {state.attempts[-1].id}  # what its agent did and said"
+        yield f"deepwork runs logs {attempts[-1]['id']}  # what its agent did and said"
 
 
-def _build_attempt_row(state: RunState, attempt: Attempt) -> Row:
+def _build_attempt_row(attempt: Row, now: int, *, has_models: bool) -> Row:
     return {
-        "id": attempt.id,
-        "task": state.name_task(attempt.task_id),
-        "state": name_state(state.states[attempt.id].state),
-        "stage": attempt.stage.value,
-        "number": attempt.number,
-        "agent": name_agent(attempt.profile),
-        "model": attempt.model or "",
-        "time": format_duration(measure_attempt(attempt, state.now)),
-        "tokens": format_tokens(attempt.tokens),
+        "id": attempt["id"],
+        "task": attempt["task_name"],
+        "state": name_state(attempt["state"]),
+        "stage": attempt["stage"],
+        "number": attempt["number"],
+        "agent": name_agent(attempt["profile"]),
+        **({"model": attempt.get("model", "")} if has_models else {}),
+        "time": format_duration(measure_attempt(attempt, now)),
+        "tokens": format_tokens(attempt["tokens"]),
         "cost": format_cost(attempt),
-        "reason": attempt.reason or "",
+        "reason": attempt.get("reason", ""),
     }
 
 
@@ -291,16 +305,16 @@ def format_tokens(tokens: int) -> str:
     return f"{tokens / _MILLION:.1f}M"
 
 
-def format_usd(micros: int) -> str:
+def format_usd(usd: float) -> str:
     """Write dollars with cents."""
-    return f"${micros / MICROS_PER_USD:,.2f}"
+    return f"${usd:,.2f}"
 
 
-def format_cost(attempt: Attempt) -> str:
+def format_cost(attempt: Row) -> str:
     """Write what an attempt cost; `$?` if it used tokens whose price is not known."""
-    if attempt.tokens and not attempt.usd_micros and attempt.usd_source is None:
+    if attempt["tokens"] and not attempt["usd"] and "usd_source" not in attempt:
         return "$?"
-    return format_usd(attempt.usd_micros)
+    return format_usd(attempt["usd"])
 
 
 def name_agent(profile: str) -> str:
@@ -318,6 +332,12 @@ def format_local_time(milliseconds: int, now: int) -> str:
     return f"{moment:%H:%M}" if abs(milliseconds - now) < 20 * _HOUR else f"{moment:%Y-%m-%d %H:%M}"
 
 
-def measure_attempt(attempt: Attempt, now: int) -> int:
+def parse_time(text: str) -> int:
+    """Return a time of an answer or an event in Unix milliseconds."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def measure_attempt(attempt: Row, now: int) -> int:
     """Return how long an attempt has been going on, or took, in milliseconds; waiting counts."""
-    return max(0, (attempt.ended_at or now) - attempt.created_at)
+    ended = parse_time(attempt["ended_at"]) if "ended_at" in attempt else now
+    return max(0, ended - parse_time(attempt["created_at"]))

@@ -46,16 +46,14 @@ def list_work(is_open: bool, limit: int, as_json: bool, path: str, **place: Any)
 @place_options
 def show_run(id: str, as_json: bool, path: str, **place: Any) -> None:
     """Show a run: how it is, what it cost, and each attempt at a task."""
-    from deepwork.edge.cli.run.rendering import build_run_answer, render_run
-    from deepwork.views.overview.run_progress import read_run_state
+    from deepwork.edge.cli.run.rendering import load_run, render_run
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        known = resolve_id(app.database, "run", id)
-        state = read_run_state(app.database, app.processes, known, is_whole=True)
+        run = load_run(app, resolve_id(app.database, "run", id), is_whole=True)
     if as_json:
-        print_answer(build_run_answer(state), as_json=True)
+        print_answer(run, as_json=True)
     else:
-        print("\n".join(render_run(state)))
+        print("\n".join(render_run(run)))
 
 
 @runs.command()

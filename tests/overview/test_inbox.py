@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from deepwork.kernel.attention import Attention
 from deepwork.kernel.states import Cause
 from deepwork.views.overview.inbox import MAX_ENTRIES, list_inbox
 from deepwork.views.overview.states.view import StateView
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -63,3 +67,17 @@ def test_a_source_is_a_function_that_lists_the_first_entries_and_their_number(ap
 
     assert (len(entries), entries[0].next) == (MAX_ENTRIES, "look 0")
     assert total == 200  # of the second source, only those that it did not list are new
+
+
+def test_every_kind_of_entry_is_on_the_page_about_the_inbox():
+    page = (ROOT / "docs" / "inbox.md").read_text(encoding="utf-8").partition("## What agents hear")[0]
+    made = {
+        keyword.value.value
+        for file in (ROOT / "src").rglob("inbox.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Attention"
+        for keyword in call.keywords
+        if keyword.arg == "kind" and isinstance(keyword.value, ast.Constant)
+    }
+
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,10 +14,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from demo import runner
 
 from application import skip_or_fail
 from deepwork import __version__
-from http_tests.http_server import reserve_port
+from http_tests.http_server import HttpServer, McpSession, reserve_port
 from package.installation import Installation, build_package, find_requirements, read_contents
 from protocol.stdio_server import StdioServer
 
@@ -71,8 +73,9 @@ def test_the_sdist_builds_the_same_wheel(source: Path, wheel: Path, tmp_path: Pa
 def test_optional_requirements_are_extras(wheel: Path):
     base = find_requirements(wheel)
 
-    assert {"fastmcp", "alembic", "rich", "pyyaml"} <= base
-    assert not {"psycopg", "psycopg-pool", "opentelemetry-sdk"} & base
+    assert {"alembic", "rich", "pyyaml", "starlette", "uvicorn", "websockets"} <= base
+    assert not {"fastmcp", "mcp", "psycopg", "psycopg-pool", "opentelemetry-sdk"} & base
+    assert "fastmcp" in find_requirements(wheel, frozenset({"fastmcp"}))
     assert {"psycopg", "psycopg-binary", "psycopg-pool"} <= find_requirements(wheel, frozenset({"postgres"}))
     assert "opentelemetry-exporter-otlp-proto-http" in find_requirements(wheel, frozenset({"otel"}))
 
@@ -126,6 +129,61 @@ def test_the_installed_dashboard_shows_its_page(deepwork: Installation, tmp_path
     finally:
         dashboard.terminate()
         dashboard.communicate(timeout=100)
+
+
+def test_without_fastmcp_creating_a_server_says_how_to_install_it(deepwork: Installation):
+    python = deepwork.folder / "bin" / "python"
+    asked = subprocess.run(
+        [python, "-P", "-c", "from deepwork import create_server"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert asked.returncode == 1
+    assert asked.stderr.splitlines()[-1].startswith("ImportError: create_server() needs FastMCP")
+    assert "pip install 'deepwork[fastmcp]'" in asked.stderr
+
+
+def test_the_installed_server_answers_over_http(deepwork: Installation, tmp_path: Path):
+    with HttpServer(tmp_path, command=(deepwork.program,)) as server:
+        assert McpSession(server).call(1, "agent_list", {})["total"] == 0
+
+
+def test_the_installed_server_opens_streams_of_events(deepwork: Installation, tmp_path: Path):
+    with HttpServer(tmp_path, transport="sse", command=(deepwork.program,)) as server:
+        request = urllib.request.Request(f"{server.url}/sse", headers=server.bearer)
+        with urllib.request.urlopen(request, timeout=100) as stream:
+            assert stream.readline().strip() == b"event: endpoint"
+
+
+def test_the_installed_program_runs_agents(deepwork: Installation, tmp_path: Path):
+    project = tmp_path / "project"
+    environment = runner.set_up(tmp_path, project)
+    work = {
+        "name": "Move",
+        "prompt": "Move.",
+        "summary": "Boxes.",
+        "tasks": [{"name": "pack", "description": "All boxes."}],
+    }
+    (tmp_path / "plan.json").write_text(json.dumps(work))
+
+    def call(*words: str) -> str:
+        done = subprocess.run(
+            [deepwork.program, *words],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    plan = json.loads(call("plans", "create", "--file", str(tmp_path / "plan.json"), "--json"))["id"]
+    call("run", plan, "--agent", "claude")
+
+    assert json.loads(call("plans", "get", plan, "--json"))["status"] == "completed"
 
 
 UV = Path(sys.executable).with_name("uv")

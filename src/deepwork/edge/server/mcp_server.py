@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fastmcp import FastMCP
+try:
+    from fastmcp import FastMCP
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "create_server() needs FastMCP. Install it with: pip install 'deepwork[fastmcp]'", name=error.name
+    ) from error
 
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.launch import warn_of_settings

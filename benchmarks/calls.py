@@ -52,13 +52,9 @@ WRITES = (
     "task_update_status (completed)",
     "workflow_create",
 )
-OVER_HTTP = (
-    "agent_get",
-    "workflow_next_tasks (8)",
-    "task_load_context, heavy task",
-    "task_claim",
-    WRITES[-2],
-)
+_TASK = ("task_claim", "task_update_status (begun)", "task_update_status (completed)")
+OVER_HTTP = ("agent_get", "workflow_next_tasks (8)", "task_load_context, heavy task", *_TASK)
+"""What is also measured over HTTP; to end a task, it must have been begun."""
 
 
 class CallFixture:
@@ -153,6 +149,7 @@ def measure_http_calls(effort: Effort) -> Samples:
         fixture = CallFixture(HttpClient(ours.port))
         rounds = max(1, effort.rounds // 3)
         fixture.add_tasks((rounds + 2) * effort.calls)
+        calls = fixture.list_reads() | fixture.list_writes()
         work: dict[str, Work] = {"echo call": partial(HttpClient(bare.port).call, *HELLO)}
-        took = take_turns(work | fixture.list_reads() | fixture.list_writes(), rounds, effort.calls)
-        return {name: values for name, values in took.items() if name in {*work, *OVER_HTTP}}
+        work |= {name: call for name, call in calls.items() if name in OVER_HTTP}
+        return take_turns(work, rounds, effort.calls)

@@ -28,7 +28,7 @@ def measure_decisions(effort: Effort) -> Samples:
     before = os.environ.get("XDG_CONFIG_HOME")
     os.environ["XDG_CONFIG_HOME"] = str(folder / "config")
     try:
-        return _measure(root, effort.rounds)
+        return _measure(root, min(FILES, 500 * effort.calls), effort.rounds)
     finally:
         if before is None:
             del os.environ["XDG_CONFIG_HOME"]
@@ -36,10 +36,10 @@ def measure_decisions(effort: Effort) -> Samples:
             os.environ["XDG_CONFIG_HOME"] = before
 
 
-def _measure(root: Path, rounds: int) -> Samples:
+def _measure(root: Path, files: int, rounds: int) -> Samples:
     (root / ".deepwork").mkdir(parents=True)
     (root / CHECKS_FILE).write_text(_DEFINITION)
-    base = create_repository(root, FILES, with_checks=True)
+    base = create_repository(root, files, with_checks=True)
     pin_checks(root, parse_checks(_DEFINITION.encode()), proof="token", trusted_at="now")
     app, _ = open_application(root)
     names = ("whole", "part")

@@ -63,11 +63,11 @@ _PATIENCE_SECONDS = 300.0
 def measure_runner(effort: Effort) -> Samples:
     """Measure the same agents while they are silent and while they write, then adopt them."""
     folder = effort.make_folder("runner")
-    windows = max(1, effort.rounds // 5)
+    windows = min(3, max(1, effort.rounds // 5))
     with _use_scripted_claude(folder), _run_agents(folder / "tree") as (app, run):
         with _drive(app, run):
             _wait_for_agents(app, run)
-            time.sleep(_SETTLE_SECONDS)
+            time.sleep(min(_SETTLE_SECONDS, effort.calls))
             idle = [_measure_share() for _ in range(windows)]
             with _write_lines(app, run):
                 time.sleep(2)

@@ -48,7 +48,7 @@ def measure_snapshots(effort: Effort) -> Samples:
     """
     folder = effort.make_folder("tracking")
     root = folder / "repository"
-    start = create_repository(root, FILES)
+    start = create_repository(root, min(FILES, 3_000 * effort.calls))
     snapshots = SnapshotStore(
         Git(root, environment={"PATH": os.environ["PATH"], "HOME": str(folder)}), root / ".deepwork/snapshots"
     )

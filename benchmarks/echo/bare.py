@@ -21,8 +21,8 @@ def echo(text: str) -> dict[str, str]:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        # What uvicorn uses without further packages: a floor must not depend on what else is installed.
-        uvicorn = {"log_level": "error", "timeout_keep_alive": 60, "http": "h11", "loop": "asyncio"}
+        # With httptools and uvloop where they are installed, as deepwork has them: neither may have an advantage.
+        uvicorn = {"log_level": "error", "timeout_keep_alive": 60}
         mcp.run(
             "http",
             show_banner=False,

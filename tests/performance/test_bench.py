@@ -245,11 +245,19 @@ def test_rows_take_turns_and_warming_up_is_not_counted():
     assert {name: len(values) for name, values in took.items()} == {"a": 4, "b": 4}
 
 
+QUICK = {"calls", "crowds", "commands", "set-plan", "growth-claims", "four-tools", "day"}
+
+
 @pytest.mark.parametrize(
-    "section", ["calls", "crowds", "commands", "set-plan", "growth-claims", "four-tools", "day"]
+    "section",
+    [
+        pytest.param(each.name, marks=() if each.name in QUICK else pytest.mark.thorough)
+        for each in SECTIONS
+        if not each.needs
+    ],
 )
 def test_a_section_measures_every_row_with_the_real_program(section: str, tmp_path: Path):
-    """The least that can be measured; the other sections take longer."""
+    """The least that can be measured; what takes longest is thorough."""
     assert measure_least(section, tmp_path) == list_rows(section)
 
 

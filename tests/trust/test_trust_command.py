@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from deepwork import create_server
+from deepwork.edge.cli.trust import CommittedChecks, print_checks
+from deepwork.gates.checks.models import Check, CheckFile
+from deepwork.kernel.user_settings import Pins
 from setup.sandbox import Sandbox
 
 CONFIG = """\
@@ -155,3 +158,15 @@ def test_an_embedded_server_logs_what_is_ignored(hostile: Sandbox, caplog: pytes
 
     assert KEYS in caplog.text
     assert server
+
+
+def test_every_key_of_a_check_is_shown_to_who_trusts_it(capsys: pytest.CaptureFixture[str]):
+    definition = Check("a", ("true",), needs=("src/**",), retries=2).to_dict() | {"key_of_tomorrow": "web"}
+    pins = {"a": Pins("/bin/true", {"PATH": "/bin"})}
+
+    print_checks(CommittedChecks("c0ffee", CheckFile(), {"a": definition}, ("a",), pins))
+
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "program" in line]
+    assert line.strip().split("; ") == [
+        "program /bin/true", "timeout in seconds 600", "needs 'src/**'", "retries 2", "key_of_tomorrow web",
+    ]  # fmt: skip

@@ -241,9 +241,9 @@ def _hide_parameter(found: re.Match[str]) -> str:
     return f"{found[1]}{found[2]}=***" if is_secret else found[0]
 
 
-_SHOWN_KEYS = {"timeout_seconds": "timeout in seconds"} | {
-    key: key for key in ("needs", "junit", "not_fewer", "retries", "clean")
-}
+_SHOWN_NAMES = {"timeout_seconds": "timeout in seconds"}
+_SHOWN_APART = ("check", "trusted", "program", "run", "guarded")
+"""What a line about a check says in its own way; every other key of its definition is shown by its name."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,8 @@ def print_checks(checks: CommittedChecks) -> None:
         words = " ".join(quote_word(word) for word in row["run"])
         print(f"  {to_printable(row['check'])}: {words}{known}")
         program = "no such program" if row["program"] is None else quote_word(row["program"])
-        more = [f"{name} {_format(row[key])}" for key, name in _SHOWN_KEYS.items() if row[key]]
+        shown = {key: value for key, value in row.items() if value and key not in _SHOWN_APART}
+        more = [f"{_SHOWN_NAMES.get(key, key)} {_format(value)}" for key, value in shown.items()]
         print(f"    {'; '.join([f'program {program}', *more])}")
     print(f"  guarded: {_format(list(checks.file.guarded))}")
     for path in {pins.environment["PATH"] for pins in checks.pins.values()}:

@@ -38,7 +38,7 @@ class Waiting(Answer):
     next: str | None = None
 
 
-class CurrentWork(Answer):
+class StatusNow(Answer):
     needs_you: list[Waiting]
     needs_you_total: int
     running: list[dict[str, Any]]
@@ -60,13 +60,13 @@ class StatusOperations:
         self._database, self._view_states = database, view_states
 
     @operation("read")
-    def get_current_work(self) -> CurrentWork:
+    def get_current_work(self) -> StatusNow:
         """What needs you, what is running, who holds what, and what happened last."""
         with self._database.reading() as tx:
             view, store, log = self._view_states(tx), CurrentWorkStore(tx), EventStore(tx)
             inbox, total = list_inbox(view)
             events = log.list_after(log.get_last_seq() - _MAX_EVENTS, _MAX_EVENTS)
-            return CurrentWork(
+            return StatusNow(
                 needs_you=[Waiting.of(each, because=each.why) for each in inbox],
                 needs_you_total=total,
                 running=build_run_lines(view, list_latest_runs(WorkListStore(tx), ACTIVE_STATUSES, MAX_RUNS)),

@@ -26,6 +26,7 @@ from benchmarks import (
     running,
     starts,
     tracking,
+    worktrees,
 )
 from benchmarks.timing import Effort, Samples
 
@@ -236,6 +237,20 @@ SECTIONS = (
         "Snapshots of working trees, next to two plain git diffs.",
         tracking.measure_snapshots,
         compare(tracking.PLAIN, {tracking.FIRST: None, tracking.SNAPSHOT: Guard(2), tracking.AGAIN: None}),
+    ),
+    Section(
+        "worktrees",
+        "Tasks with a worktree each, over stdio, next to the git command that a person would need.",
+        worktrees.measure_worktrees,
+        tuple(
+            row
+            for size in worktrees.SIZES
+            for floor, name, most in (
+                (worktrees.ADD, worktrees.CLAIM, 1.8),
+                (worktrees.STATUS, worktrees.COMPLETE, 5),
+            )
+            for row in compare(f"{floor} ({size:,} files)", {f"{name} ({size:,} files)": most})
+        ),
     ),
     Section(
         "checks",

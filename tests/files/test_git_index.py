@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.kernel.database.seals import SUFFIXES, find_tracking_problem
-from deepwork.kernel.files.repositories import find_in_index, is_tracked, may_hide_changes
+from deepwork.kernel.files.repositories import IndexFacts, find_in_index, is_tracked, read_index_facts
 
 STORE = ".deepwork/deepwork.db"
 
@@ -132,7 +132,7 @@ def test_an_index_that_hides_changes_is_noticed(repository: Path, hide: Callable
     run_git(repository, "add", "a", "z")
     hide(repository)
 
-    assert may_hide_changes((repository / ".git/index").read_bytes(), HASH_BYTES)
+    assert read_index_facts((repository / ".git/index").read_bytes(), HASH_BYTES).may_hide_changes
 
 
 def test_an_index_that_hides_nothing_is_followed_to_its_end(repository: Path):
@@ -141,36 +141,55 @@ def test_an_index_that_hides_nothing_is_followed_to_its_end(repository: Path):
         blob = run_git(repository, "hash-object", "-w", "a").strip()
         run_git(repository, "update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
     index = repository / ".git/index"
-    assert not may_hide_changes(index.read_bytes(), HASH_BYTES)
+    assert not read_index_facts(index.read_bytes(), HASH_BYTES).may_hide_changes
 
     run_git(repository, "commit", "-q", "-m", "one")
     run_git(repository, "config", "core.untrackedCache", "true")
     run_git(repository, "status")
 
-    assert not may_hide_changes(index.read_bytes(), HASH_BYTES)
+    assert not read_index_facts(index.read_bytes(), HASH_BYTES).may_hide_changes
     run_git(repository, "update-index", "--assume-unchanged", f"{folders}/{'n' * 200}")
-    assert may_hide_changes(index.read_bytes(), HASH_BYTES)
+    assert read_index_facts(index.read_bytes(), HASH_BYTES).may_hide_changes
+
+
+def test_an_index_names_the_tree_that_it_is_of_until_it_changes(repository: Path):
+    index = repository / ".git/index"
+    (repository / "folder").mkdir()
+    (repository / "folder/a").write_text("a")
+    run_git(repository, "add", "a", "z", "folder")
+    assert read_index_facts(index.read_bytes(), HASH_BYTES).tree is None
+
+    run_git(repository, "commit", "-q", "-m", "one")
+
+    tree = run_git(repository, "rev-parse", "HEAD^{tree}").strip()
+    assert read_index_facts(index.read_bytes(), HASH_BYTES) == IndexFacts(False, tree)
+    (repository / "folder/a").write_text("b")
+    run_git(repository, "add", "folder")
+    assert read_index_facts(index.read_bytes(), HASH_BYTES).tree is None
+    assert run_git(repository, "write-tree").strip() != tree
+    assert read_index_facts(index.read_bytes(), HASH_BYTES).tree == run_git(repository, "write-tree").strip()
 
 
 def test_hashes_of_another_length_are_followed_too(tmp_path: Path):
     run_git(tmp_path, "init", "-q", "--object-format=sha256")
     (tmp_path / "a").write_text("a")
     run_git(tmp_path, "add", "a")
+    tree = run_git(tmp_path, "write-tree").strip()
     content = (tmp_path / ".git/index").read_bytes()
 
-    assert not may_hide_changes(content, 32)
-    assert may_hide_changes(content, HASH_BYTES)
+    assert read_index_facts(content, 32) == IndexFacts(False, tree)
+    assert read_index_facts(content, HASH_BYTES).may_hide_changes
 
 
 @pytest.mark.parametrize("length", range(0, 160, 7))
 def test_an_index_that_is_cut_off_may_hide_anything(repository: Path, length: int):
     run_git(repository, "add", "a", "z")
 
-    assert may_hide_changes((repository / ".git/index").read_bytes()[:length], HASH_BYTES)
+    assert read_index_facts((repository / ".git/index").read_bytes()[:length], HASH_BYTES).may_hide_changes
 
 
 def test_an_index_that_says_it_has_more_may_hide_anything(repository: Path):
     run_git(repository, "add", "a", "z")
     content = (repository / ".git/index").read_bytes()
 
-    assert may_hide_changes(content[:8] + b"\xff" * 4 + content[12:], HASH_BYTES)
+    assert read_index_facts(content[:8] + b"\xff" * 4 + content[12:], HASH_BYTES).may_hide_changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import zlib
 from pathlib import Path
@@ -10,7 +11,15 @@ import pytest
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.refs import CommitRecord, find_trees, get_tree, read_commits, resolve_commit
+from deepwork.kernel.git.history import list_new_commits
+from deepwork.kernel.git.refs import (
+    CommitRecord,
+    find_trees,
+    get_tree,
+    read_commits,
+    read_loose,
+    resolve_commit,
+)
 from git.changes_project import Project, create_project
 
 
@@ -84,14 +93,98 @@ def store_commit(project: Project, text: str) -> str:
     return done.stdout.decode().strip()
 
 
-def test_a_commit_is_read_once(project: Project, programs: list[str]) -> None:
+@pytest.mark.parametrize(("is_packed", "ran"), [(False, []), (True, ["cat-file"])], ids=["loose", "packed"])
+def test_a_commit_is_read_once(
+    project: Project, programs: list[str], ran: list[str], *, is_packed: bool
+) -> None:
+    if is_packed:
+        project.git("repack", "-a", "-d", "-q")
     head = project.head()
 
     for _ in range(3):
         get_tree(project.safe_git, head)
         resolve_commit(project.safe_git, head)
 
-    assert programs == ["cat-file"]
+    assert programs == ran
+
+
+@pytest.mark.parametrize("content", [b"", b"no object", zlib.compress(b"commit 3\0abc")])
+def test_an_object_that_is_not_what_its_name_says_is_left_to_git(project: Project, content: bytes) -> None:
+    objects, head = project.root / ".git/objects", project.head()
+    place = find_object(project, head)
+    place.chmod(0o600)
+
+    place.write_bytes(content)
+
+    assert read_loose(objects, head, "commit") is None
+
+
+def test_an_object_that_is_a_pipe_stops_nobody(project: Project) -> None:
+    place = find_object(project, project.head())
+    place.unlink()
+
+    os.mkfifo(place)
+
+    assert read_loose(project.root / ".git/objects", project.head(), "commit") is None
+
+
+def test_a_tree_is_no_commit(project: Project) -> None:
+    tree = project.git("rev-parse", "HEAD^{tree}")
+
+    assert read_loose(project.root / ".git/objects", tree, "commit") is None
+    assert resolve_commit(project.safe_git, tree) is None
+
+
+MESSAGES = [
+    "one line",
+    "two\n\nparagraphs\n",
+    "\n\nlate",
+    "",
+    "tr\u00e9s \u2028 long\x0b\n\n\n",
+    "x" * 70_000,
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=range(len(MESSAGES)))
+@pytest.mark.parametrize("author", ["Ada", "Ada \u00c4 de Lovelace", "A. \x85 B"])
+def test_commits_in_a_row_are_listed_as_git_lists_them(
+    project: Project, programs: list[str], message: str, author: str
+) -> None:
+    start = project.head()
+    flags = ("-c", f"user.name={author}", "commit", "-q", "--allow-empty", "--allow-empty-message")
+    for number in range(3):
+        project.git(*flags, "--cleanup=verbatim", "-m", message and f"{message}{number}")
+
+    alone = list_new_commits(project.safe_git, start, project.head(), 9)
+    assert programs == []
+    project.git("repack", "-a", "-d", "-q")
+    asked = list_new_commits(project.safe_git, start, project.head(), 9)
+
+    assert programs[0] == "log"
+    assert alone == asked
+    assert (len(alone.commits), alone.contains_start) == (3, True)
+
+
+@pytest.mark.parametrize("added", ["encoding ISO-8859-1", "gpgsig no signature", "parent {start}"])
+def test_commits_that_say_more_are_left_to_git(project: Project, programs: list[str], added: str) -> None:
+    start, text = project.git("rev-parse", "HEAD^"), project.git("cat-file", "commit", "HEAD")
+    before = "\nauthor " if added.startswith("parent") else "\n\n"
+    made = store_commit(project, text.replace(before, f"\n{added.format(start=start)}{before}", 1))
+
+    found = list_new_commits(project.safe_git, start, made, 9)
+
+    assert "log" in programs
+    assert [commit.hash for commit in found.commits] == [made]
+
+
+def test_a_list_that_does_not_reach_its_start_is_left_to_git(project: Project, programs: list[str]) -> None:
+    project.commit("c.py")
+    start, head = project.git("rev-parse", "HEAD~2"), project.head()
+
+    found = list_new_commits(project.safe_git, start, head, 1)
+
+    assert "log" in programs
+    assert ([commit.hash for commit in found.commits], found.contains_start) == ([head], True)
 
 
 def test_what_one_repository_has_is_not_taken_for_that_of_another(project: Project, tmp_path: Path) -> None:

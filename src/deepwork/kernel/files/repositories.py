@@ -45,12 +45,12 @@ def find_main_tree(root: Path) -> Path | None:
     """
     try:
         gitdir = root / _read_pointer(root / ".git", "gitdir: ")
-        points_back = (gitdir / _read_pointer(gitdir / "gitdir")).resolve() == (root / ".git").resolve()
+        points_back = _is_same(gitdir / _read_pointer(gitdir / "gitdir"), root / ".git")
     except (OSError, ValueError):
         return None
-    main = gitdir.resolve().parents[2:3]
     is_worktree = gitdir.parent.name == "worktrees" and gitdir.parent.parent.name == ".git"
-    return main[0] if is_worktree and points_back and main else None
+    main = gitdir.resolve().parents[2:3] if is_worktree and points_back else ()
+    return main[0] if main else None
 
 
 def is_tree_of(repository: Path, folder: Path) -> bool:
@@ -85,10 +85,15 @@ def _find_shared_git_folder(root: Path) -> Path | None:
     """Return the git folder that a linked worktree shares with the other trees; None for any other tree."""
     try:
         gitdir = root / _read_pointer(root / ".git", "gitdir: ")
-        points_back = (gitdir / _read_pointer(gitdir / "gitdir")).resolve() == (root / ".git").resolve()
+        points_back = _is_same(gitdir / _read_pointer(gitdir / "gitdir"), root / ".git")
         return (gitdir / _read_pointer(gitdir / "commondir")).resolve() if points_back else None
     except (OSError, ValueError):
         return None
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Return whether two paths name the same place."""
+    return one == other or one.resolve() == other.resolve()
 
 
 def _read_pointer(file: Path, before: str = "") -> str:
@@ -193,6 +198,19 @@ def _find_packed(git_folder: Path, ref: str) -> Ref | None:
     return Ref(found[1].decode()) if found else None
 
 
+def may_be_fetched(git_folder: Path, branch: str) -> bool:
+    """Return whether a remote may have the branch, as it was last fetched: git knows which ones do."""
+    if os.path.lexists(git_folder / "reftable"):
+        return True
+    try:
+        packed = (git_folder / "packed-refs").read_bytes()
+    except FileNotFoundError:
+        packed = b""
+    except OSError:
+        return True
+    return os.fsencode(f"/{branch}\n") in packed or any((git_folder / "refs/remotes").glob(f"*/{branch}"))
+
+
 def _read_own_file(file: Path) -> str | None:
     """Return what the file of a ref says; None if it has no file."""
     try:
@@ -220,6 +238,8 @@ _SEARCHABLE_VERSIONS = (2, 3)
 _LENGTH_MASK = 0xFFF
 _IS_EXTENDED, _IS_ASSUMED_UNCHANGED = 0x4000, 0x8000
 _STATUS_BYTES = 40
+_TREE_PATTERN = re.compile(rb"\0(\d+) \d+\n(.{20,32})", re.DOTALL)
+"""The root in the list of written trees: how many entries are below it, and its hash."""
 _HARMLESS_EXTENSIONS = frozenset({b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE"})
 """Not `link` or `sdir`, with which entries are elsewhere, nor `IEOT`, which says where entries begin."""
 
@@ -260,33 +280,43 @@ def find_in_index(index: bytes | mmap.mmap, name: bytes, suffixes: Sequence[byte
     return False
 
 
-def may_hide_changes(index: bytes, hash_bytes: int) -> bool:
-    """Return whether the index marks a file as unchanged or as not checked out, or may do so.
+class IndexFacts(NamedTuple):
+    """What an index says about all of its entries."""
 
-    Follows the entries as git does, and is certain only of what it follows to the end: `hash_bytes` is the
-    length of a hash in this repository.
+    may_hide_changes: bool = True
+    """Whether it marks a file as unchanged or as not checked out, or may do so."""
+    tree: str | None = None
+    """The tree that was written from exactly these entries, or that they were read from, if that is known."""
+
+
+def read_index_facts(index: bytes, hash_bytes: int) -> IndexFacts:
+    """Follow the entries of an index as git does; certain is only what can be followed to the end.
+
+    `hash_bytes` is the length of a hash in this repository.
     """
     version, count = int.from_bytes(index[4:8]), int.from_bytes(index[8:12])
     if index[:4] != b"DIRC" or version not in _SEARCHABLE_VERSIONS:
-        return True
+        return IndexFacts()
     place, end, fixed = _HEADER_BYTES, len(index) - hash_bytes, _STATUS_BYTES + hash_bytes + 2
     for _ in range(count):
         name = place + fixed
         flags = int.from_bytes(index[name - 2 : name])
         if name > end or flags & (_IS_ASSUMED_UNCHANGED | _IS_EXTENDED):
-            return True
+            return IndexFacts()
         length = flags & _LENGTH_MASK
         if length == _LENGTH_MASK:
             length = max(index.find(b"\0", name) - name, 0)
         place += (fixed + length + 8) & ~7
-    return not _has_only_known_extensions(index, place, end)
-
-
-def _has_only_known_extensions(index: bytes, place: int, end: int) -> bool:
-    """Return whether the rest has only parts that say nothing about the entries before it."""
+    tree = None
     while place + 8 <= end and index[place : place + 4] in _HARMLESS_EXTENSIONS:
-        place += 8 + int.from_bytes(index[place + 4 : place + 8])
-    return place == end
+        size = int.from_bytes(index[place + 4 : place + 8])
+        if index[place : place + 4] == b"TREE":
+            tree = _TREE_PATTERN.match(index[place + 8 : place + 8 + size])
+        place += 8 + size
+    if place != end:
+        return IndexFacts()
+    is_written = tree is not None and int(tree[1]) == count
+    return IndexFacts(False, tree[2][:hash_bytes].hex() if tree and is_written else None)
 
 
 def _begins_path(index: bytes | mmap.mmap, place: int, length: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from deepwork.kernel.errors import MAX_ECHOED, Code, InvalidInput
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git
 from deepwork.kernel.git.patches import EMPTY_TREES, TreePair
-from deepwork.kernel.git.refs import find_trees, is_ancestor, resolve_commit
+from deepwork.kernel.git.refs import find_trees, is_ancestor, read_loose, resolve_commit
 from deepwork.kernel.records import dataclass
 
 _FORMAT = "--format=%m%n%H%n%T%n%P%n%ct%n%an%n%B"
@@ -106,6 +107,8 @@ def list_new_commits(git: Git, start: str | None, end: str, limit: int) -> NewCo
 
     All of them, if the repository has lost the start.
     """
+    if start and (line := _read_line(git, start, end, limit)):
+        return NewCommits(_build_commits(git, line), contains_start=True)
     known = ("--ignore-missing", f"^{start}") if start else ()
     found = _read_log(git, f"--max-count={limit}", "--boundary", end, *known)
     commits = _build_commits(git, found)
@@ -169,6 +172,30 @@ def _read_exact(git: Git, hashes: Collection[str]) -> list[_Entry]:
         return []
     listed = "".join(f"{hash}\n" for hash in sorted(hashes)).encode()
     return _read_log(git, "--no-walk=unsorted", "--stdin", input=listed)
+
+
+_PLAIN_COMMIT = re.compile(
+    r"tree (\w+)\nparent (\w+)\nauthor ([^\n<>]*?) <[^\n<>]*> [^\n]*\n"
+    r"committer [^\n<>]* <[^\n<>]*> (\d+) [-+]\d+\n\n([^\0]*)"
+)
+"""A commit with one parent that is neither signed nor written in another encoding."""
+
+
+def _read_line(git: Git, start: str, end: str, limit: int) -> list[_Entry] | None:
+    """Return the commits from the end back to the start, as git lists them; None if only git can tell.
+
+    That is the work of most tasks: a few commits in a row, whose objects are not packed yet.
+    """
+    objects, entries, commit = git.find_path("objects"), list[_Entry](), end
+    while commit != start and len(entries) < limit:
+        content = read_loose(objects, commit, "commit")
+        plain = _PLAIN_COMMIT.fullmatch(content.decode(errors="replace")) if content else None
+        if plain is None:
+            return None
+        tree, parent, author, at, message = plain.groups()
+        entries.append(["", commit, tree, parent, at, author, message])
+        commit = parent
+    return entries if commit == start and not read_shallow_boundary(git) else None
 
 
 def _read_log(git: Git, *arguments: str, input: bytes | None = None) -> list[_Entry]:

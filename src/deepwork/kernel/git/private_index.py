@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from deepwork.kernel.call import current_call, ignore_progress
 from deepwork.kernel.errors import GitError
-from deepwork.kernel.files.repositories import Places, may_hide_changes
+from deepwork.kernel.files.repositories import IndexFacts, Places, read_index_facts
 from deepwork.kernel.git.command import MAX_LISTING_BYTES, Git, check_hash
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.safety import to_variables
@@ -80,15 +80,18 @@ class PrivateIndex:
         own = to_variables({**_SETTINGS, **settings}.items()) if settings else {}
         self._env = {**_ENVIRONMENT, **own, **(env or {}), "GIT_INDEX_FILE": str(file)}
 
-    def seed(self) -> None:
-        """Start from a copy of the user's index, if there is one."""
+    def seed(self) -> str | None:
+        """Start from a copy of the user's index, if there is one; return its tree, if it names one."""
         self._file.unlink(missing_ok=True)
         # Keeps the timestamp: git re-reads every file that is not older than the index.
         with suppress(FileNotFoundError):
             shutil.copy2(self._git.find_path("index"), self._file)
             head = resolve_commit(self._git, "HEAD")  # its length tells that of the hashes
-            if head is None or may_hide_changes(self._file.read_bytes(), len(head) // 2):
-                self._clear_assume_unchanged_flags()
+            facts = read_index_facts(self._file.read_bytes(), len(head) // 2) if head else IndexFacts()
+            if not facts.may_hide_changes:
+                return facts.tree
+            self._clear_assume_unchanged_flags()
+        return None
 
     def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
         """Run git with this index instead of the user's."""

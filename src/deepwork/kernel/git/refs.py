@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -18,12 +19,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
+from deepwork.kernel.files.lock import open_unlocked
 from deepwork.kernel.files.private import FileStamp, find_stamp
 from deepwork.kernel.files.repositories import (
     BRANCH_PREFIX,
     Head,
     RefsElsewhere,
     is_ref_name,
+    may_be_fetched,
     read_head,
     resolve_ref,
 )
@@ -87,6 +90,7 @@ def compute_hash(kind: str, content: bytes, algorithm: str) -> str:
 
 
 _MAX_REMEMBERED = 4096
+_MAX_LOOSE_BYTES = 2**20
 _TIME_PATTERN = re.compile(r"> (\d{1,18}) [-+]\d+$")
 
 
@@ -120,7 +124,9 @@ def read_commits(git: Git, names: Iterable[str]) -> dict[str, CommitRecord]:
     objects = git.find_path("objects")
     found = {each: known for each in wanted.values() if each and (known := _find_known(objects, each))}
     unread = [each for each in dict.fromkeys(wanted.values()) if each and each not in found]
-    found |= _read_unknown(git, unread)
+    loose = {each: content for each in unread if (content := read_loose(objects, each, "commit"))}
+    found |= {each: _parse_commit(each, content) for each, content in loose.items()}
+    found |= _read_unknown(git, [each for each in unread if each not in loose])
     _remember(objects, (record for name, record in found.items() if record.commit == name))
     return {name: found[each] for name, each in wanted.items() if each in found}
 
@@ -154,6 +160,27 @@ def _look(objects: Path, hash: str) -> tuple[bool, FileStamp | None]:
 
 def _get_place(objects: Path, hash: str) -> Path:
     return objects / hash[:2] / hash[2:]
+
+
+def read_loose(objects: Path, hash: str, kind: str) -> bytes | None:
+    """Return the content of an object that has a file of its own; None if only git can tell.
+
+    Git does not compare the content with the hash. Here it has to fit, whoever wrote the file.
+    """
+    if not is_hash(hash):
+        return None
+    try:
+        with open(_get_place(objects, hash), "rb", opener=_open_without_waiting) as file:
+            stored = zlib.decompressobj().decompress(file.read(_MAX_LOOSE_BYTES), _MAX_LOOSE_BYTES)
+    except (OSError, zlib.error):
+        return None
+    head, _, content = stored.partition(b"\0")
+    fits = head.startswith(kind.encode()) and compute_hash(kind, content, find_algorithm(hash)) == hash
+    return content if fits else None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return open_unlocked(path, flags | os.O_NONBLOCK)  # it may be a pipe
 
 
 def resolve_branch(git: Git, name: str) -> str | None:
@@ -354,6 +381,8 @@ def create_branch(git: Git, branch: str, commit: str) -> None:
 
 def find_pushed_branch(git: Git, branch: str) -> str | None:
     """Return the tip of a branch as it was last fetched, from the remote where it is newest."""
+    if not may_be_fetched(git.find_places().common_dir, branch):
+        return None
     wanted = f"refs/remotes/*/{branch}"
     found = git.run("for-each-ref", "--count=1", "--sort=-committerdate", "--format=%(objectname)", wanted)
     return check_hash(found.decode().strip()) if found else None

@@ -47,13 +47,13 @@ class SnapshotStore:
     """
 
     def __init__(self, git: Git, folder: Path) -> None:
-        self._git = git
+        self.git = git
         self._folder = folder
         self._trees: TreeSnapshotStore | None = None
 
     @cached_property
     def _checksums(self) -> ChecksumSnapshotStore:
-        return ChecksumSnapshotStore(self._git.root, self._folder)
+        return ChecksumSnapshotStore(self.git.root, self._folder)
 
     def take(self, is_unchanged: IsUnchanged | None = None) -> Snapshot:
         """Take a snapshot of all tracked and untracked files that are not ignored.
@@ -62,6 +62,10 @@ class SnapshotStore:
         """
         trees = self._find_trees()
         return self._checksums.take() if trees is None else trees.take(is_unchanged)
+
+    def take_new(self) -> Snapshot:
+        """Return the snapshot of a tree that git has just made: its files are those of its commit."""
+        return self._require_trees().take_new()
 
     def diff(self, before: Snapshot, after: Snapshot, *, counted: bool = False) -> SnapshotDiff:
         """Compare two snapshots of this project; with `counted`, include line counts."""
@@ -125,7 +129,7 @@ class SnapshotStore:
         self, paths: Collection[str], excludes: Sequence[str], *, by_tree: bool = False
     ) -> set[str]:
         """Return the paths that these rules ignore; with `by_tree`, also those of the tree's `.gitignore`."""
-        return filter_ignored(self._git, paths, excludes, self._require_trees().top if by_tree else None)
+        return filter_ignored(self.git, paths, excludes, self._require_trees().top if by_tree else None)
 
     def read_again(self, snapshot: Snapshot, paths: Sequence[str]) -> Snapshot:
         """Return the snapshot with these files as they are, whatever an index said about them."""
@@ -181,13 +185,13 @@ class SnapshotStore:
         trees = self._find_trees()
         if trees is None:
             raise NotAllowed(
-                f"{self._git.root} is no longer a git repository, so its snapshots cannot be read.",
+                f"{self.git.root} is no longer a git repository, so its snapshots cannot be read.",
                 suggestion="Restore its .git, or start over from here.",
             )
         return trees
 
     def _find_trees(self) -> TreeSnapshotStore | None:
-        nearest = find_tree_root(self._git.root)
+        nearest = find_tree_root(self.git.root)
         if nearest is None:  # a bare repository has no project files either
             self._trees = None
         elif self._trees is None or self._trees.top != nearest:
@@ -195,6 +199,6 @@ class SnapshotStore:
         return self._trees
 
     def _open_trees(self, top: Path) -> TreeSnapshotStore | None:
-        if not self._git.is_installed() or not self._git.is_repository():
+        if not self.git.is_installed() or not self.git.is_repository():
             return None
-        return TreeSnapshotStore(self._git, top, self._folder)
+        return TreeSnapshotStore(self.git, top, self._folder)

@@ -107,6 +107,11 @@ class TreeSnapshotStore:
         with hold_file_lock(self._lock):
             return self._take_locked(is_unchanged)
 
+    def take_new(self) -> Snapshot:
+        _create_folder(self._folder)
+        head, branch = self._find_head()
+        return Snapshot(SnapshotKind.GIT, get_tree(self._git, head or ""), head, branch)
+
     def diff(self, before: Snapshot, after: Snapshot, *, counted: bool) -> SnapshotDiff:
         if before.tree == after.tree:
             found = SnapshotDiff()
@@ -214,7 +219,9 @@ class TreeSnapshotStore:
             self._index.remove(paths)
             refused = self._index.add([path for path in paths if self._is_file(path)])
             unreadable = tuple(sorted({*snapshot.unreadable, *refused}))
-            return replace(snapshot, tree=self._save_state(state).tree, unreadable=unreadable)
+            tree = self._index.write_tree()
+            self._save_state(state, tree)
+            return replace(snapshot, tree=tree, unreadable=unreadable)
 
     def check_out(self, tree: str, folder: Path) -> None:
         with open_empty_repository(algorithm=find_algorithm(tree)) as empty:
@@ -288,7 +295,8 @@ class TreeSnapshotStore:
             unreadable = self._update_index(sorted(drop), take, changed)
             lost = (set(state.gone) | drop - known) - set(back)
             own = (known | set(new)) - drop - lost - set(back) - set(unreadable)
-            state = self._save_state(replace(state, added=sorted(own), gone=sorted(lost)))
+            state = replace(state, added=sorted(own), gone=sorted(lost))
+            state = self._save_state(state, self._index.write_tree())
         return Snapshot(SnapshotKind.GIT, state.tree, head, branch, tuple(listed), tuple(sorted(unreadable)))
 
     def _find_head(self) -> tuple[str | None, str | None]:
@@ -311,11 +319,10 @@ class TreeSnapshotStore:
         if state and state.seeded_from == users and state.index == _read_stamp(os.fspath(self._file)):
             return state
         self._state.unlink(missing_ok=True)
-        self._index.seed()
-        return _State(users, _read_stamp(self._excludes))
+        seeded = _State(users, _read_stamp(self._excludes), tree=self._index.seed() or "")
+        return self._save_state(seeded, seeded.tree) if seeded.tree else seeded
 
-    def _save_state(self, state: _State) -> _State:
-        tree = self._index.write_tree()
+    def _save_state(self, state: _State, tree: str) -> _State:
         state = replace(state, index=_read_stamp(os.fspath(self._file)), tree=tree)
         write_atomically(self._state, json.dumps(asdict(state)).encode(), is_durable=False)
         return state

@@ -61,21 +61,24 @@ class WorktreeMove:
     new_path: Path | None = None
 
 
-def list_worktrees(git: Git) -> list[Worktree]:
-    """List all registered worktrees, the main one first; git is asked only if its refs are not in files."""
-    places = git.find_places()
+def list_worktrees(git: Git, at: Path | None = None) -> list[Worktree]:
+    """List all registered worktrees, the main one first, or only that `at` a path without links.
+
+    Git is asked only if its refs are not in files.
+    """
+    common = git.find_places().common_dir
     with suppress(RefsElsewhere):
-        return [_read_main(git, places.common_dir), *_read_linked(places.common_dir)]
+        return [*_read_main(git, common, at), *_read_linked(common, at)]
     with require_version(git, "2.36", "Listing worktrees"):
         output = os.fsdecode(git.run("worktree", "list", "--porcelain", "-z"))
     blocks = [block.split("\0") for block in output.split("\0\0") if block.strip("\0")]
-    return [_parse_worktree(lines, is_main=number == 0) for number, lines in enumerate(blocks)]
+    found = [_parse_worktree(lines, is_main=number == 0) for number, lines in enumerate(blocks)]
+    return [tree for tree in found if _is_at(tree.path, at)]
 
 
 def find_worktree(git: Git, path: Path) -> Worktree | None:
     """Return the worktree registered at this path, if any."""
-    wanted = path.resolve()
-    return next((tree for tree in list_worktrees(git) if tree.path.resolve() == wanted), None)
+    return next(iter(list_worktrees(git, path.resolve())), None)
 
 
 def get_main_root(git: Git) -> Path:
@@ -189,17 +192,24 @@ def require_movable(git: Git, path: Path) -> None:
 # --- listing
 
 
-def _read_main(git: Git, common: Path) -> Worktree:
-    is_bare = git.is_bare(Places(common, common, common))
+def _read_main(git: Git, common: Path, at: Path | None) -> Iterator[Worktree]:
     path = common.parent if common.name == ".git" else common
-    return _build_worktree(path, common, is_main=True, is_bare=is_bare)
+    if _is_at(path, at):
+        is_bare = git.is_bare(Places(common, common, common))
+        yield _build_worktree(path, common, is_main=True, is_bare=is_bare)
 
 
-def _read_linked(common: Path) -> Iterator[Worktree]:
+def _read_linked(common: Path, at: Path | None) -> Iterator[Worktree]:
     for folder in sorted((common / "worktrees").glob("*")):
         with suppress(OSError):  # git leaves out what it cannot read
             mark = folder / os.fsdecode((folder / "gitdir").read_bytes().rstrip())
-            yield _build_worktree(mark.parent if mark.name == ".git" else mark, folder)
+            path = mark.parent if mark.name == ".git" else mark
+            if _is_at(path, at):
+                yield _build_worktree(path, folder)
+
+
+def _is_at(path: Path, wanted: Path | None) -> bool:
+    return wanted is None or path == wanted or path.resolve() == wanted
 
 
 def _build_worktree(path: Path, folder: Path, *, is_main: bool = False, is_bare: bool = False) -> Worktree:

@@ -58,7 +58,7 @@ def test_a_claim_with_a_worktree(project: LandingProject, programs: list[str]) -
     plan = project.plan({"first": None, "second": None})
     plan.claim("first")
 
-    with at_most(6, programs):
+    with at_most(2, programs):
         plan.claim("second")
 
 
@@ -68,7 +68,7 @@ def test_a_completion(project: LandingProject, programs: list[str]) -> None:
     plan.complete("first")
     work(plan, "second")
 
-    with at_most(7, programs):
+    with at_most(4, programs):
         plan.complete("second")
 
 
@@ -76,7 +76,7 @@ def test_a_landing_with_a_check(project: LandingProject, programs: list[str]) ->
     project.define_checks(CHECKS)
     plan = project.plan_done({"first": {"a_txt": "a\n"}}, checks=["right"])
 
-    with at_most(17, programs):
+    with at_most(12, programs):
         landed = project.land(workflow_id=plan.id)
 
     assert [each["status"] for each in landed["landings"]] == ["landed"]
@@ -90,7 +90,7 @@ def test_an_approval_of_finished_work(project: LandingProject, programs: list[st
     with project.app.database.reading() as tx:
         [asked] = ApprovalStore(tx).list_of_kind(ApprovalKind.TASK)
 
-    with at_most(6, programs):
+    with at_most(3, programs):
         project.act("give_approval", approval_id=asked.id)
 
     assert project.call("task_get", id=plan.ids["first"])["status"] == "completed"

@@ -25,10 +25,10 @@ def test_a_walk_lists_the_modules_and_git_programs_of_a_request() -> None:
     assert name == "task_claim with a worktree"
     assert 0 < packages < modules
     assert int(calls.replace(",", "")) > modules
-    assert 0 < int(programs) <= 6
+    assert 0 < int(programs) <= 3
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("walk", "limit"), [("finished_step", 12), ("run, two attempts", 54)])
+@pytest.mark.parametrize(("walk", "limit"), [("finished_step", 11), ("run, two attempts", 39)])
 def test_a_walk_starts_few_git_programs(walk: str, limit: int) -> None:
     assert 0 < int(follow(walk)[-1]) <= limit

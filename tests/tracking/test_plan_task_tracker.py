@@ -10,7 +10,10 @@ import pytest
 from application import LEASE_MS, Clock, call_tool, make_app
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import NotFound
-from workspaces.make import create_plan, create_repository, run_git
+from deepwork.kernel.git.snapshot import open_snapshot_store
+from deepwork.kernel.git.snapshot_types import Snapshot
+from deepwork.work.tracking.watch_store import WatchStore
+from workspaces.make import Plan, commit, create_plan, create_repository, run_git
 
 
 @pytest.fixture
@@ -135,6 +138,51 @@ def test_changes_are_tracked_from_the_claim_of_a_task(app: Application, project:
 
     assert under_way["warning"] == "The task is still running; its files are listed when it ends."
     assert get_changed_files(app, task).keys() == {"early.txt", "late.txt"}
+
+
+def get_start(app: Application, task_id: str) -> Snapshot:
+    with app.database.reading() as tx:
+        watch = WatchStore(tx).find_latest(task_id)
+    assert watch is not None
+    return Snapshot.from_dict(watch.began)
+
+
+def take_snapshot(project: Path, tree: Path) -> Snapshot:
+    return open_snapshot_store(project, tree).take()
+
+
+def test_a_new_tree_begins_with_the_files_of_its_commit(app: Application, project: Path):
+    (project / "crlf.txt").write_bytes(b"one\r\ntwo\r\n")
+    (project / "link").symlink_to("a.txt")
+    commit(project, run_sh="#!/bin/sh\n", **{".gitattributes": "*.png -text\n"})
+    plan = Plan(app, {"one": [], "two": ["one"]})
+    first = Path(plan.claim("one")["workspace_path"])
+    assert get_start(app, plan.ids["one"]) == take_snapshot(project, first)
+    commit(first, "one", b_txt="b\n")
+    plan.complete("one")
+
+    second = Path(plan.claim("two")["workspace_path"])
+
+    assert get_start(app, plan.ids["two"]) == take_snapshot(project, second)
+    assert get_start(app, plan.ids["two"]).head == run_git(first, "rev-parse", "HEAD")
+    (second / "c.txt").write_text("c\n")
+    plan.complete("two")
+    assert get_changed_files(app, plan.ids["two"]) == {"c.txt": "added exclusive"}
+
+
+def test_a_tree_that_was_there_before_begins_as_it_is(app: Application, project: Path):
+    plan = Plan(app, {"one": []})
+    tree = Path(plan.claim("one")["workspace_path"])
+    (tree / "left.txt").write_text("left\n")
+    call_tool(
+        app, "task_release", task_id=plan.ids["one"], agent_id=plan.claims["one"]["agent_id"], caller="one"
+    )
+
+    plan.claim("one")
+
+    (tree / "own.txt").write_text("own\n")
+    plan.complete("one")
+    assert get_changed_files(app, plan.ids["one"]) == {"own.txt": "added exclusive"}
 
 
 def test_pending_snapshots_are_finished_before_the_application_closes(project: Path, tmp_path: Path):

@@ -8,7 +8,7 @@ import pytest
 
 from application import call_tool
 from deepwork.edge.server.application import Application
-from workspaces.make import Plan, create_plan, create_repository, run_git
+from workspaces.make import Plan, commit, create_plan, create_repository, run_git
 
 pytestmark = pytest.mark.usefixtures("project")
 
@@ -34,6 +34,21 @@ def test_completing_a_task_lists_what_is_not_committed(app: Application):
     assert answer["warning"].startswith(f"Work in {tree} is not committed: commit it to {branch}.")
     assert "commit" not in answer
     assert (tree / "b.txt").exists()
+
+
+def test_what_no_snapshot_contains_is_listed_beside_committed_work(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("deepwork.kernel.git.tree_snapshots.LARGEST_UNTRACKED", 100)
+    plan = Plan(app, CHAIN)
+    tree = Path(plan.claim("one")["workspace_path"])
+    commit(tree, a_txt="changed\n")
+    (tree / "large.bin").write_text("x" * 101)
+    create_repository(tree / "nested")
+
+    answer = plan.complete("one")
+
+    assert answer["uncommitted"] == {"files": ["large.bin", "nested/"], "total": 2}
 
 
 def test_many_uncommitted_files_are_counted(app: Application):

@@ -126,7 +126,7 @@ class LinkRecorder:
         """Describe what a task made in its tree while it was watched."""
         if work.ended.head == work.began.head and work.ended.tree == work.began.tree:
             return PreparedLinks()
-        git = self._open_git(work.tree)
+        git = work.snapshots.git
         maker = Maker(work.task_id, work.workflow_id, None, work.agent_id)
         links = _list_watched_commits(git, maker, work)
         if not work.is_alone:

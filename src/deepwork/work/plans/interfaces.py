@@ -28,6 +28,8 @@ class TaskWorkspace(ActionOutcome):
     """The branches of dependencies that the branch contains."""
     unmerged: tuple[str, ...] = ()
     """Those that it does not contain, because they conflicted or are not here; `problem` says how."""
+    is_new: bool = False
+    """Whether this call made its tree, so that it has the files of its commit and no others yet."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,32 @@ class WorkspaceProvider(Protocol):
         """Return the active workspace with what its branch contains now; not inside a transaction."""
 
 
+@dataclass(frozen=True)
+class CompletedWork:
+    """The files and the commit of a task's worktree, for the transaction that completes the task."""
+
+    snapshot: Snapshot | None = None
+    place: Path | None = None
+    """The folder that was looked at; None if that is not known."""
+
+    @property
+    def tree(self) -> str | None:
+        return self.snapshot.tree if self.snapshot else None
+
+    @property
+    def head(self) -> str | None:
+        return self.snapshot.head if self.snapshot else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tree has all files that could be committed: too large ones are left out."""
+        return self.snapshot is not None and not (self.snapshot.listed or self.snapshot.unreadable)
+
+
 class WorkDescriber(Protocol):
     """Describes the work of a task, for a person who has to approve it."""
 
-    def describe(self, task_id: str) -> Mapping[str, Any] | None:
+    def describe(self, task_id: str, seen: CompletedWork) -> Mapping[str, Any] | None:
         """Return the files that the task changed, with their versions; None if that is not tracked."""
 
 

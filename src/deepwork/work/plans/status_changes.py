@@ -26,7 +26,7 @@ from deepwork.kernel.values import copy_with
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.admission import Admission
 from deepwork.work.plans.claims import ClaimService, LockedTask
-from deepwork.work.plans.interfaces import WorkDescriber
+from deepwork.work.plans.interfaces import CompletedWork, WorkDescriber
 from deepwork.work.plans.models import (
     ApprovalTime,
     Checkpoint,
@@ -98,7 +98,7 @@ class WorkGate:
             use(tx, _build_request(work, report, described))
 
     def ask(
-        self, task_id: str, report: Report, agent_id: str | None, claim_epoch: int | None
+        self, task_id: str, report: Report, seen: CompletedWork, agent_id: str | None, claim_epoch: int | None
     ) -> DescribedWork | None:
         """Return the work if a person approved it; else let the task wait for that, and raise GateClosed.
 
@@ -109,7 +109,7 @@ class WorkGate:
             workflow = PlanStore(tx).get(task.workflow_id)
         if not needs_approval(workflow, task, ApprovalTime.AFTER):
             return None
-        described = DescribedWork(self._get_describer().describe(task_id))
+        described = DescribedWork(self._get_describer().describe(task_id, seen))
         with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
             work = claims.lock_for_change(task_id, agent_id, claim_epoch)
             require_open(work.workflow)

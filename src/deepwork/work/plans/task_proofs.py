@@ -16,7 +16,7 @@ from deepwork.kernel.operations import NotPrepared
 from deepwork.kernel.records import dataclass
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.claims import ClaimService, LockedTask
-from deepwork.work.plans.interfaces import TaskTrees
+from deepwork.work.plans.interfaces import CompletedWork, TaskTrees
 from deepwork.work.plans.models import (
     Outline,
     PlanRequirements,
@@ -31,7 +31,6 @@ from deepwork.work.plans.stores.task_store import TaskStore
 if TYPE_CHECKING:  # imported by the first plan that names a check
     from deepwork.gates.checks.models import GuardedStart, Proof, ProofRequest
     from deepwork.gates.checks.service import CheckService
-    from deepwork.kernel.git.snapshot_types import Snapshot
 
 TASK = "task"
 """The kind of subject that a planned task is."""
@@ -58,14 +57,6 @@ class TaskProofs:
             }
             for proof in self.proofs
         ]
-
-
-@dataclass(frozen=True)
-class CompletedWork:
-    """The files and the commit of a task's worktree, for the transaction that completes the task."""
-
-    tree: str | None = None
-    head: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,16 +117,16 @@ class TaskProver:
 
     def look(self, task_id: str, proofs: TaskProofs | None) -> CompletedWork:
         """Return the work that is to be completed: what was proved, or else what is there now."""
-        snapshot = proofs.proofs[0].proved if proofs and proofs.proofs else self._take_snapshot(task_id)
-        return CompletedWork(snapshot.tree, snapshot.head) if snapshot else CompletedWork()
-
-    def _take_snapshot(self, task_id: str) -> Snapshot | None:
+        if proofs and proofs.proofs:
+            return CompletedWork(proofs.proofs[0].proved)
         with self._database.reading() as tx:
             task = TaskStore(tx).get(task_id)
             if task.workspace_id is None:
-                return None
+                return CompletedWork()
             tree = self._get_trees().find_tree(tx, PlanStore(tx).get(task.workflow_id), task)
-        return self._get_trees().take_snapshot(task_id, tree) if tree else None
+        return (
+            CompletedWork(self._get_trees().take_snapshot(task_id, tree), tree) if tree else CompletedWork()
+        )
 
     def find_request(self, task_id: str) -> tuple[CheckService, ProofRequest]:
         """Return what completing the task would have to prove, and the checks of its project."""

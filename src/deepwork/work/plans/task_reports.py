@@ -14,7 +14,7 @@ from deepwork.kernel.operations import NotPrepared
 from deepwork.kernel.values import copy_with
 from deepwork.work.agents.presence import Presence
 from deepwork.work.plans.claims import ClaimService, LockedTask
-from deepwork.work.plans.interfaces import WorkspaceProvider
+from deepwork.work.plans.interfaces import CompletedWork, WorkspaceProvider
 from deepwork.work.plans.models import CheckpointType, Task, TaskStatus, Workflow
 from deepwork.work.plans.recorder import APPROVAL, PlanRecorder, notify_of_task_status
 from deepwork.work.plans.rules.transitions import require_open
@@ -23,7 +23,7 @@ from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.search_store import CheckpointStore, SearchEntry, SearchStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.plans.task_proofs import CompletedWork, TaskProofs, TaskProver
+from deepwork.work.plans.task_proofs import TaskProofs, TaskProver
 
 
 class TaskReports:
@@ -75,7 +75,7 @@ class TaskReports:
         proofs = self._prover.prove(id, agent_id, claim_epoch)
         seen = self._prover.look(id, proofs)
         report = Report(outcome, outcome_detail, proofs.describe() if proofs else ())
-        return proofs, seen, self._work_gate.ask(id, report, agent_id, claim_epoch)
+        return proofs, seen, self._work_gate.ask(id, report, seen, agent_id, claim_epoch)
 
     def lock(
         self,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
 from deepwork.kernel.database.transaction import Transaction
@@ -216,8 +215,8 @@ class WatchedWork:
     workflow_id: str
     agent_id: str | None
     """Who held the task when its watch began, if that was an agent."""
-    tree: Path
     snapshots: SnapshotStore
+    """The store of its tree."""
     began: Snapshot
     began_at: int
     """Nanoseconds on the clock of this host."""

@@ -26,6 +26,7 @@ from deepwork.kernel.git.snapshot_types import (
 )
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.text_budget.shortening import ListCutter
+from deepwork.work.plans.interfaces import CompletedWork
 from deepwork.work.tracking.attribution import (
     CandidateTask,
     CommitRecorder,
@@ -130,17 +131,22 @@ class AttributionService:
         with self._database.reading() as tx:
             others = WatchStore(tx).list_overlapping(watch, ended.at)
         try:
-            changes = self._compare(watch, ended, ended.snapshot, others)
+            store = self.snapshots.open_store(ended.tree)
+            changes = self._compare(store, watch, ended, ended.snapshot, others)
         except (DeepworkError, OSError) as error:
             return TaskChanges(ended, warnings=(f"Its changes are unknown: {error}",))
         is_linked = is_end and self._recorder and ended.snapshot.kind is SnapshotKind.GIT
-        return self._add_links(changes, watch, ended.snapshot, others) if is_linked else changes
+        return self._add_links(store, changes, watch, ended.snapshot, others) if is_linked else changes
 
     def _add_links(
-        self, changes: TaskChanges, watch: Watch, last: Snapshot, others: Sequence[Watch]
+        self,
+        store: SnapshotStore,
+        changes: TaskChanges,
+        watch: Watch,
+        last: Snapshot,
+        others: Sequence[Watch],
     ) -> TaskChanges:
         """Add the commits that the task made. A failure becomes a warning: it must not stop the work."""
-        tree = Path(watch.tree_path)
         with self._database.reading() as tx:
             starts = WatchStore(tx).list_start_heads(watch.task_id, watch.host, watch.tree_path)
         own = (Attribution.EXCLUSIVE, Attribution.AREA)
@@ -148,8 +154,7 @@ class AttributionService:
             task_id=watch.task_id,
             workflow_id=watch.workflow_id,
             agent_id=watch.agent_id,
-            tree=tree,
-            snapshots=self.snapshots.open_store(tree),
+            snapshots=store,
             began=Snapshot.from_dict(watch.began),
             began_at=watch.began_at,
             ended=last,
@@ -237,9 +242,13 @@ class AttributionService:
         return pairs, found.get(watch.task_id, [])
 
     def _compare(
-        self, watch: Watch, ended: SnapshotResult, last: Snapshot, others: Sequence[Watch]
+        self,
+        snapshots: SnapshotStore,
+        watch: Watch,
+        ended: SnapshotResult,
+        last: Snapshot,
+        others: Sequence[Watch],
     ) -> TaskChanges:
-        snapshots = self.snapshots.open_store(ended.tree)
         first = Snapshot.from_dict(watch.began)
         pairs, mine = self._attribute(snapshots, watch, ended.at, last, others, counted=True)
         whole = SnapshotDiff()
@@ -371,35 +380,38 @@ class ChangeDescriptions:
     def __init__(self, database: Database, attribution: AttributionService) -> None:
         self._database, self._attribution = database, attribution
 
-    def describe(self, task_id: str) -> dict[str, Any] | None:
+    def describe(self, task_id: str, seen: CompletedWork) -> dict[str, Any] | None:
         """Describe the files that the task changed; None if that is not tracked, as without git.
 
-        Not inside a transaction: it takes a snapshot.
+        Not inside a transaction: it takes a snapshot, unless this call has seen the tree already.
         """
         with self._database.reading() as tx:
             watch = WatchStore(tx).find_latest(task_id)
         if watch is None:
             return None
         try:
-            versions = self._find_versions(watch) if watch.ended_at is None else self._compare_ended(watch)
+            is_same = seen.snapshot is not None and seen.place == Path(watch.tree_path)
+            taken = SnapshotResult(Path(watch.tree_path), time.time_ns(), seen.snapshot) if is_same else None
+            is_open = watch.ended_at is None
+            versions = self._find_versions(watch, taken) if is_open else self._compare_ended(watch, taken)
         except (DeepworkError, OSError) as error:
             return {"problem": str(error)}
         return versions if isinstance(versions, dict) and "problem" in versions else _summarize(versions)
 
-    def _find_versions(self, watch: Watch) -> Mapping[str, str]:
-        changes = self._attribution.find_changes(watch.task_id)
+    def _find_versions(self, watch: Watch, taken: SnapshotResult | None) -> Mapping[str, str]:
+        changes = self._attribution.find_changes(watch.task_id, taken=taken)
         if changes.ended is None or changes.ended.snapshot is None:
             return {"problem": " ".join(changes.warnings)}
         return {change.path: change.after or GONE for change in changes.changed}
 
-    def _compare_ended(self, watch: Watch) -> Mapping[str, str]:
+    def _compare_ended(self, watch: Watch, taken: SnapshotResult | None) -> Mapping[str, str]:
         """Return the versions at the end of the work, replaced by those of files that changed since."""
         with self._database.reading() as tx:
             files, _ = WatchStore(tx).list_files(watch.task_id, None, _MAX_FILES)
         snapshots, tree = self._attribution.snapshots, Path(watch.tree_path)
         if watch.host != snapshots.host or watch.ended is None:
             return {"problem": f"its tree is on {watch.host}"}
-        now = snapshots.take(tree)
+        now = taken or snapshots.take(tree)
         if now.snapshot is None:
             return {"problem": " ".join(now.warnings)}
         began, ended = Snapshot.from_dict(watch.began), Snapshot.from_dict(watch.ended)

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, PendingEvent, Transaction
 from deepwork.kernel.errors import DeepworkError, NotAllowed
-from deepwork.kernel.files.repositories import find_repository, find_tree_root, is_tree_of
+from deepwork.kernel.files.repositories import (
+    RefsElsewhere,
+    find_repository,
+    find_tree_root,
+    is_tree_of,
+    read_head,
+)
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_bases import find_base
-from deepwork.kernel.git.refs import find_head
 from deepwork.kernel.git.snapshot_types import Snapshot
 from deepwork.kernel.user_settings import build_git_environment
+from deepwork.work.plans.interfaces import CompletedWork, TaskWorkspace
 from deepwork.work.plans.models import PlanEvent, Task, TaskStatus, Workflow
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.plans.task_proofs import CompletedWork
 from deepwork.work.tracking.attribution_service import AttributionService
 from deepwork.work.tracking.models import CheckpointTree, Watch
 from deepwork.work.tracking.watch_store import SnapshotResult, WatchStore
@@ -163,7 +169,7 @@ class PlanTaskTracker:
         tree = self._find_tree(workflow, workspace)
         if tree is None:
             return
-        snapshot = self._attribution.snapshots.take(tree)
+        snapshot = self._attribution.snapshots.take(tree, is_new=_was_made_now(tree))
         with self._database.transaction() as tx:
             attempt = last.attempt + 1 if last else 1
             self._attribution.snapshots.record_start(
@@ -190,10 +196,11 @@ class PlanTaskTracker:
         taken, completed = self._taken.pop(task_id, None), current_call().find_prepared(CompletedWork)
         if taken is None or taken.snapshot is None or completed is None:
             return None
-        seen = taken.snapshot.tree, taken.snapshot.head
-        head = find_head(Git(taken.tree, environment=build_git_environment(taken.tree)))
-        is_same = seen == (completed.tree, completed.head) and head is not None and head.commit == seen[1]
-        return taken if is_same else None
+        with suppress(RefsElsewhere):
+            head = read_head(taken.tree)
+            if taken.snapshot == completed.snapshot and head and head.commit == completed.head:
+                return taken
+        return None
 
     def _find_tree(self, workflow: Workflow, workspace: Workspace | None) -> Path | None:
         """Return the task's working tree, if it is a git tree on this machine.
@@ -208,6 +215,12 @@ class PlanTaskTracker:
             tree = Path(workspace.path)
             return tree if _is_own_tree(repository, tree, workspace) else None
         return repository if repository.is_dir() else None
+
+
+def _was_made_now(tree: Path) -> bool:
+    """Return whether this call made the tree."""
+    places = [each for each in current_call().outcomes or () if isinstance(each, TaskWorkspace)]
+    return any(each.is_new and each.path == str(tree) for each in places)
 
 
 def _is_own_tree(repository: Path, tree: Path, workspace: Workspace) -> bool:

@@ -306,15 +306,17 @@ class SnapshotService:
             )
         return here if find_tree_root(here) else default
 
-    def take(self, tree: Path) -> SnapshotResult:
+    def take(self, tree: Path, *, is_new: bool = False) -> SnapshotResult:
         """Take a snapshot of the working tree. A failure becomes a warning: it must not stop the work.
 
         For a subfolder, this is its whole working tree, so that tasks in different subfolders are compared.
+        `is_new`: git has just made the tree.
         """
         tree = find_tree_root(tree) or tree
         began = time.monotonic()
         try:
-            snapshot = self.open_store(tree).take()
+            store = self.open_store(tree)
+            snapshot = store.take_new() if is_new else store.take()
         except (DeepworkError, OSError) as error:
             return SnapshotResult(tree, time.time_ns(), None, (f"Its changes cannot be tracked: {error}",))
         unreadable = [f"{len(snapshot.unreadable)} file(s) could not be read"] if snapshot.unreadable else []

@@ -11,10 +11,10 @@ from typing import Protocol
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.files.repositories import find_main_tree
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.refs import CommitRecord, read_branch_tips
+from deepwork.kernel.git.refs import CommitRecord, find_trees, read_branch_tips
 from deepwork.kernel.git.uncommitted import ExpectedFiles, commit_uncommitted, list_uncommitted
 from deepwork.kernel.records import dataclass
-from deepwork.work.plans.interfaces import FinishedTree
+from deepwork.work.plans.interfaces import CompletedWork, FinishedTree
 from deepwork.work.plans.models import Node, Task, TaskStatus, Workflow
 from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.workspaces.models import CheckoutWork, FinishedTask, Workspace, WorkspaceStatus
@@ -67,13 +67,18 @@ class FinishedWork:
     workspace: Workspace
     task: Task
     message: str | None
+    is_whole: bool = False
+    """Whether it was completed with all files that were there, so that its commit may have all of them."""
 
 
-def build_finished_work(workflow: Workflow, task: Task, workspace: Workspace) -> FinishedWork:
+def build_finished_work(
+    workflow: Workflow, task: Task, workspace: Workspace, done: CompletedWork | None = None
+) -> FinishedWork:
     """Build the work of a completed task; trees that deepwork did not create are never changed."""
     commits = workspace.is_made and bool((workflow.initial_plan or {}).get("commit"))
     text = f"{task.name}\n\n{task.outcome or ''}".strip()
-    return FinishedWork(workspace, task, f"{text}\n\nDeepwork-Task: {task.id}" if commits else None)
+    message = f"{text}\n\nDeepwork-Task: {task.id}" if commits else None
+    return FinishedWork(workspace, task, message, is_whole=done is not None and done.is_whole)
 
 
 def is_saved(git_at: Callable[[Path], Git], work: FinishedWork) -> bool:
@@ -97,11 +102,18 @@ def save_finished_work(git_at: Callable[[Path], Git], work: FinishedWork) -> Fin
         return None  # only a label
     git = git_at(path)
     try:
+        if work.is_whole and _is_committed(git, work.task):
+            return None
         if work.message is None:
             return _list_files(git, work.workspace, "")
         return _commit(git, work, work.message)
     except DeepworkError as error:
         return FinishedTree(remark=f"deepwork could not look for uncommitted work in {path}: {error.message}")
+
+
+def _is_committed(git: Git, task: Completed) -> bool:
+    head = task.completed_head or ""
+    return task.completed_tree is not None and find_trees(git, [head]).get(head) == task.completed_tree
 
 
 def _is_own_tree(workspace: Workspace) -> bool:

@@ -17,7 +17,7 @@ from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.files.repositories import find_repository
 from deepwork.kernel.operations import NotPrepared
 from deepwork.kernel.values import new_id
-from deepwork.work.plans.interfaces import TaskWorkspace
+from deepwork.work.plans.interfaces import CompletedWork, TaskWorkspace
 from deepwork.work.plans.models import Task, Workflow
 from deepwork.work.plans.rules.graph import Graph
 from deepwork.work.plans.stores.plan_store import PlanStore
@@ -228,7 +228,8 @@ class WorkspaceService:
         """After the commit, list or commit what the completed task left uncommitted in its tree."""
         workspace = WorkspaceStore(tx).find_active(task.workspace_id)
         if workspace is not None and self.is_local(workspace):
-            work = build_finished_work(workflow, task, workspace)
+            done = current_call().find_prepared(CompletedWork)
+            work = build_finished_work(workflow, task, workspace, done)
             tx.after_commit(lambda: self.worktrees.save_finished_work(work))
 
     def _list_finished_work(
@@ -337,6 +338,7 @@ class WorkspaceService:
                 builds_on=created.builds_on,
                 unmerged=created.unmerged,
                 problem=created.problem,
+                is_new=created.is_new,
             )
 
         tx.after_commit(create)

@@ -73,6 +73,8 @@ class CreatedTree:
     unmerged: tuple[str, ...] = ()
     problem: str | None = None
     """The branches of dependencies that are not included, why, and what to do about it."""
+    is_new: bool = True
+    """Whether git has just made it."""
 
 
 class WorktreeManager:
@@ -100,7 +102,7 @@ class WorktreeManager:
         base = workspace.base_branch or find_current_branch(git)
         if found is not None and found.branch == workspace.branch and path.is_dir():
             begin = workspace.base_commit or get_commit(git, workspace.base_branch)
-            return CreatedTree(base, begin, workspace.builds_on, workspace.unmerged)
+            return CreatedTree(base, begin, workspace.builds_on, workspace.unmerged, is_new=False)
         if dependencies is not None:  # the branch of a task: no other has its name
             take_pushed_branch(git, workspace.branch)
         if dependencies is None or has_branch(git, workspace.branch):

@@ -26,6 +26,23 @@ whether work that the task builds on may be on another machine.
 
 All but two look for notices, with one SELECT: nothing is written unless one waits. A checkpoint asks once whether its
 task has a tree of which a snapshot is to be taken."""
+READS = {
+    "agent_get": 1,
+    "agent_list": 2,
+    "task_get": 3,
+    "checkpoint_list": 2,
+    "message_list": 5,
+    "message_count_unread": 2,
+    "workflow_get": 1,
+    "workflow_list": 1,
+    "workflow_next_tasks": 5,
+    "workflow_progress": 5,
+    "workflow_get_summary": 6,
+    "task_check_dependencies": 3,
+    "task_load_context": 10,
+}
+"""The same for reading tools."""
+_ABOUT_A_TASK = ("checkpoint_list", "task_check_dependencies", "task_load_context")
 MANY = 300
 
 
@@ -88,6 +105,28 @@ def test_the_calls_of_a_worker_execute_few_statements(
     expected = {tool: count - is_shared for tool, count in STATEMENTS.items()}
     expected["task_claim"] += is_shared
     assert counts == expected
+
+
+def test_reading_tools_execute_few_statements(app: Application, agents: list[str]):
+    agent, other = agents
+    first, _ = create_tasks(app, name_task(1, "src/1.py"), name_task(2, "src/2.py"))
+    workflow = call_tool(app, "task_get", id=first)["workflow_id"]
+    call_tool(app, "task_claim", task_id=first, agent_id=agent)
+    call_tool(app, "checkpoint_add", task_id=first, type="progress", summary="Half.", agent_id=agent)
+    call_tool(app, "message_send", sender_id=agent, recipient_id=other, message_type="query", body="Ready?")
+    given = {"agent_get": {"id": agent}, "agent_list": {}, "task_get": {"id": first}, "workflow_list": {}}
+    given |= {tool: {"task_id": first} for tool in READS if tool in _ABOUT_A_TASK}
+    given |= {tool: {"agent_id": other} for tool in READS if tool.startswith("message_")}
+    given |= {tool: {"workflow_id": workflow} for tool in ("workflow_next_tasks", "workflow_progress")}
+    given |= {tool: {"id": workflow} for tool in ("workflow_get", "workflow_get_summary")}
+
+    counts = {}
+    for tool in READS:
+        with count_statements() as counter:
+            call_tool(app, tool, **given[tool])
+        counts[tool] = counter.count
+
+    assert counts == READS
 
 
 def test_a_claim_reads_no_files_of_running_tasks_that_it_cannot_conflict_with(

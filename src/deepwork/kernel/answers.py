@@ -8,10 +8,21 @@ from __future__ import annotations
 import inspect
 import json
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeVar, dataclass_transform
+from operator import attrgetter
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    Self,
+    TypeVar,
+    dataclass_transform,
+)
 
 from deepwork.kernel.call import ActionOutcome
 from deepwork.kernel.errors import Code, InvalidInput
@@ -25,6 +36,16 @@ _REQUIRED: Any = object()
 
 IsoTime = str
 """A time in an answer: ISO 8601 in UTC. `Answer.of` formats the Unix milliseconds that a record has."""
+
+
+class _CopyPlan(NamedTuple):
+    """How fields are copied from records of one type."""
+
+    names: list[str]
+    get_values: Callable[[Any], Iterable[Any]]
+    times: list[str]
+    is_complete: bool
+    """Whether the copied and the other fields are all that an answer needs, and no more."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -44,8 +65,8 @@ class Answer:
     """All fields in their order, with their defaults; those without one are `_REQUIRED`."""
     _required: ClassVar[frozenset[str]] = frozenset()
     _times: ClassVar[frozenset[str]] = frozenset()
-    _shared: ClassVar[dict[type, list[str]]] = {}
-    """By type of record, the fields that it has."""
+    _plans: ClassVar[dict[tuple[Any, ...], _CopyPlan]] = {}
+    """How `of` copies, by the type of record and the names of the other fields."""
 
     def __init_subclass__(cls) -> None:
         kinds = inspect.get_annotations(cls)
@@ -57,7 +78,7 @@ class Answer:
         cls._times |= {name for name, kind in kinds.items() if kind.startswith("IsoTime")}
         cls.model_fields = cls._blank = {**cls.model_fields, **own}
         cls._required = frozenset(name for name, value in cls._blank.items() if value is _REQUIRED)
-        cls._shared = {}
+        cls._plans = {}
 
     def __init__(self, **values: Any) -> None:
         """Take values by name; others are ignored, so that all values of a row or model can be passed."""
@@ -75,14 +96,26 @@ class Answer:
 
         `others` are the fields that the record does not have, or that the answer shows differently.
         """
-        kind = type(record)
-        if (names := cls._shared.get(kind)) is None:
-            names = cls._shared[kind] = [name for name in cls.model_fields if hasattr(record, name)]
-        found = {name: getattr(record, name) for name in names if name not in others}
-        for name in cls._times:
-            if type(found.get(name)) is int:
+        key = (type(record), *others)
+        plan = cls._plans.get(key) or cls._plans.setdefault(key, cls._plan_copy(record, others))
+        found = dict(zip(plan.names, plan.get_values(record), strict=True))
+        for name in plan.times:
+            if type(found[name]) is int:
                 found[name] = format_timestamp(found[name])
-        return cls(**found | others)
+        if not plan.is_complete:
+            return cls(**found | others)
+        answer = object.__new__(cls)
+        answer.__dict__.update(cls._blank | found | others)
+        return answer
+
+    @classmethod
+    def _plan_copy(cls, record: object, others: Mapping[str, Any]) -> _CopyPlan:
+        names = [name for name in cls._blank if name not in others and hasattr(record, name)]
+        get_values: Callable[[Any], Iterable[Any]] = (
+            attrgetter(*names) if len(names) > 1 else lambda record: [getattr(record, name) for name in names]
+        )
+        is_complete = cls._required <= {*names, *others} and others.keys() <= cls._blank.keys()
+        return _CopyPlan(names, get_values, [name for name in names if name in cls._times], is_complete)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: use model_copy to change {name!r}.")

@@ -37,10 +37,11 @@ def compare_levels_with_graph(world: World, id: str) -> None:
         graph, levels = OracleGraph(store.list_nodes(id)), Levels(store.count_by_status(id))
         tasks = store.list_by_workflow(id, 1000)[0]
         fresh, failed = (
-            queue.list_ready(id, status, levels.free, 100)[0]
+            queue.list_ready(id, status, levels.free, 100, places=levels.find_places(status))[0]
             for status in (TaskStatus.PENDING, TaskStatus.FAILED)
         )
         blocked = store.list_blocked(id, levels.free, 100)
+        waiting = store.list_waiting(id, levels.free, 100)
         groups = {
             (row["group_id"], row["task_count"], row["completed"]) for row in queue.list_groups(id, 10)[0]
         }
@@ -50,6 +51,7 @@ def compare_levels_with_graph(world: World, id: str) -> None:
     assert [each.id for each in blocked] == [
         node.id for node in graph.list_blocked() if node.status is TaskStatus.PENDING
     ]
+    assert [each.id for each in waiting] == [each.id for each in blocked]
     assert levels.by_status == progress.by_status
     assert (levels.total, levels.remaining, levels.all_complete) == (
         progress.total,

@@ -328,6 +328,17 @@ class RelatedTask(NamedTuple):
     finished_at: int | None = None
 
 
+class WaitingTask(NamedTuple):
+    """A task that waits for others, reduced to what says for which."""
+
+    id: str
+    workflow_id: str
+    name: str
+    sequence: int
+    is_explicit: bool
+    open_dependencies: int
+
+
 def parse_likely_files(context: Mapping[str, object]) -> tuple[str, ...]:
     """Return the paths and globs of the files that a task with this context is likely to change."""
     return _parse_strings(context.get("files_likely_affected"))

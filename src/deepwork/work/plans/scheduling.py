@@ -13,7 +13,7 @@ from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.records import dataclass
 from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.admission import Admission
-from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, TaskStatus, Workflow
+from deepwork.work.plans.models import FileConflicts, PlanStatus, Task, TaskStatus, WaitingTask, Workflow
 from deepwork.work.plans.queue_responses import (
     AvailableTask,
     AvailableTasks,
@@ -160,7 +160,7 @@ class Scheduler:
         _, expired = self.list_active(workflow.id)
         levels = Levels(self._tasks.count_by_status(workflow.id)).with_released(expired)
         waiting = levels.by_status[TaskStatus.BLOCKED]
-        blocked = self._tasks.list_blocked(workflow.id, levels.free, limit) if waiting else []
+        blocked = self._tasks.list_waiting(workflow.id, levels.free, limit) if waiting else []
         names = self._queue.list_blocker_names(blocked, _MAX_NAMES_PER_TASK)
         groups, groups_total = self._queue.list_groups(workflow.id, _MAX_GROUPS)
         admission = Admission(self._tx, workflow)
@@ -168,7 +168,8 @@ class Scheduler:
         refusal = admission.find_plan_refusal() if is_limited else None
         return ProgressView(
             total_tasks=levels.total,
-            by_status=levels.by_status,
+            # Words, because keys that are no plain strings are encoded slowly.
+            by_status={status.value: count for status, count in levels.by_status.items()},  # type: ignore[misc]
             completed_sequence=levels.completed_sequence,
             current_sequence=levels.current_sequence,
             blocked_tasks=[_build_blocked_task(task, names.get(task.id, []), levels) for task in blocked],
@@ -284,7 +285,13 @@ class Scheduler:
         for status in (TaskStatus.PENDING, TaskStatus.FAILED) if include_failed else (TaskStatus.PENDING,):
             fresh, count = (
                 self._queue.list_ready(
-                    workflow.id, status, levels.free, max_considered, capabilities, counts_all=counts_all
+                    workflow.id,
+                    status,
+                    levels.free,
+                    max_considered,
+                    capabilities,
+                    counts_all=counts_all,
+                    places=levels.find_places(status),
                 )
                 if levels.by_status[status]
                 else ([], 0)
@@ -421,7 +428,7 @@ def _extract_hints(task: Task) -> dict[str, Any]:
     return {name: value for name, value in hints.items() if value}
 
 
-def _build_blocked_task(task: Task, names: list[str], levels: Levels) -> BlockedTask:
+def _build_blocked_task(task: WaitingTask, names: list[str], levels: Levels) -> BlockedTask:
     total = levels.count_open_dependencies(task)
     more = total if total > len(names) else None
     return BlockedTask(id=task.id, name=task.name, blocked_by=names, blocked_by_total=more)

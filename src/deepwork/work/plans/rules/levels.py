@@ -14,7 +14,7 @@ from itertools import accumulate, product
 from typing import NamedTuple
 
 from deepwork.kernel.files.globs import escape, find_problem, may_overlap
-from deepwork.work.plans.models import StatusCount, Task, TaskStatus
+from deepwork.work.plans.models import StatusCount, Task, TaskStatus, WaitingTask
 
 
 class Levels:
@@ -51,6 +51,17 @@ class Levels:
             if self.open[sequence] and (previous is None or not self.open[previous])
         ]
 
+    def find_places(self, status: TaskStatus) -> list[int]:
+        """Return the sequences in which tasks of this status wait for nothing."""
+        free = set(self.free)
+        found = {
+            tally.sequence
+            for tally in self._tallies
+            if tally.status is status
+            and tally.count > tally.waiting + (0 if tally.sequence in free else tally.implied)
+        }
+        return sorted(found)
+
     @cached_property
     def previous(self) -> dict[int, int | None]:
         """For each sequence the next lower one."""
@@ -63,7 +74,7 @@ class Levels:
         previous = self.previous.get(task.sequence)
         return previous is not None and self.open[previous] > 0
 
-    def count_open_dependencies(self, task: Task) -> int:
+    def count_open_dependencies(self, task: Task | WaitingTask) -> int:
         """Count the open tasks it waits for."""
         if task.is_explicit:
             return task.open_dependencies

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.work.plans.models import Task, TaskStatus
+from deepwork.work.plans.models import Task, TaskStatus, WaitingTask
 from deepwork.work.plans.stores.plan_store import (
     COLUMNS,
     DONE,
@@ -67,18 +67,23 @@ class QueueStore:
         capabilities: Collection[str] | None = None,
         *,
         counts_all: bool = True,
+        places: Sequence[int] = (),
     ) -> tuple[list[Task], int]:
         """Return unclaimed tasks that wait for nothing, in plan order, and how many there are.
 
-        `free_levels` are the sequences whose next lower one is done. With `capabilities`, only tasks that
-        require no others. Without `counts_all`, only the returned ones are counted: to count all takes the
-        longer the larger the plan is.
+        `free_levels` are the sequences whose next lower one is done. `places` are all sequences that can have
+        such tasks, where that is known: then the others are not searched. With `capabilities`, only tasks
+        that require no others. Without `counts_all`, only the returned ones are counted: to count all takes
+        the longer the larger the plan is.
         """
         condition = (
             "workflow_id = :id AND status = :status AND claimed_by IS NULL AND failures < max_attempts"
             f" AND {UNBLOCKED} AND {START_NOT_REFUSED.format('plan_tasks')}"
         )
         values: Row = {"id": workflow_id, "status": status, "levels": list(free_levels)}
+        if 0 < len(places) <= _MAX_PLACES:
+            condition += " AND sequence IN :places"
+            values["places"] = list(places)
         if capabilities is not None:
             condition += f" AND {_HAS_CAPABILITIES_CONDITION.format('plan_tasks')}"
             values["capabilities"] = list(capabilities)
@@ -133,7 +138,7 @@ class QueueStore:
         total = [row.pop("total") for row in rows]
         return [read_task(row) for row in rows], total[0] if total else 0
 
-    def list_blocker_names(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
+    def list_blocker_names(self, tasks: Sequence[Task | WaitingTask], each: int) -> dict[str, list[str]]:
         """Return, for each of these tasks, the names of the first few open tasks it waits for."""
         return self._list_dependency_names(tasks, OPEN, each)
 
@@ -159,7 +164,7 @@ class QueueStore:
     # Helpers
 
     def _list_dependency_names(
-        self, tasks: Sequence[Task], statuses: Sequence[str], each: int
+        self, tasks: Sequence[Task | WaitingTask], statuses: Sequence[str], each: int
     ) -> dict[str, list[str]]:
         explicit = [task.id for task in tasks if task.is_explicit]
         sql = """
@@ -184,7 +189,9 @@ class QueueStore:
             found[task.id] = of_level[task.sequence]
         return found
 
-    def _list_previous_level_names(self, task: Task, statuses: Sequence[str], limit: int) -> list[str]:
+    def _list_previous_level_names(
+        self, task: Task | WaitingTask, statuses: Sequence[str], limit: int
+    ) -> list[str]:
         """Return task names of the next lower sequence."""
         sql = (
             f"SELECT name FROM plan_tasks WHERE workflow_id = :workflow_id AND status IN :statuses"
@@ -196,6 +203,8 @@ class QueueStore:
         return [row["name"] for row in rows]
 
 
+_MAX_PLACES = 200
+"""How many sequences a query names; in plans with more of them, nearly all are searched anyway."""
 _OFFERING_STATUSES = ("ready", "in_progress")
 _NEWEST_APPROVAL = """(SELECT approvals.status FROM approvals
     WHERE approvals.subject_kind = '{}' AND approvals.subject_id = {}.id

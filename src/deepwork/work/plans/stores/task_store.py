@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.work.plans.models import Node, RelatedTask, StatusCount, Task, TaskStatus
+from deepwork.work.plans.models import Node, RelatedTask, StatusCount, Task, TaskStatus, WaitingTask
 from deepwork.work.plans.stores.plan_store import (
     COLUMNS,
     DONE,
@@ -32,6 +32,11 @@ _LAST_HOLDER_SQL = """
     CASE WHEN claimed_by IS NOT NULL THEN claimed_by
          WHEN plan_tasks.status <> 'pending' THEN (
               SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END
+"""
+_WAITING_COLUMNS = ", ".join(WaitingTask._fields)
+_BLOCKED_SQL = f"""
+    FROM plan_tasks WHERE workflow_id = :id AND status = 'pending' AND NOT ({UNBLOCKED})
+    ORDER BY sequence, position LIMIT :limit
 """
 
 
@@ -267,8 +272,8 @@ class TaskStore:
         """Count the tasks per sequence and status."""
         sql = """
             SELECT sequence, status, count(*) AS count,
-                   sum(CASE WHEN open_dependencies > 0 THEN 1 ELSE 0 END) AS waiting,
-                   sum(CASE WHEN is_explicit THEN 0 ELSE 1 END) AS implied
+                   count(*) FILTER (WHERE open_dependencies > 0) AS waiting,
+                   count(*) FILTER (WHERE NOT is_explicit) AS implied
               FROM plan_tasks WHERE workflow_id = :id GROUP BY sequence, status ORDER BY sequence
         """
         rows = self._tx.fetch_all(sql, id=workflow_id)
@@ -276,13 +281,15 @@ class TaskStore:
 
     def list_blocked(self, workflow_id: str, free_levels: Sequence[int], limit: int) -> list[Task]:
         """Return the pending tasks that wait for another, in plan order."""
-        sql = f"""
-            SELECT {COLUMNS} FROM plan_tasks
-             WHERE workflow_id = :id AND status = 'pending' AND NOT ({UNBLOCKED})
-             ORDER BY sequence, position LIMIT :limit
-        """
+        sql = f"SELECT {COLUMNS} {_BLOCKED_SQL}"
         rows = self._tx.fetch_all(sql, id=workflow_id, levels=list(free_levels), limit=limit)
         return [read_task(row) for row in rows]
+
+    def list_waiting(self, workflow_id: str, free_levels: Sequence[int], limit: int) -> list[WaitingTask]:
+        """Return the same tasks as `list_blocked`, without their texts."""
+        sql = f"SELECT {_WAITING_COLUMNS} {_BLOCKED_SQL}"
+        rows = self._tx.fetch_tuples(sql, id=workflow_id, levels=list(free_levels), limit=limit)
+        return [WaitingTask(*row) for row in rows]
 
     def list_siblings(self, task: Task, limit: int) -> tuple[list[RelatedTask], int]:
         """Return other tasks of its parallel group, and how many there are."""

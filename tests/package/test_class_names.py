@@ -13,7 +13,7 @@ def test_no_class_name_exists_twice() -> None:
     modules = defaultdict(list)
     for file in SOURCE.rglob("*.py"):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef):
                 modules[node.name].append(str(file.relative_to(SOURCE)))
 
     assert {name: found for name, found in modules.items() if len(found) > 1} == {}

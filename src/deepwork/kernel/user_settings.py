@@ -144,7 +144,7 @@ def _load_settings(path: Path) -> UserSettings:
     content = read_private_file(path)
     if content is None:
         return UserSettings()
-    return _parse_settings(_Place(path), _load_mapping(path, content))
+    return _parse_settings(_KeyPlace(path), _load_mapping(path, content))
 
 
 def _combine_budgets(budgets: Sequence[DayBudget]) -> DayBudget | None:
@@ -170,14 +170,14 @@ def _load_mapping(path: Path, content: bytes) -> Any:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _KeyPlace:
     """A key in the file, for errors."""
 
     path: Path
     key: str = ""
 
-    def enter(self, key: str) -> _Place:
-        return _Place(self.path, f"{self.key}.{key}" if self.key else key)
+    def enter(self, key: str) -> _KeyPlace:
+        return _KeyPlace(self.path, f"{self.key}.{key}" if self.key else key)
 
     def build_error(self, value: Any, allowed: str) -> DefinitionError:
         subject = f"`{self.key}` in {self.path}" if self.key else str(self.path)
@@ -186,7 +186,7 @@ class _Place:
         )
 
 
-def _parse_settings(place: _Place, data: Any) -> UserSettings:
+def _parse_settings(place: _KeyPlace, data: Any) -> UserSettings:
     settings = _read_keys(place, data, {"approvals", "budget"})
     approvals = _read_keys(place.enter("approvals"), settings.get("approvals"), {"proof"})
     budget = _read_keys(place.enter("budget"), settings.get("budget"), {"day"})
@@ -196,7 +196,7 @@ def _parse_settings(place: _Place, data: Any) -> UserSettings:
     )
 
 
-def _read_keys(place: _Place, data: Any, known: Collection[str]) -> Mapping[str, Any]:
+def _read_keys(place: _KeyPlace, data: Any, known: Collection[str]) -> Mapping[str, Any]:
     """Return a mapping that has only known keys; an empty one if there is none."""
     if data is None:
         return {}
@@ -212,7 +212,7 @@ def _read_keys(place: _Place, data: Any, known: Collection[str]) -> Mapping[str,
     return data
 
 
-def _parse_proof(place: _Place, value: Any) -> CredentialKind:
+def _parse_proof(place: _KeyPlace, value: Any) -> CredentialKind:
     if value is None:
         return CredentialKind.TOKEN
     if value not in list(CredentialKind):
@@ -220,14 +220,14 @@ def _parse_proof(place: _Place, value: Any) -> CredentialKind:
     return CredentialKind(value)
 
 
-def _parse_day_budget(place: _Place, data: Any) -> DayBudget | None:
+def _parse_day_budget(place: _KeyPlace, data: Any) -> DayBudget | None:
     given = _read_keys(place, data, {"usd", "tokens", "minutes"})
     for key, value in given.items():
         _require_amount(place.enter(key), value, is_whole=key == "tokens")
     return DayBudget(**given) if given else None
 
 
-def _require_amount(place: _Place, value: Any, *, is_whole: bool) -> None:
+def _require_amount(place: _KeyPlace, value: Any, *, is_whole: bool) -> None:
     kinds = (int,) if is_whole else (int, float)
     if type(value) not in kinds or not isfinite(value) or not 0 <= value <= _MAX_AMOUNT:
         raise place.build_error(value, f"a {'whole ' if is_whole else ''}number from 0 to {_MAX_AMOUNT:,}")

@@ -199,7 +199,7 @@ class ProvenanceVerifier:
         judged = commits if is_required else [commit for commit in commits if commit.hash in claims]
         evidence, opened = EvidenceFinder(self._database, self._git).find(commits, judged, is_settled)
         unsettled = [found for hash, found in claims.items() if hash in opened]
-        known = _Known(attempts, self._find_others(claims.values(), unsettled))
+        known = _NamedInTrailers(attempts, self._find_others(claims.values(), unsettled))
         return [
             _judge(commit, claims.get(key, ()), evidence.get(key, ()), known, is_settled=key not in opened)
             if (key := commit.hash) in claims or key in evidence
@@ -241,7 +241,7 @@ def _pause_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-class _Known(NamedTuple):
+class _NamedInTrailers(NamedTuple):
     """What trailers name and what exists: attempts by id, and the ids of tasks and landings."""
 
     attempts: Mapping[str, AttemptIdentity]
@@ -252,7 +252,7 @@ def _judge(
     commit: HistoryCommit,
     claims: Sequence[TrailerClaim],
     found: Collection[Found],
-    known: _Known,
+    known: _NamedInTrailers,
     *,
     is_settled: bool,
 ) -> VerifiedCommit:
@@ -275,7 +275,7 @@ def _judge(
     return VerifiedCommit(commit.hash, commit.subject, verdict, tuple(claims), matches, wrong)
 
 
-def _has_identity_problem(claims: Sequence[TrailerClaim], known: _Known) -> bool:
+def _has_identity_problem(claims: Sequence[TrailerClaim], known: _NamedInTrailers) -> bool:
     """Return whether a claim names something that does not exist."""
     attempts, others = known
     for claim in claims:  # noqa: SIM110 - it runs for every commit, and a generator takes twice as long
@@ -285,7 +285,7 @@ def _has_identity_problem(claims: Sequence[TrailerClaim], known: _Known) -> bool
 
 
 def _list_problems(
-    claims: Sequence[TrailerClaim], found: Collection[Found], known: _Known, *, is_settled: bool
+    claims: Sequence[TrailerClaim], found: Collection[Found], known: _NamedInTrailers, *, is_settled: bool
 ) -> tuple[str, ...]:
     """List what is wrong with claims; of a settled commit only what they name has to exist."""
     problems = [find_identity_problem(claim, *known) for claim in claims]
@@ -298,7 +298,9 @@ def _list_problems(
     return tuple([problem for problem in problems if problem])
 
 
-def _find_content_problem(claim: TrailerClaim, links: Sequence[CommitLink], known: _Known) -> str | None:
+def _find_content_problem(
+    claim: TrailerClaim, links: Sequence[CommitLink], known: _NamedInTrailers
+) -> str | None:
     if any(supports(link, claim, known.attempts) for link in links):
         return None
     claimed = find_claimed_task(claim, known.attempts)

@@ -149,7 +149,7 @@ class TreeState:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _SeenTree:
     """What was found in a tree the last time."""
 
     state: TreeState
@@ -180,7 +180,7 @@ class TreeReader:
     """Reads the states of working trees; remembers the last one of each."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, _Known] = {}
+        self._known: dict[Path, _SeenTree] = {}
         self._hashes: dict[Path, dict[str, tuple[Stamp, str]]] = {}
         self._hidden_hashes: dict[Path, dict[str, tuple[Stamp, str]]] = {}
 
@@ -219,7 +219,7 @@ class TreeReader:
         state = TreeState(
             top, snapshot, files, odd, _list_unstored(top, snapshot, submodules), submodules=submodules
         )
-        self._known[top] = _Known(state, stamps, began)
+        self._known[top] = _SeenTree(state, stamps, began)
         return state
 
     def _read_hidden(self, store: SnapshotStore, top: Path, paths: Iterable[str]) -> dict[str, str]:

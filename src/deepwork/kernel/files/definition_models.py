@@ -116,7 +116,7 @@ def _looks_like(value: Any, choice: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ErrorPlace:
     """Where an error is: its path in the document and the rules there."""
 
     where: Where
@@ -145,9 +145,9 @@ def _to_problem(schema: _Rule, error: ErrorDetails) -> DefinitionProblem:
     return DefinitionProblem(where, _WHAT[kind](value), remedy)
 
 
-def _locate(schema: _Rule, error: ErrorDetails) -> _Place:
+def _locate(schema: _Rule, error: ErrorDetails) -> _ErrorPlace:
     """Find the place of an error; pydantic adds the number of an alternative and `[key]` to its path."""
-    place = _Place((), {}, schema)
+    place = _ErrorPlace((), {}, schema)
     for part in error["loc"]:
         if "oneOf" in place.rule:
             place = replace(place, rule=_resolve(schema, place.rule["oneOf"][int(part)]))
@@ -155,7 +155,7 @@ def _locate(schema: _Rule, error: ErrorDetails) -> _Place:
             place = replace(place, rule=place.parent["propertyNames"], is_name=True)
         else:
             inner = _resolve(schema, _get_inner_rule(place.rule, part))
-            place = _Place((*place.where, part), place.rule, inner)
+            place = _ErrorPlace((*place.where, part), place.rule, inner)
     return place
 
 

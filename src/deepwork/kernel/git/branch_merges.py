@@ -73,7 +73,7 @@ def merge_branches(
         return BranchMerge(base, (), missing=_list_missing(branches, tips))
     if base_name is not None:
         left = {base_name: base, **left}
-    merge = _Merge(git)
+    merge = _GrowingMerge(git)
     parts = _select_independent(git, left)
     for name, tip in parts.items():
         merge.add(name, tip)
@@ -88,7 +88,7 @@ def merge_branches(
     return BranchMerge(merge.finish(), contained, merged, tuple(merge.unmerged), missing)
 
 
-class _Merge:
+class _GrowingMerge:
     """A merge that grows by one branch at a time."""
 
     def __init__(self, git: Git) -> None:

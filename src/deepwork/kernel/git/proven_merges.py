@@ -56,7 +56,7 @@ class TreeMerge:
 
 
 @dataclass(frozen=True)
-class _Merge:
+class _MadeMerge:
     """A merge that git made: the commits, and the tree of the result."""
 
     bases: tuple[str, ...]
@@ -71,7 +71,7 @@ class ProvenMerges:
     def __init__(self, git: Git) -> None:
         self._git = git.at(git.root, max_output=MAX_LISTING_BYTES)
         self._walk = CommitWalk(git)
-        self._made: list[_Merge] = []
+        self._made: list[_MadeMerge] = []
 
     def contains(self, tip: str, commit: str) -> bool:
         """Return whether the commit is the tip or one of its ancestors."""
@@ -87,7 +87,7 @@ class ProvenMerges:
         with require_version(self._git, "2.38", "Landing"):
             merge = _run_merge(self._git, ours, theirs, to_variables(_SETTINGS.items()))
         if merge.tree is not None:
-            self._made.append(_Merge(tuple(bases), ours, theirs, merge.tree))
+            self._made.append(_MadeMerge(tuple(bases), ours, theirs, merge.tree))
         return merge
 
     def prove(self) -> None:
@@ -117,13 +117,13 @@ class ProvenMerges:
             return one
         return other if len(bases) == 1 and one == base else None
 
-    def _list_trees(self, merge: _Merge) -> tuple[str, str, str, str]:
+    def _list_trees(self, merge: _MadeMerge) -> tuple[str, str, str, str]:
         base, ours, theirs = (
             self._walk.get(each).tree for each in (merge.bases[0], merge.ours, merge.theirs)
         )
         return base, ours, theirs, merge.tree
 
-    def _find_changed_folders(self, merges: Iterable[_Merge]) -> set[str]:
+    def _find_changed_folders(self, merges: Iterable[_MadeMerge]) -> set[str]:
         """Return the folders in which git sees changes. If it sees too few, more is left to merge again."""
         pairs = []
         for each in merges:
@@ -145,7 +145,7 @@ class ProvenMerges:
                 folder = folder.rpartition("/")[0]
         return {folder for folder in found if "\n" not in folder}
 
-    def _merge_again(self, merge: _Merge) -> str | None:
+    def _merge_again(self, merge: _MadeMerge) -> str | None:
         """Merge verified contents in a repository of our own; None if they conflict."""
         graph = self._build_graph(merge)
         trees = {commit: _list_exactly(self._git, self._walk.get(commit).tree) for commit in graph}
@@ -162,7 +162,7 @@ class ProvenMerges:
             empty.seal()
             return _run_apart(self._git.at(empty.tree), empty, names[merge.ours], names[merge.theirs])
 
-    def _build_graph(self, merge: _Merge) -> dict[str, list[str]]:
+    def _build_graph(self, merge: _MadeMerge) -> dict[str, list[str]]:
         """Map commits to those they contain: both sides, their bases, the bases of these, and so on.
 
         That is all of a history that decides about a merge; the oldest come first.

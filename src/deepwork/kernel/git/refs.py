@@ -105,7 +105,7 @@ class CommitRecord:
     """When it was committed, by the clock of who did; 0 if that was not read."""
 
 
-class _Known(NamedTuple):
+class _ReadCommit(NamedTuple):
     """A commit that was read, and where its object was then."""
 
     record: CommitRecord
@@ -114,7 +114,7 @@ class _Known(NamedTuple):
     """The stamp of the folder with the packs."""
 
 
-_known: dict[Path, _Known] = {}
+_known: dict[Path, _ReadCommit] = {}
 """By the path that the object has, or would have, if it is in a file of its own."""
 
 
@@ -149,7 +149,7 @@ def _remember(objects: Path, records: Iterable[CommitRecord]) -> None:
     for record in records:
         if len(_known) >= _MAX_REMEMBERED:
             _known.clear()
-        _known[_get_place(objects, record.commit)] = _Known(record, *_look(objects, record.commit))
+        _known[_get_place(objects, record.commit)] = _ReadCommit(record, *_look(objects, record.commit))
 
 
 def _look(objects: Path, hash: str) -> tuple[bool, FileStamp | None]:

@@ -23,7 +23,7 @@ from deepwork.kernel.git.exact_files import (
 from deepwork.kernel.git.file_placing import Placing, place_files
 from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import IDENTITY, resolve_commit
-from deepwork.kernel.git.rescue import create_rescue_branch, has_all_work, rescue
+from deepwork.kernel.git.rescue import create_rescue_branch, rescue
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.records import dataclass
 
@@ -101,10 +101,6 @@ class TreeRestorer:
             return branch
         head = resolve_commit(self._git, "HEAD")
         return create_rescue_branch(self._git, head, name) if with_commits and head else None
-
-    def has_rescued(self, branch: str) -> bool:
-        """Return whether a rescue branch has the work of the tree as it is now."""
-        return has_all_work(self._git, branch)
 
     def save(self, restore: TreeRestore, id: str) -> str:
         """Store the files that will change byte for byte, and the index; return the commit, which is kept."""

@@ -254,6 +254,24 @@ def test_edges_between_large_levels_are_folded(app: Application, page: TestClien
     assert len(answer["edges"]) == 240
 
 
+def test_similar_tasks_of_a_large_plan_are_folded_unless_the_whole_graph_is_asked_for(
+    app: Application, page: TestClient
+):
+    id, _ = create_plan(app)
+    tasks = [{"name": f"t{n}", "description": "", "sequence": 1 + n // 100} for n in range(400)]
+    call_tool(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+
+    folded = read(page, f"/runs/{id}/graph")
+    whole = read(page, f"/runs/{id}/graph", whole="true")
+
+    folds = [node for node in folded["nodes"] if node["kind"] == "fold"]
+    assert [len(node["members"]) for node in folds] == [100] * 4
+    assert [node["states"] for node in folds] == [{"ready": 100}, *[{"waiting": 100}] * 3]
+    tasks_sent = [node["id"] for node in whole["nodes"] if node["kind"] == "task"]
+    assert [member for node in folds for member in node["members"]] == tasks_sent
+    assert len(whole["edges"]) == 600
+
+
 def test_the_graph_of_a_tracked_run_goes_from_phase_to_task_to_subtask(world: World, page: TestClient):
     answer = read(page, f"/runs/{world.track}/graph")
 

@@ -238,7 +238,7 @@ export interface TasksAnswer {
 export interface GraphNode extends Pick<StateFields, "state"> {
   id: string;
   /** Only tasks have a page. */
-  kind?: "task" | "phase" | "level";
+  kind?: "task" | "phase" | "level" | "fold";
   name: string;
   status: string;
   level?: number;
@@ -247,8 +247,13 @@ export interface GraphNode extends Pick<StateFields, "state"> {
   is_blocked?: boolean;
 }
 
+export interface SentNode extends GraphNode {
+  /** The ids of similar tasks, which a large graph sends as one node. */
+  members?: string[];
+}
+
 export interface GraphAnswer {
-  nodes: GraphNode[];
+  nodes: SentNode[];
   edges: [string, string][];
   folded: boolean;
 }

@@ -51,7 +51,7 @@ export function Plans() {
 }
 
 function OpenPlan({ run }: { run: RunLine }) {
-  const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph`, ofRun(run.id));
+  const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph?whole=true`, ofRun(run.id));
   return (
     <Section title={run.name} actions={<><a href={runAddress(run.id, { tab: "graph" })}>Graph</a> <a href={runAddress(run.id, { tab: "log" })}>Log</a></>}>
       <RunList runs={[run]} label={run.name} />

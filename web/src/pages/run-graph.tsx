@@ -7,7 +7,7 @@ import type { TaskTable } from "../data/tasks";
 import { go, query, replace, withQuery } from "../router";
 import { Empty, Loaded, formatCount } from "../ui/parts";
 import { getLook, Shape, State } from "../ui/state";
-import { criticalPath, foldToFit, placeNodes, type Graph, type Node } from "../view/layers";
+import { criticalPath, foldToFit, placeNodes, unfold, type Graph, type Node } from "../view/layers";
 
 const WIDE = 190;
 const HIGH = 40;
@@ -19,12 +19,17 @@ export function GraphTab({ run, table }: { run: RunDetails; table: TaskTable }) 
   const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph`, (event) => ofRun(run.id)(event) && /created|removed|^phase:|^plan:|^session:|released/.test(event.type));
   return (
     <Loaded of={graph}>
-      {(data) => (data.nodes.length === 0 ? <Empty title="Nothing to draw yet" /> : <Drawing answer={data} table={table} />)}
+      {(data) => (data.nodes.length === 0 ? <Empty title="Nothing to draw yet" /> : <Unfolded answer={data} table={table} />)}
     </Loaded>
   );
 }
 
-function Drawing({ answer, table }: { answer: GraphAnswer; table: TaskTable }) {
+function Unfolded({ answer, table }: { answer: GraphAnswer; table: TaskTable }) {
+  const graph = useMemo(() => unfold(answer, (id) => table.rows[table.at.get(id) ?? -1]?.name), [answer, table.at]);
+  return <Drawing answer={graph} table={table} />;
+}
+
+function Drawing({ answer, table }: { answer: Graph; table: TaskTable }) {
   const opened = useMemo(() => new Set((query.value.get("open") ?? "").split(",").filter(Boolean)), [query.value.get("open")]);
   const isCritical = query.value.get("critical") !== "off";
   const chosen = query.value.get("task");

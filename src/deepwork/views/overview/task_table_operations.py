@@ -13,6 +13,7 @@ from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, decode_cursor, encode_cursor
 from deepwork.kernel.states import Cause, Standing, State
 from deepwork.kernel.values import parse_timestamp
+from deepwork.views.overview.graph_folding import FOLDED_OVER, Edges, Nodes, fold_similar_tasks
 from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_store import JOB, PLAN, TRACK, parse_session_row
 from deepwork.views.overview.states.view import StateView
@@ -73,10 +74,10 @@ class TaskRows(_LargeAnswer):
 
 
 class GraphNode(Answer):
-    """A task, a phase or a level; only tasks have a page."""
+    """A task, a phase, a level, or similar tasks that are folded; only tasks have a page."""
 
     id: str
-    kind: Literal["task", "phase", "level"] = "task"
+    kind: Literal["task", "phase", "level", "fold"] = "task"
     name: str
     status: str
     state: str | None = None
@@ -85,12 +86,17 @@ class GraphNode(Answer):
     group: str | None = None
     is_ready: bool
     is_blocked: bool
+    members: list[str] | None = None
+    """The ids of folded tasks; an edge of the node stands for the edges of all of them."""
+    states: dict[str, int] | None = None
+    """How many of the folded tasks are in each state."""
 
 
 class GraphView(_LargeAnswer):
     """The dependencies of tasks; if `folded`, a node `level:N` represents all tasks of a level.
 
-    Tracked workflows also have a node `phase:N` for each phase, before its tasks.
+    Tracked workflows also have a node `phase:N` for each phase, before its tasks. A graph of more than 300
+    nodes has one node `fold:ID` for ten or more similar tasks, unless the whole graph is asked for.
     """
 
     nodes: list[GraphNode]
@@ -99,6 +105,7 @@ class GraphView(_LargeAnswer):
 
 
 Rows = tuple[list[list[Any]], int, str | None]
+GraphParts = tuple[Nodes, Edges, bool]
 
 
 class TaskTableOperations:
@@ -120,11 +127,15 @@ class TaskTableOperations:
         return TaskRows(columns=list(COLUMNS), rows=rows, total=total, cursor=following)
 
     @operation("read")
-    def get_work_graph(self, id: Id) -> GraphView:
-        """The dependencies of a run's tasks."""
+    def get_work_graph(self, id: Id, whole: bool = False) -> GraphView:
+        """The dependencies of a run's tasks; `whole` does not fold similar tasks of a large run."""
         with self._database.reading() as tx:
             row, view = get_run_row(tx, id), self._view_states(tx)
-            return GraphView(**_GRAPH_READERS[row["kind"]](view, row))
+            nodes, edges, folded = _GRAPH_READERS[row["kind"]](view, row)
+        if not whole and len(nodes) > FOLDED_OVER:
+            nodes, edges = fold_similar_tasks(nodes, edges)
+        parts: dict[str, Any] = {"nodes": nodes, "edges": edges, "folded": folded}
+        return GraphView(**parts)
 
 
 class _TaskCounts:
@@ -232,7 +243,7 @@ def _encode_next_cursor(found: Sequence[Row], limit: int, *names: str) -> str | 
     return encode_cursor([last[name] for name in names])
 
 
-def _build_tracked_graph(view: StateView, run: Row) -> Mapping[str, Any]:
+def _build_tracked_graph(view: StateView, run: Row) -> GraphParts:
     """Build the graph of a tracked workflow: each phase before its tasks, parents before children."""
     store, run_id = TaskRowStore(view.tx), run["id"]
     phases = TrackStore(view.tx).list_phases(run_id)
@@ -260,7 +271,7 @@ def _build_tracked_graph(view: StateView, run: Row) -> Mapping[str, Any]:
     ]
     within = [(row["parent_id"] or f"phase:{row['phase']}", row["id"]) for row in rows]
     between = _find_edges_between_phases([phase.number for phase in phases], rows)
-    return {"nodes": nodes, "edges": [*within, *between], "folded": False}
+    return nodes, [*within, *between], False
 
 
 def _find_edges_between_phases(phases: Sequence[int], rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -300,7 +311,7 @@ def _find_first_levels(
     return first
 
 
-def _build_plan_graph(view: StateView, run: Row) -> Mapping[str, Any]:
+def _build_plan_graph(view: StateView, run: Row) -> GraphParts:
     states, tasks = view.judge_tasks_of_plan(run["id"]), TaskStore(view.tx).list_nodes(run["id"])
     plan = Graph(tasks)
     rank = {node.id: level for level, row in enumerate(plan.list_rows()) for node in row}
@@ -318,7 +329,7 @@ def _build_plan_graph(view: StateView, run: Row) -> Mapping[str, Any]:
     ]
     named = [(other, node.id) for node in tasks for other in sorted(node.depends_on or ())]
     implied, joints, is_folded = _find_implied_edges(plan, rank)
-    return {"nodes": [*nodes, *joints], "edges": [*named, *implied], "folded": is_folded}
+    return [*nodes, *joints], [*named, *implied], is_folded
 
 
 def _find_implied_edges(
@@ -351,7 +362,7 @@ def _build_level_node(id: str, earlier: Iterable[Node], rank: Mapping[str, int])
     return _build_node(id, id.replace(":", " "), status, level, "level", kind="level")
 
 
-def _build_session_graph(view: StateView, run: Row) -> Mapping[str, Any]:
+def _build_session_graph(view: StateView, run: Row) -> GraphParts:
     session = parse_session_row(run)
     entries, facts = session.entries, view.load_sessions([session])[session.id]
     nodes = [
@@ -372,7 +383,7 @@ def _build_session_graph(view: StateView, run: Row) -> Mapping[str, Any]:
         for one in entry
         for other in following
     ]
-    return {"nodes": nodes, "edges": edges, "folded": False}
+    return nodes, edges, False
 
 
 def _build_node(

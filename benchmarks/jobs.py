@@ -86,13 +86,19 @@ def measure_jobs(effort: Effort) -> Samples:
             root = create_project(effort.folder / "jobs", number)
             caller = stack.enter_context(StdioClient(*SERVE, str(root)))
             listing = partial(caller.call, "get_workflows", {})
-            first = measure_ms(listing)
             if number == COUNTS[0]:
-                took |= {LIMIT: [150.0], f"get_workflows ({number} jobs), first": [first]}
+                firsts = [_measure_first_listing(root) for _ in range(effort.starts)]
+                took |= {LIMIT: [150.0], f"get_workflows ({number} jobs), first": firsts}
             work[f"get_workflows ({number} jobs)"] = (_skip, listing, _skip)
         root = effort.make_folder("steps")
         caller = stack.enter_context(StdioClient(*SERVE, str(root)))
         return took | _measure_steps(work | _list_runs(caller, root), effort)
+
+
+def _measure_first_listing(root: Path) -> float:
+    """Measure what the first listing of a new server takes."""
+    with StdioClient(*SERVE, str(root)) as caller:
+        return measure_ms(partial(caller.call, "get_workflows", {}))
 
 
 def _list_runs(caller: Caller, root: Path) -> dict[str, Steps]:

@@ -46,7 +46,7 @@ def measure_day(effort: Effort) -> Samples:
     files = min(FILES, 250 * effort.calls)
     hand = Hand(create_project(folder / "hand", files), variables)
     day = Day(create_project(folder / "deepwork", files), variables)
-    tasks = min(8, 1 + max(1, effort.rounds // 3))
+    tasks = min(5, 1 + max(1, effort.rounds // 3))
     try:
         day.create_plan(tasks)
         took: Samples = {}

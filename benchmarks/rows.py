@@ -48,14 +48,6 @@ class Row:
     why: str = ""
     """Why it misses its target, if it does; rows of a section with one reason are one entry of the list."""
 
-    @property
-    def more_is_better(self) -> bool:
-        return self.unit == "/s"
-
-    @property
-    def has_target(self) -> bool:
-        return self.limit is not None and not isinstance(self.limit, Guard)
-
 
 @dataclass(frozen=True)
 class Section:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.clients import SERVE, StdioClient
-from benchmarks.projects import build_plan, claim, complete, list_tasks, register_agent
+from benchmarks.projects import build_plan, claim, complete, create_workflow, list_tasks, register_agent
 from benchmarks.timing import Effort, Samples, measure_ms
 from benchmarks.tracking import create_repository
 
@@ -42,14 +42,7 @@ def _measure_tasks(root: Path, rounds: int) -> Samples:
 
 
 def _create_tasks(caller: StdioClient, number: int) -> list[str]:
-    created = {
-        "name": "bench",
-        "source_type": "prompt",
-        "source_content": "Measure.",
-        "max_parallel_tasks": number,
-        "auto_create_workspaces": True,
-    }
-    id = caller.call("workflow_create", created)["id"]
+    id = create_workflow(caller, number, auto_create_workspaces=True)
     plan = build_plan(number, "wide")
     for task in plan["tasks"]:
         task |= {"parallel_group": "all", "files_likely_affected": []}

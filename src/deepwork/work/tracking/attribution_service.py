@@ -131,7 +131,7 @@ class AttributionService:
         with self._database.reading() as tx:
             others = WatchStore(tx).list_overlapping(watch, ended.at)
         try:
-            store = self.snapshots.open_store(ended.tree)
+            store = ended.store or self.snapshots.open_store(ended.tree)
             changes = self._compare(store, watch, ended, ended.snapshot, others)
         except (DeepworkError, OSError) as error:
             return TaskChanges(ended, warnings=(f"Its changes are unknown: {error}",))

@@ -189,7 +189,7 @@ class PlanTaskTracker:
             workflow_id = TaskStore(tx).get(task_id).workflow_id
             self._attribution.record_end(tx, task_id, workflow_id, changes)
         if changes.ended is not None:
-            self._attribution.snapshots.prune(changes.ended.tree)
+            self._attribution.snapshots.prune(changes.ended.tree, changes.ended.store)
 
     def _find_taken(self, task_id: str) -> SnapshotResult | None:
         """Return the snapshot with which this call completed the task, unless a commit came after it."""

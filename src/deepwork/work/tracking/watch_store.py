@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,8 @@ class SnapshotResult:
     snapshot: Snapshot | None
     warnings: tuple[str, ...] = ()
     took_ms: int = 0
+    store: SnapshotStore | None = field(default=None, compare=False, repr=False)
+    """The open store that has it."""
 
     @property
     def kind(self) -> str:
@@ -321,7 +324,7 @@ class SnapshotService:
             return SnapshotResult(tree, time.time_ns(), None, (f"Its changes cannot be tracked: {error}",))
         unreadable = [f"{len(snapshot.unreadable)} file(s) could not be read"] if snapshot.unreadable else []
         took_ms = round(1000 * (time.monotonic() - began))
-        return SnapshotResult(tree, time.time_ns(), snapshot, tuple(unreadable), took_ms)
+        return SnapshotResult(tree, time.time_ns(), snapshot, tuple(unreadable), took_ms, store)
 
     def record_start(
         self,
@@ -350,8 +353,11 @@ class SnapshotService:
             agent_id=agent_id,
         )
 
-    def prune(self, tree: Path) -> None:
-        """Delete snapshots that only tasks ended over 30 days ago need; runs at most once a day."""
+    def prune(self, tree: Path, store: SnapshotStore | None = None) -> None:
+        """Delete snapshots that only tasks ended over 30 days ago need; runs at most once a day.
+
+        `store`: that of the tree, if it is open.
+        """
         tree = find_tree_root(tree) or tree
         now = time.time_ns()
         if now - self._pruned_at.get(tree, 0) < _DAY_NS:
@@ -362,7 +368,7 @@ class SnapshotService:
                 self.host, str(tree), now - _RETENTION_DAYS * _DAY_NS
             )
         try:
-            store = self.open_store(tree)
+            store = store or self.open_store(tree)
             if store.began_at() < now - _RETENTION_DAYS * _DAY_NS:  # otherwise nothing in it is that old
                 store.prune(kept)
         except (DeepworkError, OSError) as error:

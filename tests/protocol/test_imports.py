@@ -42,6 +42,18 @@ def test_over_stdio_a_server_imports_no_framework(tmp_path: Path, modules: Path)
     assert not find_imported(modules, {*MCP_LIBRARIES, *unwanted})
 
 
+def test_only_calls_import_the_fastest_json_library(tmp_path: Path, modules: Path):
+    pytest.importorskip("orjson")
+    with StdioServer(tmp_path, command=COMMAND) as wire:
+        assert wire.request("tools/list")["result"]["tools"]
+    after_listing = find_imported(modules, {"orjson"})
+    with StdioServer(tmp_path, command=COMMAND) as wire:
+        assert wire.call("agent_list", {})["total"] == 0
+
+    assert not after_listing
+    assert find_imported(modules, {"orjson"})
+
+
 def test_calls_that_agents_make_often_do_not_import_pydantic(tmp_path: Path, modules: Path):
     with StdioServer(tmp_path, command=COMMAND) as wire:
         ada = wire.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]

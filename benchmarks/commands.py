@@ -17,18 +17,32 @@ from benchmarks.projects import build_plan, claim, create_plan, register_agent
 from benchmarks.timing import Effort, Samples, measure_cpu_ms, take_turns
 
 EMPTY = ("-c", "pass")
-COMMANDS = ("--version", "--help", "agents list", "plans list", "status")
+READING = (
+    "agents list",
+    "status",
+    "plans list",
+    "plans show",
+    "tasks show",
+    "runs list",
+    "landings list",
+    "track list",
+)
+COMMANDS = ("--version", "--help", *READING, "jobs list")
+TASKS = 50
 
 
 def measure_commands(effort: Effort) -> Samples:
-    """Measure processor time in a project with an agent and a plan."""
+    """Measure processor time in a project with an agent, a plan of 50 tasks and tracked work."""
     project = effort.make_folder("commands")
     with StdioClient(*SERVE, str(project)) as server:
-        _start_task(server)
+        task, _ = _start_task(server, TASKS)
+        plan = server.call("task_get", {"id": task})["workflow_id"]
+        server.call("start_workflow", {"name": "Tidy", "objective": "Less.", "profile": "simple"})
+    ids = {"plans show": (plan,), "tasks show": (task,)}
     work: dict[str, tuple[str, ...]] = {"python -c pass": EMPTY}
     for name in COMMANDS:
         place = () if name.startswith("--") else ("--path", str(project))
-        work[f"deepwork {name}"] = ("-m", "deepwork", *name.split(), *place)
+        work[f"deepwork {name}"] = ("-m", "deepwork", *name.split(), *ids.get(name, ()), *place)
     took: Samples = {name: [] for name in work}
     for _ in range(effort.starts):
         for name, words in work.items():
@@ -52,9 +66,9 @@ def measure_hooks(effort: Effort) -> Samples:
         return take_turns(work, effort.starts)
 
 
-def _start_task(server: StdioClient) -> tuple[str, str]:
+def _start_task(server: StdioClient, size: int = 8) -> tuple[str, str]:
     agent = register_agent(server)
-    _, tasks = create_plan(server, build_plan(8))
+    _, tasks = create_plan(server, build_plan(size))
     claim(server, tasks[0], agent)
     return tasks[0], agent
 

@@ -105,13 +105,7 @@ SECTIONS = (
         commands.measure_commands,
         compare(
             "python -c pass",
-            {
-                "deepwork --version": 8,
-                "deepwork --help": 8,
-                "deepwork agents list": 8,
-                "deepwork plans list": 8,
-                "deepwork status": 8,
-            },
+            {f"deepwork {name}": 6.6 for name in commands.COMMANDS},
             "CPU ms",
             "Most of their time is the import of 200 to 300 modules.",
         ),

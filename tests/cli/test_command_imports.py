@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from application import call_tool, make_app
 from cli.run import run_deepwork
 from deepwork.edge.cli.plans import SOURCE_TYPES
 from deepwork.work.plans.models import SourceType
+from workspaces.make import create_plan
 
 # Runs the command, and at its end writes the names of all modules to standard error.
 RECORDING = """
@@ -54,6 +58,53 @@ def test_agents_list_imports_no_plans_jobs_or_dashboard(tmp_path: Path):
         "deepwork.work.jobs",
         "deepwork.views.dashboard",
     }
+
+
+BUDGETS = {
+    "--version": 30,
+    "agents list": 95,
+    "messages list ID": 100,
+    "approvals list": 95,
+    "tokens list": 85,
+    "audit": 95,
+    "events tail --no-follow": 80,
+    "db info": 55,
+    "status": 125,
+    "runs list": 135,
+    "spend": 120,
+    "repos list": 120,
+    "plans list": 185,
+    "plans show ID": 185,
+    "tasks show ID": 200,
+    "landings list": 215,
+    "rewinds list": 240,
+    "track list": 185,
+    "track context ID": 185,
+}
+"""How many of our own modules a command that reads may import."""
+
+
+@pytest.mark.parametrize("command", BUDGETS)
+def test_a_command_that_reads_imports_few_modules_and_no_validation(tmp_path: Path, command: str):
+    ids = make_work(tmp_path)
+    words = [
+        ids.get(command.split(maxsplit=1)[0], word) if word == "ID" else word for word in command.split()
+    ]
+
+    imported = list_imported(tmp_path, *words)
+
+    assert not imported & {*NEVER, "pydantic"}
+    assert len([name for name in imported if name.startswith("deepwork")]) <= BUDGETS[command]
+
+
+def make_work(project: Path) -> dict[str, str]:
+    """Store an agent, a plan with a task, and tracked work; return their ids by the command that shows them."""
+    app = make_app(project, str(project / ".deepwork" / "deepwork.db"))
+    plan, [task] = create_plan(app, "build")
+    agent = call_tool(app, "agent_register", name="Ada", runtime="codex")["id"]
+    record = call_tool(app, "start_workflow", name="Tidy", objective="Less.", profile="simple")["workflow_id"]
+    app.close()
+    return {"plans": plan, "tasks": task, "messages": agent, "track": record}
 
 
 def test_the_command_groups_import_no_tools(tmp_path: Path):

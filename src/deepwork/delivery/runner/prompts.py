@@ -7,14 +7,16 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deepwork.delivery.runner.attempt_files import DamagedFiles, open_to_read
 from deepwork.kernel.config import TMP_FOLDER
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.records import dataclass
-from deepwork.work.jobs.responses import ActiveStep, ExpectedOutput, StepInput
 from deepwork.work.plans.models import Task, Workflow
+
+if TYPE_CHECKING:
+    from deepwork.work.jobs.responses import ActiveStep, ExpectedOutput, StepInput
 
 _MAX_REASON = 4000
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeVar
 
 from deepwork.kernel.answers import check_input
 from deepwork.kernel.database.transaction import Transaction
@@ -15,7 +16,6 @@ from deepwork.work.plans.models import TaskStatus as PlannedStatus
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking import rules
-from deepwork.work.tracking.inputs import ContextSection, Filter, parse_iso_ms
 from deepwork.work.tracking.models import JobSessionState, Phase, TaskCounts, TrackedWorkflow
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import (
@@ -38,12 +38,24 @@ Position = tuple[int, int]
 Record = TypeVar("Record")
 
 
+ContextSection = Literal["phase_summary", "tasks", "decisions", "milestones", "blockers"]
+
+
+@dataclass(frozen=True)
+class ContextFilter:
+    """Which records to return."""
+
+    phase: int | None = None
+    agent: str | None = None
+    since_ms: int | None = None
+
+
 @dataclass(frozen=True)
 class ContextRequest:
     """The arguments of a get_context call."""
 
     include: tuple[ContextSection, ...]
-    filter: Filter
+    filter: ContextFilter
     limit: int
     cursor: str | None
 
@@ -215,14 +227,14 @@ def build_session_context(tx: Transaction, session: JobSessionState, request: Co
 _Step = tuple[str, tuple[str | None, str | None]]
 
 
-def _list_steps(session: JobSessionState, filters: Filter) -> list[_Step]:
+def _list_steps(session: JobSessionState, filters: ContextFilter) -> list[_Step]:
     """Return the steps that match; none matches a filter by agent, because steps have no agent."""
     since = filters.since_ms
     return [
         (id, times)
         for id, times in session.steps.items()
         if filters.agent is None
-        and (since is None or any(time is not None and parse_iso_ms(time) >= since for time in times))
+        and (since is None or any(time is not None and _parse_iso_ms(time) >= since for time in times))
     ]
 
 
@@ -285,7 +297,16 @@ def _add_answers(answer: _ContextBuilder, notes: NoteStore, matching: Mapping[st
         answer.parts |= {"answers": views, "answers_count": total}
 
 
-def _format_since(filters: Filter) -> str | None:
+def _parse_iso_ms(text: str) -> int:
+    """Parse an ISO time, as deepwork writes it, to Unix milliseconds."""
+    return (datetime.fromisoformat(text) - _EPOCH) // _ONE_MILLISECOND
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE_MILLISECOND = timedelta(milliseconds=1)
+
+
+def _format_since(filters: ContextFilter) -> str | None:
     return None if filters.since_ms is None else format_timestamp(filters.since_ms)
 
 

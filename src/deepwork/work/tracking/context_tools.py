@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from deepwork.kernel.answers import Field, Id, Limit200
 from deepwork.kernel.call import current_call, is_person
@@ -12,18 +12,22 @@ from deepwork.kernel.operations import Traits, operation
 from deepwork.work.agents.presence import Presence
 from deepwork.work.tracking.attribution import JobSessionFinder
 from deepwork.work.tracking.context import (
+    ContextFilter,
     ContextRequest,
+    ContextSection,
     build_plan_context,
     build_session_context,
     build_tracked_context,
 )
 from deepwork.work.tracking.diffs import DiffService, TaskDiff
-from deepwork.work.tracking.inputs import ContextSection, Filter
 from deepwork.work.tracking.models import TrackedWorkflowStatus
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.responses import Context, TrackedWorkflows, TrackedWorkflowView
 from deepwork.work.tracking.rules import get_visible_status
 from deepwork.work.tracking.store import TrackStore
+
+if TYPE_CHECKING:
+    from deepwork.work.tracking.inputs import Filter
 
 Limit500 = Annotated[int, Field(ge=1, le=500, description="Of each list")]
 
@@ -54,7 +58,8 @@ class ContextTools:
         cursor: Annotated[str | None, Field(description="From the last answer, to continue")] = None,
     ) -> Context:
         """The state of a workflow: phases, tasks, decisions, milestones, blockers that wait for a person."""
-        request = ContextRequest(tuple(dict.fromkeys(include)), filter or Filter(), limit, cursor)
+        chosen = ContextFilter(filter.phase, filter.agent, filter.since_ms) if filter else ContextFilter()
+        request = ContextRequest(tuple(dict.fromkeys(include)), chosen, limit, cursor)
         with self._database.reading() as tx:
             context = self._build_context(tx, workflow_id, request)
             reader = self._presence.find_unnamed_actor(tx)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -67,11 +67,3 @@ class Filter(BaseModel):
     @property
     def since_ms(self) -> int | None:
         return None if self.since is None else (self.since - _EPOCH) // _ONE_MILLISECOND
-
-
-ContextSection = Literal["phase_summary", "tasks", "decisions", "milestones", "blockers"]
-
-
-def parse_iso_ms(text: str) -> int:
-    """Parse an ISO time, as deepwork writes it, to Unix milliseconds."""
-    return (datetime.fromisoformat(text) - _EPOCH) // _ONE_MILLISECOND

@@ -330,7 +330,8 @@ def test_a_person_decides_by_command(project: Path, location: str) -> None:
 
     assert [each["id"] for each in listed["approvals"]] == [id]
     assert shown["shown"]["description"] == ""
-    assert '"outcome": "Done."' in text
+    assert "  Done." in text.splitlines()
+    assert text.splitlines()[-2:] == [shown["evidence"]["approve"], shown["evidence"]["refuse"]]
     assert (alone.exit_code != 0, decided["effect"]) == (True, "The task is completed.")
     assert decided["decided_by"].startswith("human:")
     assert late.exit_code != 0

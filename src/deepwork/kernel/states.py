@@ -55,6 +55,7 @@ class Command(StrEnum):
     """The commands that move things on; `about` fills in the id."""
 
     APPROVE = "deepwork approvals approve {}"
+    REFUSE = "deepwork approvals refuse {} --comment TEXT"
     ANSWER = "deepwork answer {} TEXT"
     RETRY = "deepwork tasks retry {}"
     RESUME_TASK = "deepwork tasks update-status {} in_progress --as-person"
@@ -63,6 +64,7 @@ class Command(StrEnum):
     RUN = "deepwork run {}"
     ATTACH = "deepwork runs attach {}"
     RESUME_RUN = "deepwork runs resume {}"
+    RAISE_RUN = "deepwork runs set {} --max-usd N"
     WORK = "deepwork work --once --plan {}"
     RESUME_PLAN = "deepwork plans update-status {} in_progress"
     SET_PLAN = "deepwork plans set-plan {} FILE"

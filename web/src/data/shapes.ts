@@ -37,7 +37,7 @@ export interface RunLine extends RunRef, StateFields {
   lines_added?: number | null;
   lines_removed?: number | null;
   tokens?: number | null;
-  cost?: number | null;
+  usd?: number | null;
   agents?: string[];
   last_milestone?: string | null;
   started_at?: string | null;

@@ -1,11 +1,13 @@
 /** What waits for a person's approval: the list, one approval with what is to be approved, and the person's proof. */
 
+import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { me } from "../data/live";
 import { canUsePasskeys, createPasskey, type PersonProof } from "../data/passkeys";
 import { useResource } from "../data/resource";
+import type { Amounts } from "../data/shapes";
 import { query, runAddress, withQuery } from "../router";
-import { Ago, Empty, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
+import { Ago, dollars, Empty, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
 import { findObstacle, prove, ProofField, useProvenCall } from "../ui/prove";
 import { Shown, ShownDiff } from "../ui/shown";
 import { State } from "../ui/state";
@@ -44,8 +46,39 @@ interface ApprovalView extends Approval {
   differences?: Difference[] | null;
 }
 
+interface ChangedFile {
+  path: string;
+  status: string;
+  added?: number | null;
+  removed?: number | null;
+  is_binary?: boolean | null;
+}
+
+interface CheckResult {
+  check: string;
+  verdict: string;
+  tests_run?: number | null;
+  duration_ms?: number | null;
+  output?: string | null;
+}
+
+/** The work that an approval is about, as it is now. */
+interface WorkEvidence {
+  outcome?: string | null;
+  compared_with?: string | null;
+  files?: ChangedFile[] | null;
+  files_count?: number | null;
+  patch?: string | null;
+  truncated?: boolean | null;
+  warning?: string | null;
+  checks: CheckResult[];
+  spent?: Amounts | null;
+  approve?: string | null;
+  refuse?: string | null;
+}
+
 const STATUSES = ["given", "refused", "used", "stale", "expired", "all"];
-const WORDS: Record<string, string> = { pending: "waits for you", given: "approved", stale: "outdated" };
+const WORDS: Record<string, string> = { pending: "waits for you", given: "approved", used: "approved and used", stale: "outdated" };
 const isOfApproval = (event: { type: string }): boolean => event.type.startsWith("approval:");
 const isOfProof = (event: { type: string }): boolean => event.type.startsWith("proof:");
 
@@ -125,16 +158,93 @@ export function ApprovalPage({ id }: { id: string }) {
                 <a class="button" href={withQuery({ whole: 1 })}>Show all that is to be approved</a>
               </div>
             )}
-            {data.shown && (
-              <Section title={data.differences ? "All that is to be approved" : "What is to be approved"}>
-                <Shown value={data.shown} />
-              </Section>
-            )}
+            <Work id={id} whole={whole} shown={data.shown}>
+              {data.shown && (
+                <Section title={data.differences ? "All that is to be approved" : "What is to be approved"}>
+                  <Shown value={data.shown} />
+                </Section>
+              )}
+            </Work>
             {(data.status === "pending" || data.status === "refused" || data.status === "given") && <Decide approval={data} onDone={found.reload} />}
           </>
         )}
       </Loaded>
     </div>
+  );
+}
+
+/** What the work changed, what its checks said, and what it cost; `children` is shown if it is about no work. */
+function Work({ id, whole, shown, children }: { id: string; whole: boolean; shown?: Record<string, unknown> | null; children: ComponentChildren }) {
+  const found = useResource<WorkEvidence>(`/approvals/${encodeURIComponent(id)}/evidence${whole ? "?whole=true" : ""}`, isOfApproval);
+  return (
+    <Loaded of={found}>
+      {(work) =>
+        work.patch == null ? (
+          <>
+            {work.warning && <p class="callout">{reveal(work.warning)}</p>}
+            {children}
+          </>
+        ) : (
+          <>
+            {work.outcome && <Section title="Outcome"><Shown value={work.outcome} /></Section>}
+            <Changes work={work} />
+            {work.checks.length > 0 && (
+              <Section title="Checks" count={work.checks.length}>
+                <ul class="cards" aria-label="Checks">{work.checks.map((each) => <CheckCard check={each} />)}</ul>
+              </Section>
+            )}
+            {work.spent && <p class="faint">It cost {dollars(work.spent.usd ?? 0)}, {formatCount(work.spent.tokens ?? 0, "token")}.</p>}
+            {work.approve && (
+              <p class="faint">
+                At a terminal: <code>{work.approve}</code> or <code>{work.refuse}</code>
+              </p>
+            )}
+            {shown && (
+              <details>
+                <summary>Everything that the approval covers</summary>
+                <Shown value={shown} />
+              </details>
+            )}
+          </>
+        )
+      }
+    </Loaded>
+  );
+}
+
+function Changes({ work }: { work: WorkEvidence }) {
+  const files = work.files ?? [];
+  return (
+    <Section title={work.compared_with ? "Changed since it was refused" : "What it changed"} count={work.files_count ?? files.length}>
+      {work.warning && <p class="callout">{reveal(work.warning)}</p>}
+      {work.compared_with && (
+        <p class="faint">
+          Compared with <a href={`/approvals/${work.compared_with}`}>{work.compared_with}</a>. <a href={withQuery({ whole: 1 })}>Show all of the work</a>
+        </p>
+      )}
+      <ul class="plain" aria-label="Changed files">
+        {files.map((file) => (
+          <li data-item>
+            <code>{reveal(file.path)}</code> <span class="faint">{file.status} {file.is_binary ? "binary" : `+${file.added ?? "?"} −${file.removed ?? "?"}`}</span>
+          </li>
+        ))}
+      </ul>
+      {work.patch && <ShownDiff text={work.patch} label="Patch" />}
+      {work.truncated && <p class="faint">The rest is not shown: <code>deepwork approvals show</code> shows more.</p>}
+    </Section>
+  );
+}
+
+function CheckCard({ check }: { check: CheckResult }) {
+  const isPassed = ["passed", "flaky", "waived"].includes(check.verdict);
+  return (
+    <li class="card" data-item>
+      <h3>
+        <State status={isPassed ? "passed" : "failed"} word={humanize(check.verdict)} isSmall /> {reveal(check.check)}{" "}
+        {check.tests_run != null && <span class="faint">{formatCount(check.tests_run, "test")}</span>}
+      </h3>
+      {check.output && <pre class="shown" tabIndex={0} aria-label={`Output of ${check.check}`} role="region">{reveal(check.output)}</pre>}
+    </li>
   );
 }
 
@@ -144,7 +254,7 @@ function Facts({ approval }: { approval: Approval }) {
       <Field name="Status"><ApprovalState approval={approval} /></Field>
       <Field name="Asked by">{approval.asked_by}, <Ago at={approval.asked_at} /></Field>
       {approval.workflow_id && <Field name="Run"><a href={runAddress(approval.workflow_id)}>{approval.workflow_id}</a></Field>}
-      {approval.decided_by && <Field name="Decided by">{approval.decided_by} with a {approval.method ?? "token"}, <Ago at={approval.decided_at} /></Field>}
+      {approval.decided_by && <Field name="Decided by">{approval.decided_by} with a {approval.method ?? "token"}, <Ago at={approval.decided_at} />{approval.used_at && <>, used <Ago at={approval.used_at} /></>}</Field>}
       {approval.comment && <Field name="Comment">{approval.comment}</Field>}
       {approval.expires_at && <Field name="Expires">{new Date(approval.expires_at).toLocaleString()}</Field>}
       <Field name="Digest"><code>{approval.digest.slice(0, 16)}</code></Field>

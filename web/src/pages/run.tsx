@@ -9,7 +9,7 @@ import { go, query, withQuery } from "../router";
 import { Actions } from "../ui/actions";
 import { announce } from "../ui/announce";
 import { Evidence } from "../ui/evidence";
-import { Ago, Bar, Copy, Field, Fields, Loaded, formatCount, Prose, Skeleton, tokens, Duration, ErrorNotice, humanize } from "../ui/parts";
+import { dollars, Ago, Bar, Copy, Field, Fields, Loaded, formatCount, Prose, Skeleton, tokens, Duration, ErrorNotice, humanize } from "../ui/parts";
 import { PhaseDots } from "../ui/runlist";
 import { Next, Standing } from "../ui/standing";
 import { State } from "../ui/state";
@@ -102,7 +102,7 @@ function Header({ run, onDone }: { run: RunDetails; onDone: () => void }) {
           </Field>
         ) : null}
         {run.tokens ? <Field name="Tokens">{tokens(run.tokens)}</Field> : null}
-        {run.cost ? <Field name="Cost">${run.cost.toFixed(2)}</Field> : null}
+        {run.usd ? <Field name="Cost">{dollars(run.usd)}</Field> : null}
         {run.profile && <Field name="Profile">{run.profile}</Field>}
         {run.created_by && <Field name="Created by">{run.created_by}</Field>}
       </Fields>

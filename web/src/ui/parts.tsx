@@ -229,7 +229,8 @@ export function tokens(n: number): string {
   return `${(n / 1_000_000).toFixed(1)} M`;
 }
 
-export const dollars = (amount: number): string => `$${amount.toFixed(amount > 0 && amount < 0.01 ? 6 : 2)}`;
+/** Money with cents; amounts below a cent keep their digits. */
+export const dollars = (amount: number): string => `$${amount > 0 && amount < 0.01 ? amount.toFixed(6).replace(/0+$/, "") : amount.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 
 export function bytes(n: number): string {
   if (n < 1024) return `${n} B`;

@@ -2,7 +2,7 @@
 
 import type { RunLine } from "../data/shapes";
 import { runAddress } from "../router";
-import { Ago, Bar, formatCount, tokens, Duration } from "./parts";
+import { dollars, Ago, Bar, formatCount, tokens, Duration } from "./parts";
 import { Next, Standing } from "./standing";
 import { describePhases, dotsOf, type PhasePlace } from "../view/phases";
 
@@ -52,7 +52,7 @@ function RunRow({ run }: { run: RunLine }) {
           </span>
         ) : null}
         {run.tokens ? <span>{tokens(run.tokens)} tokens</span> : null}
-        {run.cost ? <span>${run.cost.toFixed(2)}</span> : null}
+        {run.usd ? <span>{dollars(run.usd)}</span> : null}
         {run.agents?.length ? <span title={run.agents.join(", ")}>{run.agents.length === 1 ? run.agents[0] : formatCount(run.agents.length, "agent")}</span> : null}
       </div>
       <div class="run-times">

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
@@ -19,8 +20,11 @@ from deepwork.edge.cli.framework.options import (
     passphrase_option,
     place_options,
 )
-from deepwork.edge.cli.framework.output import print_answer, print_lines, print_listed, print_said
+from deepwork.edge.cli.framework.output import print_answer, print_listed, print_said, to_printable
+from deepwork.edge.cli.framework.patches import page_lines, render_patch, render_stat
 from deepwork.edge.cli.framework.proofs import build_person_call, read_passphrase
+from deepwork.gates.budgets.rules import format_dollars
+from deepwork.kernel.call import PERSON_PREFIX
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.foreign_text import split_lines
 from deepwork.kernel.user_settings import CredentialKind
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
 
 
-_MAX_LISTED = 500
+_MAX_LISTED, _MAX_BYTES = 500, 1_000_000
 comment_option = click.option(
     "--comment", type=TextParam(may_be_empty=False), metavar="TEXT|-", help="For the agent, which reads it."
 )
@@ -50,22 +54,32 @@ def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, 
     given = {"all": whole, "workflow_id": workflow, "limit": _MAX_LISTED}
     with open_application(path, place, reads=True, quiet=as_json) as app:
         found = call_operation(app, "list_approvals", given)
-    keys = ("id", "status", "kind", "title", "workflow_id", "asked_by", "asked_at")
-    rows = [{key: each.get(key) for key in keys} for each in found["approvals"]]
+    keys = ("id", "kind", "title", "workflow_id", "asked_by", "asked_at")
+    rows = [
+        {"id": each["id"], "status": describe_status(each)} | {key: each.get(key) for key in keys}
+        for each in found["approvals"]
+    ]
     print_listed(found, "approvals", rows, "Nothing waits for your approval.", as_json=as_json)
 
 
 @approvals.command("show")
 @click.argument("id", metavar="APPROVAL")
-@click.option("--whole", is_flag=True, help="Show all, even if only a part differs from what was approved.")
+@click.option(
+    "--whole", is_flag=True, help="Show all, even if only a part differs from what was decided before."
+)
 @place_options
 @json_option
 def show_approval(id: str, whole: bool, as_json: bool, path: str, **place: Any) -> None:
-    """Show what is to be approved: all of it, or what differs from what was approved before."""
+    """Show what is to be approved: what the work changed, its checks with their output, and what it cost.
+
+    Of what was approved or refused before, only what differs since; --whole shows all.
+    """
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        given = {"id": resolve_id(app.database, "approval", id), "whole": whole}
-        found = call_operation(app, "get_approval", given)
-    print_said(found, *_render(found), as_json=as_json)
+        found = _load(app, resolve_id(app.database, "approval", id), whole=whole)
+    if as_json:
+        print_answer(found, as_json=True)
+    else:
+        page_lines(_render(found))
 
 
 @approvals.command()
@@ -199,16 +213,79 @@ def _choose_only(app: Application) -> str:
             "Nothing was decided: standard input is not a terminal, so nobody can be asked.",
             suggestion=f"Look at it with `deepwork approvals show {id}`, then name it.",
         )
-    print_lines(_render(call_operation(app, "get_approval", {"id": id})))
+    page_lines(_render(_load(app, id)))
     click.confirm("Decide about this?", abort=True, err=True)
     return id
 
 
+def _load(app: Application, id: str, *, whole: bool = False) -> dict[str, Any]:
+    """Load an approval with what a person looks at before they decide."""
+    found: dict[str, Any] = call_operation(app, "get_approval", {"id": id, "whole": whole})
+    evidence = call_operation(
+        app, "get_approval_evidence", {"id": id, "whole": whole, "max_bytes": _MAX_BYTES}
+    )
+    return found | {"evidence": evidence}
+
+
 def _render(found: Mapping[str, Any]) -> Iterator[str]:
+    evidence: Mapping[str, Any] = found["evidence"]
+    title = to_printable(found.get("title") or found["subject_id"])
+    yield terminal.paint(f"{found['kind'].replace('_', ' ')}: {title}", "bold")
+    yield f"{found['id']}, {describe_status(found)}"
+    yield to_printable(f"asked by {found['asked_by']} at {found['asked_at']}")
+    if found.get("comment"):
+        yield to_printable(f"comment: {found['comment']}")
+    if "patch" in evidence:
+        yield from _render_work(evidence)
+    else:
+        yield from map(to_printable, _render_shown(found))
+    for check in evidence["checks"]:
+        yield from _render_check(check)
+    if evidence.get("spent"):
+        spent = evidence["spent"]
+        usd, tokens = format_dollars(spent["usd"]), f"{spent['tokens']:,} tokens"
+        yield ""
+        yield f"It cost {usd}, {tokens}, {spent['minutes']:g} minutes."
+    if evidence.get("approve"):
+        yield ""
+        yield terminal.paint(evidence["approve"], "cyan")
+        yield terminal.paint(evidence["refuse"], "cyan")
+
+
+def describe_status(found: Mapping[str, Any]) -> str:
+    """Say who decided what about an approval, and whether it was used."""
+    if not found.get("decided_by"):
+        return "waits for you" if found["status"] == "pending" else found["status"]
+    by = to_printable(found["decided_by"].removeprefix(PERSON_PREFIX))
+    done = "refused" if found["status"] == "refused" else "approved"
+    more = {"used": f", used at {found.get('used_at')}", "stale": ", out of date", "expired": ", expired"}
+    return f"{done} by {by}{more.get(found['status'], '')}"
+
+
+def _render_work(evidence: Mapping[str, Any]) -> Iterator[str]:
+    """Render the work: its outcome, how much of each file changed, then the lines."""
+    if evidence.get("outcome"):
+        yield ""
+        yield from (f"  {to_printable(line)}" for line in split_lines(evidence["outcome"]))
+    yield ""
+    if evidence.get("compared_with"):
+        yield f"What differs from what was refused in {evidence['compared_with']}; --whole shows all:"
+    yield from render_stat(evidence)
+    if evidence["patch"]:
+        yield ""
+        yield from render_patch(evidence, "`deepwork diff TASK FILE` shows the rest")
+
+
+def _render_check(check: Mapping[str, Any]) -> Iterator[str]:
+    tests = f", {check['tests_run']} tests" if check.get("tests_run") is not None else ""
+    yield ""
+    yield terminal.paint(to_printable(f"check {check['check']}: {check['verdict']}{tests}"), "bold")
+    yield from (f"  {to_printable(line)}" for line in split_lines(check.get("output") or ""))
+
+
+def _render_shown(found: Mapping[str, Any]) -> Iterator[str]:
+    """Render what is to be approved if that is no work, such as a plan or changes of guarded files."""
     shown, differences = found.get("shown"), found.get("differences")
-    for key, value in found.items():
-        if key not in ("shown", "differences"):
-            yield f"{key}: {value}"
     if differences is not None:
         yield ""
         yield f"What differs from what was approved in {found['approved_before']}:"
@@ -216,7 +293,29 @@ def _render(found: Mapping[str, Any]) -> Iterator[str]:
             yield from _render_difference(each)
     if shown is not None:
         yield ""
-        yield from _render_guarded(shown) if found["kind"] == "guarded" else _render_json(shown)
+        yield from _render_guarded(shown) if found["kind"] == "guarded" else _render_facts(shown)
+
+
+def _render_facts(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Render what is shown as lines of text; of lists, one entry after the other."""
+    for key, each in value.items():
+        if each in (None, "", [], {}):
+            continue
+        name = f"{indent}{key.replace('_', ' ')}:"
+        if isinstance(each, Mapping):
+            yield name
+            yield from _render_facts(each, f"{indent}  ")
+        elif isinstance(each, list) and any(isinstance(one, Mapping) for one in each):
+            yield name
+            for one in each:
+                lines = list(_render_facts(one, f"{indent}    ")) if isinstance(one, Mapping) else [str(one)]
+                yield from (f"{indent}  - {line.strip()}" for line in lines[:1])
+                yield from lines[1:]
+        elif isinstance(each, str) and "\n" in each:
+            yield name
+            yield from (f"{indent}  {line}" for line in split_lines(each))
+        else:
+            yield f"{name} {each if isinstance(each, str) else json.dumps(each, ensure_ascii=False)}"
 
 
 def _render_guarded(shown: Mapping[str, Any]) -> Iterator[str]:

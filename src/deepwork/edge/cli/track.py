@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from deepwork.edge.cli.framework.applications import open_application
+from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.id_resolution import resolve_arguments
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, render_lines, to_printable
+from deepwork.edge.cli.framework.patches import page_lines, render_patch, render_stat
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, JsonParam, ToolGroup, WordChoice
 from deepwork.edge.cli.states import add_context_states, add_list_states, name_state, show_listed
 from deepwork.edge.server.invocation import invoke
@@ -170,19 +171,42 @@ _add_section_command("decisions", ("decisions",), "Show decisions and their reas
 @click.command("diff")
 @click.argument("task_id")
 @click.argument("file", required=False)
+@click.option("--stat", is_flag=True, help="Only how many lines of each file changed.")
 @click.option(
     "--max-bytes",
     type=click.IntRange(1, 1_000_000),
-    default=100_000,
+    default=1_000_000,
     metavar="N",
-    help="Maximum size of each diff. Default: 100000.",
+    help="Maximum size of what is shown. Default: 1000000.",
 )
 @json_option
 @place_options
-def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: str, **place: Any) -> None:
-    """Show what a task changed, tracked or planned; with FILE, the diff itself."""
+def diff(
+    task_id: str, file: str | None, stat: bool, max_bytes: int, as_json: bool, path: str, **place: Any
+) -> None:
+    """Show what a task changed, tracked or planned, also while it runs; with FILE, only that file.
+
+    Compared with what the task began with: what its earlier attempts did is part of it.
+    """
     arguments = {"task_id": task_id, "max_bytes": max_bytes} | ({"path": file} if file else {})
-    _print_tool_answer("get_task_diff", arguments, _render_diff, "diff", path, place, as_json=as_json)
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_arguments(app.database, "diff", arguments)
+        call = Call(tool="get_task_patch", carries_notices=False)
+        found = call_operation(app, "get_task_patch", known, call)
+        of_attempt = invoke(app.database, app.build_toolset("tracking")["get_task_diff"], known, call)
+    if as_json:
+        more = {key: value for key, value in found.items() if key not in ("files", "files_count")}
+        print_answer(of_attempt | more, as_json=True)
+    elif stat or not found["patch"]:
+        print("\n".join([*render_stat(found), *_render_sharing(of_attempt)]))
+    else:
+        page_lines(render_patch(found, "--max-bytes shows more"))
+
+
+def _render_sharing(answer: dict[str, Any]) -> Iterator[str]:
+    for file in answer["files"]:
+        if file.get("shared_with"):
+            yield to_printable(f"{file['path']} was changed by {', '.join(file['shared_with'])}, too")
 
 
 def _print_tool_answer(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from deepwork.kernel.database.transaction import Clock, Database, EventLog, Transaction
     from deepwork.kernel.events.feed import EventFeed
     from deepwork.views.overview.agent_operations import AgentOperations
+    from deepwork.views.overview.approval_evidence import ApprovalEvidenceOperations
     from deepwork.views.overview.states.store import LocalProcesses
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from deepwork.work.templates.tools import TemplateTools
     from deepwork.work.tracking.attribution_service import AttributionService, ChangeDescriptions
     from deepwork.work.tracking.context_tools import ContextTools
+    from deepwork.work.tracking.diffs import DiffService
     from deepwork.work.tracking.log_tools import LogTools
     from deepwork.work.tracking.operations import TrackOperations
     from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
@@ -187,6 +189,14 @@ class Application:
         from deepwork.gates.checks.operations import ProofOperations
 
         return ProofOperations(self.database, lambda: self.checks)
+
+    def _build_approval_evidence(self) -> ApprovalEvidenceOperations:
+        from deepwork.views.overview.approval_evidence import ApprovalEvidenceOperations
+
+        def read_output(name: str) -> bytes | None:
+            return self.checks.outputs.read(name)
+
+        return ApprovalEvidenceOperations(self.database, self._diffs, read_output)
 
     def _build_audit_operations(self) -> AuditOperations:
         from deepwork.delivery.runner.store import AttemptStore
@@ -386,15 +396,19 @@ class Application:
         from deepwork.views.overview.run_refs import StoredRuns
         from deepwork.work.tracking.operations import TrackOperations
 
-        return TrackOperations(self.database, StoredRuns())
+        return TrackOperations(self.database, StoredRuns(), self._diffs)
+
+    @cached_property
+    def _diffs(self) -> DiffService:
+        from deepwork.work.tracking.diffs import DiffService
+
+        return DiffService(self.database, self._attribution.snapshots)
 
     def _build_context_tools(self) -> ContextTools:
         from deepwork.work.jobs.sessions.store import JobSessions
         from deepwork.work.tracking.context_tools import ContextTools
-        from deepwork.work.tracking.diffs import DiffService
 
-        diffs = DiffService(self.database, self._attribution.snapshots)
-        return ContextTools(self.database, self.presence, diffs, JobSessions())
+        return ContextTools(self.database, self.presence, self._diffs, JobSessions())
 
     @cached_property
     def _workspace_service(self) -> WorkspaceService:
@@ -561,6 +575,9 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     _COMBINED: Application._build_start_workflow,
     # What only people can do:
     "deepwork.gates.approvals.operations:ApprovalOperations": Application._build_approval_operations,
+    "deepwork.views.overview.approval_evidence:ApprovalEvidenceOperations": (
+        Application._build_approval_evidence
+    ),
     "deepwork.gates.checks.operations:ProofOperations": Application._build_proof_operations,
     "deepwork.gates.access.operations:AuditOperations": Application._build_audit_operations,
     "deepwork.gates.reviews.operations:ReviewOperations": Application._build_review_operations,

@@ -23,6 +23,7 @@ from deepwork.gates.budgets.models import (
 from deepwork.kernel.records import dataclass
 
 _DATE_PATTERN = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+_MICROS_PER_CENT = MICROS_PER_USD // 100
 _INPUT_SHARE = Decimal("0.9")
 """Of a sum of tokens whose parts are not known: agents read far more than they write."""
 
@@ -149,10 +150,15 @@ def format_amount(unit: Unit, amount: int) -> str:
 
 
 def format_usd(micros: int) -> str:
-    """Format money; amounts below a cent keep their digits."""
-    exact = f"{micros / MICROS_PER_USD:,.6f}"
-    whole, _, digits = exact.partition(".")
-    return f"${whole}.{digits[:2]}{digits[2:].rstrip('0')}"
+    """Format money with cents; amounts below a cent keep their digits. People read it in no other form."""
+    if 0 < abs(micros) < _MICROS_PER_CENT:
+        return f"${micros / MICROS_PER_USD:.6f}".rstrip("0")
+    return f"${micros / MICROS_PER_USD:,.2f}"
+
+
+def format_dollars(amount: float) -> str:
+    """Format money that an answer has as a number."""
+    return format_usd(round(amount * MICROS_PER_USD))
 
 
 def format_minutes(ms: int) -> str:

@@ -79,6 +79,13 @@ class ProofStore:
         count: int = self._tx.fetch_value(sql, subject=str(subject), check=check, others=others)
         return count
 
+    def list_made_for(self, subject: ProofSubject) -> dict[str, Proof]:
+        """Map the checks that ran for this subject to their newest proofs."""
+        columns = ", ".join(_NAMES)
+        sql = f"SELECT {columns} FROM proofs WHERE asked_by = :subject ORDER BY created_at, id"
+        rows = self._tx.fetch_all(sql, subject=str(subject))
+        return {proof.check_name: proof for proof in map(_from_row, rows)}
+
     def list_newest(
         self,
         limit: int,

@@ -79,12 +79,12 @@ class SnapshotStore:
         return self._require_trees().diff(before, after, counted=counted)
 
     def get_patch(
-        self, before: Snapshot, after: Snapshot, path: str, *, max_bytes: int = 64 * 1024
+        self, before: Snapshot, after: Snapshot, *paths: str, max_bytes: int = 64 * 1024
     ) -> Patch | None:
-        """Return the patch of one file, truncated to `max_bytes`; None if contents are not stored."""
+        """Return the patch of these files, or of all, cut to `max_bytes`; None if contents are not stored."""
         if SnapshotKind.CHECKSUM in (before.kind, after.kind):
             return None
-        return self._require_trees().get_patch(before, after, path, max_bytes)
+        return self._require_trees().get_patch(before, after, paths, max_bytes)
 
     def get_progress(self, before: Snapshot, after: Snapshot) -> HeadProgress:
         """Return the commits made between two snapshots, and whether HEAD was switched or rewritten."""

@@ -133,10 +133,10 @@ class TreeSnapshotStore:
         output = self._index.run(*_DIFF_COMMAND, "--no-renames", *flags, *trees, env=DIFF_ENVIRONMENT)
         return replace(found, files=parse_raw_diff(output).files)
 
-    def get_patch(self, before: Snapshot, after: Snapshot, path: str, max_bytes: int) -> Patch:
+    def get_patch(self, before: Snapshot, after: Snapshot, paths: Sequence[str], max_bytes: int) -> Patch:
         trees = check_hash(before.tree), check_hash(after.tree)
         output = self._index.run(
-            *_PATCH_COMMAND, *trees, "--", path, env={**DIFF_ENVIRONMENT, "GIT_LITERAL_PATHSPECS": "1"}
+            *_PATCH_COMMAND, *trees, "--", *paths, env={**DIFF_ENVIRONMENT, "GIT_LITERAL_PATHSPECS": "1"}
         )
         cut = output if len(output) <= max_bytes else output[: output.rfind(b"\n", 0, max_bytes) + 1]
         is_binary = b"\nBinary files " in output[:8192]

@@ -12,6 +12,7 @@ from deepwork.kernel.offered_actions import Act, offer
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, decode_cursor, encode_cursor
 from deepwork.work.tracking.attribution import RunDirectory
+from deepwork.work.tracking.diffs import DiffService, TaskPatch
 from deepwork.work.tracking.list_responses import (
     Blockers,
     ChangedFilePage,
@@ -42,8 +43,18 @@ class TrackOperations:
 
     traits: ClassVar = Traits(toolset="tracking", people_only=True)
 
-    def __init__(self, database: Database, runs: RunDirectory) -> None:
-        self._database, self._runs = database, runs
+    def __init__(self, database: Database, runs: RunDirectory, diffs: DiffService) -> None:
+        self._database, self._runs, self._diffs = database, runs, diffs
+
+    @operation("read")
+    def get_task_patch(
+        self,
+        task_id: Annotated[Id, Field(description="Tracked or planned")],
+        path: Annotated[str | None, Field(description="Only this file")] = None,
+        max_bytes: Annotated[int, Field(ge=1, le=1_000_000)] = 200_000,
+    ) -> TaskPatch:
+        """What a task changed in all its attempts, committed or not, finished or not, as a patch."""
+        return self._diffs.get_patch(task_id, path, max_bytes)
 
     @operation("read")
     def list_work_issues(self, id: Id, limit: PageLimit = 50, cursor: Cursor = None) -> Issues:

@@ -1,0 +1,196 @@
+"""What a person looks at before they approve work: what it changed, what its checks said, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from deepwork.delivery.landing.store import LandingStore
+from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
+from deepwork.gates.approvals.store import ApprovalStore
+from deepwork.gates.checks.models import Proof, ProofSubject
+from deepwork.gates.checks.store import ProofStore
+from deepwork.kernel.answers import Answer, Field, Id
+from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.foreign_text import remove_invisible
+from deepwork.kernel.git.snapshot import SnapshotStore, open_snapshot_store
+from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
+from deepwork.kernel.operations import Traits, operation
+from deepwork.kernel.records import dataclass
+from deepwork.kernel.states import Command
+from deepwork.views.overview.spending import Amounts, build_task_spending
+from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.tracking.attribution_service import GONE
+from deepwork.work.tracking.diffs import ChangedFile, Comparison, DiffService, read_patch
+from deepwork.work.tracking.models import Watch
+from deepwork.work.tracking.watch_store import WatchStore
+
+_MAX_OUTPUT_LINES = 40
+_MAX_NAMED = 3
+_DECIDABLE = (ApprovalStatus.PENDING, ApprovalStatus.REFUSED, ApprovalStatus.GIVEN)
+
+
+class CheckResult(Answer):
+    """What a check said about the work, and the end of what it printed."""
+
+    check: str
+    verdict: str
+    tests_run: int | None = None
+    duration_ms: int | None = None
+    proof_id: str | None = None
+    output: str | None = None
+
+
+class ApprovalEvidence(Answer):
+    """The work to be approved, as a person looks at it; after a refusal, what differs from the refused."""
+
+    id: str
+    outcome: str | None = None
+    compared_with: str | None = None
+    """The approval that was refused; None: with what the work began with, or with its target."""
+    files: list[ChangedFile] | None = None
+    files_count: int | None = None
+    patch: str | None = None
+    truncated: bool | None = None
+    warning: str | None = None
+    checks: list[CheckResult]
+    spent: Amounts | None = None
+    approve: str | None = None
+    refuse: str | None = None
+    """The commands that decide; none if there is nothing to decide any more."""
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the store knows about the work that an approval is about."""
+
+    approval: Approval
+    refused: Approval | None = None
+    """What was refused before."""
+    proofs: dict[str, Proof] | None = None
+    repository: str | None = None
+    watches: tuple[Watch, ...] = ()
+    spent: dict[str, Any] | None = None
+
+
+class ApprovalEvidenceOperations:
+    """What people look at before they decide."""
+
+    traits: ClassVar = Traits(toolset="overview", people_only=True)
+
+    def __init__(
+        self, database: Database, diffs: DiffService, read_output: Callable[[str], bytes | None]
+    ) -> None:
+        """`read_output` returns what a check printed, by the name of its file; None if that was removed."""
+        self._database, self._diffs, self._read_output = database, diffs, read_output
+
+    @operation("read")
+    def get_approval_evidence(
+        self,
+        id: Id,
+        whole: Annotated[bool, Field(description="All of the work, even after a refusal")] = False,
+        max_bytes: Annotated[int, Field(ge=1, le=1_000_000, description="Of the patch")] = 200_000,
+    ) -> ApprovalEvidence:
+        """The work that an approval is about: its patch, its checks with their output, what it cost."""
+        with self._database.reading() as tx:
+            facts = _load(tx, ApprovalStore(tx).get(id))
+        approval, refused = facts.approval, None if whole else facts.refused
+        found: dict[str, Any] = {}
+        try:
+            if compared := self._compare(facts, refused):
+                found = read_patch(compared, max_bytes) | {"warning": _find_changes_since(approval, compared)}
+        except (DeepworkError, OSError) as error:
+            found = {"warning": f"Cannot show what it changed: {error}"}
+        can_decide = approval.status in _DECIDABLE
+        proofs = facts.proofs or {}
+        return ApprovalEvidence(
+            id=approval.id,
+            outcome=approval.shown.get("outcome"),
+            compared_with=refused.id if refused and "files" in found else None,
+            checks=[self._describe_check(each, proofs) for each in _list_checks(approval)],
+            spent=Amounts(**facts.spent) if facts.spent else None,
+            approve=Command.APPROVE.about(approval.id) if can_decide else None,
+            refuse=Command.REFUSE.about(approval.id) if can_decide else None,
+            **found,
+        )
+
+    def _compare(self, facts: _Facts, refused: Approval | None) -> Comparison | None:
+        """Return what to compare; None if there are no files to look at."""
+        shown = facts.approval.shown
+        if facts.repository:
+            before = refused.shown["tree"] if refused else shown.get("onto") or shown["base"]
+            folder = Path(facts.repository)
+            return Comparison(open_snapshot_store(folder, folder), _name(before), _name(shown["tree"]))
+        if not facts.watches:
+            return None
+        self._diffs.require_here(facts.watches[-1])
+        since = refused.decided_at if refused else None
+        return self._diffs.compare(facts.approval.subject_id, facts.watches, since)[0]
+
+    def _describe_check(self, shown: dict[str, Any], proofs: dict[str, Proof]) -> CheckResult:
+        proof = proofs.get(shown["check"])
+        if proof is None or proof.definition_digest != shown.get("definition"):  # it ran for other work
+            return CheckResult(check=shown["check"], verdict=shown["verdict"])
+        output = self._read_output(proof.output_file) if proof.output_file else None
+        text = None if output is None else _shorten(output)
+        about = {"check": proof.check_name, "verdict": shown["verdict"], "proof_id": proof.id}
+        return CheckResult.of(proof, **about, output=text)
+
+
+def _list_checks(approval: Approval) -> list[dict[str, Any]]:
+    """List the checks that an approval of work shows; others have none, or name them in another way."""
+    found = approval.shown.get("proofs")
+    return [each for each in found if "check" in each] if isinstance(found, list) else []
+
+
+def _load(tx: Transaction, approval: Approval) -> _Facts:
+    """Load what an approval of work needs; about a plan or guarded files, all is in what it shows."""
+    kind, id = approval.subject_kind, approval.subject_id
+    if kind not in (ApprovalKind.LANDING, ApprovalKind.TASK):
+        return _Facts(approval)
+    older = ApprovalStore(tx).list_before(approval)
+    refused = next((each for each in older if each.status is ApprovalStatus.REFUSED), None)
+    proofs = ProofStore(tx).list_made_for(ProofSubject(kind.value, id))
+    if kind is ApprovalKind.TASK:
+        return _Facts(
+            approval, refused, proofs, watches=tuple(WatchStore(tx).list_of_task(id)), spent=_sum(tx, id)
+        )
+    landing = LandingStore(tx).get(id)
+    spent = _sum(tx, landing.task_id) if landing.task_id else None
+    return _Facts(approval, refused, proofs, landing.repository_path, spent=spent)
+
+
+def _sum(tx: Transaction, task_id: str) -> dict[str, Any]:
+    spent: dict[str, Any] = build_task_spending(tx, TaskStore(tx).get(task_id))["spent"]
+    return spent
+
+
+def _name(tree: str) -> Snapshot:
+    return Snapshot(SnapshotKind.GIT, tree)
+
+
+def _find_changes_since(approval: Approval, compared: Comparison) -> str | None:
+    """Say which files are not as they were when this was asked: the approval would not be good for them."""
+    work = approval.shown.get("work")
+    asked: dict[str, str] = work.get("files", {}) if isinstance(work, dict) else {}
+    if not asked or compared.after.kind is not SnapshotKind.GIT:
+        return None
+    now = _map_versions(compared.store, compared.after)
+    changed = [path for path, version in asked.items() if now.get(path, GONE) != version]
+    if not changed:
+        return None
+    more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
+    named = ", ".join(changed[:_MAX_NAMED])
+    return f"Changed since this was asked: {named}{more}. You are asked again if you approve."
+
+
+def _map_versions(store: SnapshotStore, snapshot: Snapshot) -> dict[str, str]:
+    listed = {each.path: each.version for each in snapshot.listed}
+    return {each.path: f"{each.mode} {each.blob}" for each in store.list_files(snapshot.tree)} | listed
+
+
+def _shorten(output: bytes) -> str:
+    text = remove_invisible(output.decode(errors="replace")).rstrip()
+    return "\n".join(text.split("\n")[-_MAX_OUTPUT_LINES:])

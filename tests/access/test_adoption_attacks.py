@@ -214,7 +214,10 @@ def test_a_store_whose_version_was_set_back_is_not_sealed_again(project: Path, t
         copy = tmp_path / f"{version}.db"
         shutil.copy(store, copy)
         forged = ("DELETE FROM person_credentials", "DROP TABLE sealed_lists")
-        later = ("DROP INDEX ix_audit_approvals", "ALTER TABLE runner_hosts DROP COLUMN seen_at")
+        later = (
+            "DROP INDEX ix_audit_approvals", "ALTER TABLE runner_hosts DROP COLUMN seen_at",
+            "DROP INDEX spending_by_run", "ALTER TABLE spending DROP COLUMN run_id",
+        )  # fmt: skip
         run_sql(str(copy), change, *forged, *later, f"UPDATE alembic_version SET version_num = '{version}'")
 
         refused = run_deepwork(project, "approvals", "proof", "--json", "--db", str(copy))

@@ -47,8 +47,8 @@ def test_a_budget_is_shown_and_raised_in_the_name_of_the_person(app: Application
     raised = json.loads(run("budget", "set", plan, "--usd", "2.5", "--json").output)
     removed = run("budget", "set", task, "--remove-others")
 
-    assert "1 usd" in shown.output
-    assert "0.25 usd, 40 tokens, 0 minutes" in shown.output
+    assert "$1.00" in shown.output
+    assert "$0.25, 40 tokens, 0 minutes" in shown.output
     assert (raised["budget"], raised["raised"]) == ({"usd": 2.5}, True)
     assert removed.output == "a: no budget (before: 500 tokens)\n"
     history = call_tool(app, "workflow_get", id=plan, include_history=True)["history"]

@@ -8,6 +8,8 @@ from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunOptio
 from deepwork.delivery.runner.service import AttemptService, RunService, create_run
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.edge.server.application import Application
+from deepwork.gates.budgets.models import CostSource, Entry, Usage
+from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.values import new_id
 
 HOST = "local"
@@ -37,6 +39,10 @@ def add_attempt(app: Application, run: Run, task: str, **fields: Any) -> Attempt
         }  # fmt: skip
         attempt = Attempt(**given | fields)
         store.add(attempt)
+        if attempt.tokens or attempt.usd_micros:
+            usage = Usage(attempt.tokens, attempt.usd_micros, CostSource.REPORTED)
+            spent = Entry(f"attempt:{attempt.id}", 1, usage, run.workflow_id, task, attempt.agent_id, run.id)
+            BudgetService(tx).record(spent)
     return attempt
 
 

@@ -214,7 +214,7 @@ def test_the_description_of_the_api_has_the_endpoints_of_runs(app: Application, 
         for each in paths["/api/v1/runner/runs/{id}/{verb}"]["post"]["parameters"]
         if each["name"] == "verb"
     ]
-    assert verb == ["pause", "resume", "stop"]
+    assert verb == ["pause", "resume", "stop", "set"]
 
 
 def list_agent_needs(page: TestClient) -> list[Any]:
@@ -234,13 +234,12 @@ def test_what_stopped_agents_and_waits_for_a_person_is_listed(
     move(app, limited, AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, reason="Until 07:00.")
     RunService(app.database).set_status(run.id, RunStatus.NEEDS_PERSON, "1 task waits for you.")
 
-    [attempt, ended] = list_agent_needs(page)
+    [attempt] = list_agent_needs(page)  # the run ended because of it: that is one entry
 
     assert (attempt["id"], attempt["title"]) == (parked.id, "The agent of ship waits for you")
     assert (attempt["task"]["id"], attempt["detail"]) == (world.planned["ship"], "Approve it.")
-    assert (ended["id"], ended["title"]) == (run.id, "Agents stopped working on Release")
-    assert (ended["run"]["id"], ended["detail"]) == (world.plan, "1 task waits for you.")
-    assert read(page, "/home")["needs_you_total"] == before + 2
+    assert attempt["next"] == f"deepwork run {world.plan} --agent claude --agent codex --agents 2"
+    assert read(page, "/home")["needs_you_total"] == before + 1
     clock.advance(seconds=1)
     start_run(app, world.plan)  # goes on with the attempts
     assert [each["id"] for each in list_agent_needs(page)] == [parked.id]
@@ -254,3 +253,20 @@ def test_a_run_whose_work_is_over_needs_nobody(world: World, app: Application, p
     call_tool(app, "workflow_update_status", id=world.plan, status="abandoned", reason="Enough.")
 
     assert list_agent_needs(page) == []
+
+
+def test_a_person_raises_the_limit_that_a_run_used_up_as_the_page_does(
+    world: World, app: Application, page: TestClient
+):
+    run = start_run(app, world.plan, max_usd=1.0)
+    add_attempt(app, run, world.planned["ship"], usd_micros=1_500_000)
+    RunService(app.database).set_status(run.id, RunStatus.NEEDS_PERSON, "Used up.")
+    [act] = read(page, f"/runner/runs/{run.id}")["actions"]
+
+    too_low = post(page, run.id, "set", max_usd="1.2")
+    raised = post(page, run.id, "set", max_usd="5")
+
+    assert (act["tool"], [each["name"] for each in act["asks"]]) == ("set_run", ["max_usd"])
+    assert (too_low.status_code, raised.status_code) == (400, 200)
+    assert (raised.json()["status"], raised.json()["max_usd"]) == ("active", 5.0)
+    assert "Raise the limit" not in list_labels(page, run.id)

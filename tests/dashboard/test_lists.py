@@ -29,7 +29,7 @@ def test_home_lists_items_that_need_a_person_and_running_and_recent_runs(world: 
     home = read(page, "/home")
 
     assert [need["kind"] for need in home["needs_you"]] == [
-        "blocker", "gate", "manual_review", "failed_task", "failed_task", "waiting_plan",
+        "blocker", "gate", "failed_task", "waiting_plan", "manual_review", "failed_task",
     ]  # fmt: skip
     assert home["needs_you_total"] == 6
     assert {run["name"] for run in home["running"]} == {"Payments", "Release", "Later", "letter/main"}

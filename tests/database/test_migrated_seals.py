@@ -24,7 +24,9 @@ def undo_migration(app: Application) -> None:
     before = import_module("deepwork.kernel.database.migrations.versions.0019_seals").down_revision
     with app.database.transaction() as tx:
         tx.execute("DROP TABLE seals")
-        tx.execute("ALTER TABLE runner_hosts DROP COLUMN seen_at")  # of a later migration
+        tx.execute("ALTER TABLE runner_hosts DROP COLUMN seen_at")  # of later migrations
+        tx.execute("DROP INDEX spending_by_run")
+        tx.execute("ALTER TABLE spending DROP COLUMN run_id")
         tx.execute("DROP TABLE sealed_lists")
         tx.execute("DROP INDEX ix_audit_approvals")
         if not tx.row_lock:  # the mark of a SQLite store said nothing of seals

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from application import Clock
-from approvals.make import ask
+from approvals.make import ask, decide
 from dashboard.make import World, make_everything
 from dashboard.make_agent_runs import add_attempt, move, start_run
-from deepwork.delivery.runner.models import AttemptStage, ParkedFor
+from deepwork.delivery.runner.models import AttemptStage, ParkedFor, RunStatus
+from deepwork.delivery.runner.service import RunService
 from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.kernel.attention import Attention
@@ -31,7 +32,7 @@ def world(app: Application, tmp_path: Path, clock: Clock) -> World:
 
 def read(app: Application, *sources: Any) -> tuple[list[Attention], int]:
     with app.database.reading() as tx:
-        return list_inbox(StateView(tx, app.processes), sources or None)
+        return list_inbox(StateView(tx, app.processes), *([sources] if sources else []))
 
 
 def test_every_entry_says_why_and_what_to_do(app: Application, world: World):
@@ -67,6 +68,53 @@ def test_a_source_is_a_function_that_lists_the_first_entries_and_their_number(ap
 
     assert (len(entries), entries[0].next) == (MAX_ENTRIES, "look 0")
     assert total == 200  # of the second source, only those that it did not list are new
+
+
+def test_a_used_up_limit_that_many_agents_met_is_one_entry_with_the_command_that_raises_it(
+    app: Application, world: World
+):
+    run = start_run(app, world.plan, max_usd=1.0)
+    before = read(app)[1]
+    for name in ("ship", "backend"):
+        parked = add_attempt(app, run, world.planned[name], usd_micros=900_000)
+        move(app, parked, AttemptStage.PARKED, parked_for=ParkedFor.BUDGET, reason="Used up.")
+    RunService(app.database).set_status(run.id, RunStatus.NEEDS_PERSON, "Used up.")
+
+    entries, total = read(app)
+
+    raising = f"deepwork runs set {run.id} --max-usd N"
+    assert [(each.kind, each.why) for each in entries if each.next == raising] == [
+        ("agent_run", Cause.BUDGET)
+    ]
+    assert total == before + 1
+
+
+def test_a_stopped_run_is_listed_when_nothing_else_of_it_waits_and_says_how_it_continues(
+    app: Application, world: World
+):
+    asked = ask(app, ApprovalRequest(ApprovalKind.TASK, world.planned["ship"], world.plan, {"name": "ship"}))
+    run = start_run(app, world.plan, max_usd=20.0)
+    RunService(app.database).set_status(run.id, RunStatus.NEEDS_PERSON, "Approve it.")
+
+    beside = [each.kind for each in read(app)[0] if each.id in (asked.id, run.id)]
+    decide(app, asked.id)
+    [left] = [each for each in read(app)[0] if each.id in (asked.id, run.id)]
+
+    assert beside == ["approval"]
+    assert left.kind == "agent_run"
+    assert left.next == f"deepwork run {world.plan} --agent claude --agent codex --agents 2 --max-usd 20"
+
+
+def test_what_stops_agents_is_first_and_then_the_oldest(app: Application):
+    def make(name: str, since: int) -> Any:
+        return lambda view, limit: ([Attention("k", name, name, Cause.PERSON, name, since)], 1)
+
+    with app.database.reading() as tx:
+        entries, _ = list_inbox(
+            StateView(tx, app.processes), [make("young", 9), make("old", 3)], [make("oldest", 1)]
+        )
+
+    assert [each.id for each in entries] == ["old", "young", "oldest"]
 
 
 def test_every_kind_of_entry_is_on_the_page_about_the_inbox():

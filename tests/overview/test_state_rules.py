@@ -162,7 +162,7 @@ RUN_STATES = [
     (make_run(attempts=(make_attempt(AttemptStage.REVIEWING, approval_id="ap_1"), make_attempt())), S.RUNNING, None, None),
     (make_run(RunStatus.NEEDS_PERSON), S.NEEDS_YOU, C.PERSON, AGAIN),
     (make_run(RunStatus.NEEDS_PERSON, reason="work_elsewhere: on mars"), S.NEEDS_YOU, C.WORK_ELSEWHERE, AGAIN),
-    (make_run(RunStatus.NEEDS_PERSON, options=RunOptions(max_usd=5.0), usd_micros=5_000_000), S.NEEDS_YOU, C.BUDGET, f"{AGAIN} --max-usd N"),
+    (make_run(RunStatus.NEEDS_PERSON, options=RunOptions(max_usd=5.0), usd_micros=5_000_000), S.NEEDS_YOU, C.BUDGET, "deepwork runs set rn_1 --max-usd N"),
     (make_run(RunStatus.STOPPED), S.STOPPED, None, AGAIN),
     (make_run(RunStatus.DONE), S.DONE, None, None),
     (make_run(RunStatus.DONE, unlanded=2), S.DONE, None, "deepwork land wf_1"),

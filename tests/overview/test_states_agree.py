@@ -339,7 +339,7 @@ def test_a_run_and_its_attempts(interfaces: Interfaces):
     app = interfaces.app
     plan, ids = make_plan(app)
     run, locks = start_run(app, plan), AttemptLocks(app.settings.state_folder)
-    attach, again = f"deepwork runs attach {run.id}", f"deepwork run {plan} --agent claude"
+    attach, again = f"deepwork runs attach {run.id}", f"deepwork run {plan} --agent claude --agents 2"
 
     def whole() -> Said:
         return agree(interfaces.run(run.id))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cli.run import run_deepwork
 from deepwork.delivery.runner import agent_watcher
 from deepwork.delivery.runner.claiming import find_step_overrun
 from deepwork.delivery.runner.models import AttemptStage, ParkedFor, Run, RunRequest, RunStatus
@@ -396,3 +397,15 @@ def test_no_further_agent_begins_a_step_whose_budget_earlier_ones_used_up(make_j
         [AttemptStage.FAILED],
         [AttemptStage.PARKED],
     )
+
+
+@on_one_database
+def test_sessions_in_the_worktrees_of_runs_are_listed(make_job: MakeProject) -> None:
+    project = make_job()
+    project.set_agent("*/a) echo one > a.md ;;", WRITE_B)
+    run = project.run()
+
+    place = ("--db", project.app.settings.database_location)
+    listed = run_deepwork(project.folder, "sessions", "list", "--all", "--json", *place).json["sessions"]
+
+    assert [(each["id"], each["state"]) for each in listed] == [(run.session_id, "done")]

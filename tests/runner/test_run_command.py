@@ -291,3 +291,16 @@ def test_a_name_that_means_a_plan_and_a_job_is_refused(make_project: MakeProject
     refused = run(project, "run", name, "--goal", "x")
 
     assert (refused.code, "may mean the plan wf_" in refused.err) == (1, True)
+
+
+def test_a_setting_that_nothing_knows_stops_a_run_and_not_only_the_doctor(make_project: MakeProject):
+    project = make_project(config="run:\n  max_unreviwed: 3\n")
+    plan(project, "Work", finish("work"))
+
+    refused = run(project, "run", "Release", "--agent", "claude")
+    shown = run(project, "run", "Release", "--agent", "claude", "--dry-run")
+
+    assert (refused.code, shown.code) == (2, 2)
+    assert "run.max_unreviwed" in refused.err
+    assert "run.max_unreviewed" in refused.err
+    assert project.agents.read_ledger() == []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dashboard.make import create_client, read
 from deepwork.delivery.runner import agent_watcher
 from deepwork.delivery.runner.attempt_files import AttemptFiles
 from deepwork.delivery.runner.models import Run, RunRequest, RunStatus
@@ -18,6 +19,7 @@ from deepwork.edge.server.invocation import invoke
 from deepwork.gates.checks.definitions import parse_checks
 from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.call import Call
+from deepwork.kernel.errors import InvalidInput, NotAllowed
 from quick import PLAIN
 from runner.endings import check_nothing_is_left, finish, plan, wait_until, write
 from runner.person_checkout import take_fingerprint
@@ -309,3 +311,66 @@ def test_work_that_still_passes_is_completed_as_it_is_at_the_end(project: RunPro
         tree = tx.fetch_value("SELECT completed_tree FROM plan_tasks")
     assert run_git(project.folder, "rev-parse", f"{attempt['branch']}^{{tree}}") == tree
     assert run_git(project.folder, "show", f"{attempt['branch']}:alpha.txt") == "alpha"
+
+
+def test_finished_work_is_checked_at_a_budget_and_not_paid_for_again(
+    project: RunProject, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(agent_watcher, "_LAST_WORDS_SECONDS", 0.1)
+    define_checks(project)
+    result = {
+        "type": "result",
+        "subtype": "success",
+        "is_error": False,
+        "result": "Done.",
+        "total_cost_usd": 1.5,
+    }
+    good = {"do": "write", "file": "good", "text": ""}
+    plan(project, "alpha", [good, {"do": "raw", "line": result}, *WAIT], checks=["tests"])
+
+    ended = run(project, max_usd=1.0)
+
+    assert (ended.status, list_stages(project)) == (RunStatus.DONE, ["done"])
+    assert len(project.agents.read_ledger()) == 1
+
+
+def test_a_limit_that_was_used_up_can_be_raised_and_the_run_continues(project: RunProject):
+    steps: Steps = [write("begun"), spend(1.5), *WAIT]
+    plan(project, "alpha", steps, finish("alpha"))
+
+    waiting = run(project, "opencode", max_usd=1.0)
+    [need] = read(create_client(project.app), "/home")["needs_you"]
+    with pytest.raises(InvalidInput):
+        act(project, "set_run", run_id=waiting.id, max_usd=1.2)
+    changed = act(project, "set_run", run_id=waiting.id, max_usd=5)
+    raised = read(create_client(project.app), f"/runner/runs/{waiting.id}")
+    done = project.app.runner.drive(waiting.id, threading.Event())
+
+    assert (need["kind"], need["next"]) == ("agent_run", f"deepwork runs set {waiting.id} --max-usd N")
+    assert [each["tool"] for each in need["actions"]] == ["set_run"]
+    assert (changed["status"], raised["state"]) == ("active", "unattended")
+    assert raised["next"] == f"deepwork runs attach {waiting.id}"
+    assert (done.status, list_stages(project)) == (RunStatus.DONE, ["done"])
+    with pytest.raises(NotAllowed):
+        act(project, "set_run", run_id=waiting.id, max_usd=50)
+
+
+def test_the_cost_of_a_run_that_ended_stays_when_its_work_continues_in_another(project: RunProject):
+    steps: Steps = [write("begun"), spend(1.5), *WAIT]
+    plan(project, "alpha", steps, [spend(0.25), *finish("alpha")])
+    first = run(project, "opencode", max_usd=1.0)
+
+    second = run(project, "opencode")
+    costs = {each["id"]: (each["usd"], each["tokens"]) for each in read_runs(project)}
+    total = read(create_client(project.app), f"/runs/{project.plan}/spending")["total"]
+    [line] = read(create_client(project.app), "/runs")["runs"]
+
+    assert second.id != first.id
+    assert second.status is RunStatus.DONE
+    assert costs == {first.id: (1.5, 20), second.id: (0.25, 20)}
+    assert (line["tokens"], line["usd"]) == (total["tokens"], total["usd"]) == (40, 1.75)
+
+
+def read_runs(project: RunProject) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = read(create_client(project.app), "/runner/runs")["runs"]
+    return runs

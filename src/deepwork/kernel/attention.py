@@ -37,6 +37,8 @@ class Attention:
     task_name: str | None = None
     agent_name: str | None = None
     agent_id: str | None = None
+    follows: bool = False
+    """Whether it only follows from what else of its run waits: it is listed when nothing else does."""
     record: Any = None
     """What it is about, for pages that offer more than the command."""
 

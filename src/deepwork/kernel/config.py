@@ -198,6 +198,10 @@ def find_project(folder: Path) -> Path:
     return here
 
 
+RETIRED_KEYS = frozenset({"run.orphan"})
+"""Keys of earlier versions that have no effect any more, and do no harm."""
+
+
 def find_unknown_keys(root: Path) -> list[str]:
     """List keys of config.yml that are not settings, most likely misspelt."""
     known = {option.key for option in OPTIONS if option.in_file} | {"version"}
@@ -207,6 +211,21 @@ def find_unknown_keys(root: Path) -> list[str]:
         is_group = key in groups and isinstance(value, dict)
         found += [f"{key}.{each}" for each in value] if is_group else [key]
     return sorted(set(found) - known - groups)
+
+
+def require_known_keys(root: Path) -> None:
+    """Raise if config.yml has a key that is no setting: what it was meant to limit would not be limited."""
+    unknown = [key for key in find_unknown_keys(root) if key not in RETIRED_KEYS]
+    if not unknown:
+        return
+    from difflib import get_close_matches
+
+    known = [option.key for option in OPTIONS if option.in_file]
+    near = get_close_matches(unknown[0], known, 1)
+    raise DefinitionError(
+        f"{STATE_FOLDER}/config.yml has unknown keys: {', '.join(unknown)}.",
+        suggestion=f"Did you mean `{near[0]}`?" if near else "Remove them, or correct their spelling.",
+    )
 
 
 def _find_override(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -34,6 +35,7 @@ from deepwork.delivery.runner.processes import (
     observe,
     read_identity,
 )
+from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.prompts import build_resume_prompt
 from deepwork.delivery.runner.rules import (
     MS_PER_MINUTE,
@@ -46,6 +48,7 @@ from deepwork.delivery.runner.rules import (
 )
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore
+from deepwork.delivery.runner.stream_state import StreamState
 from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import get_host_name
@@ -58,6 +61,7 @@ _MAX_LIMIT_ERRORS = 3
 """At how many closer looks a silent agent may have met a limit once more, before it is parked."""
 _COMPARE_MS = 10_000
 """How often all agents are compared with their budgets."""
+_LAST_WORDS_SECONDS, _POLL_SECONDS = 5.0, 0.05
 _LINGER_MS = 120_000
 """How long an agent that has completed its task may go on."""
 _MAX_ANSWER_MS = 30_000
@@ -162,12 +166,30 @@ class AgentWatcher:
         return bool(overruns)
 
     def _park_at_budget(self, attempt: Attempt, reason: str) -> None:
-        self._end_and_read(attempt)
-        self._attempts.move(attempt, AttemptStage.PARKED, parked_for=ParkedFor.BUDGET, reason=reason)
+        """End an agent at a budget. Finished work is checked: another start for it would cost for nothing."""
+        if self._has_finished(attempt):
+            return  # the next look judges how it ended
+        state = self._end_and_read(attempt)
+        if state is not None and _has_said_that_it_is_done(attempt, state):
+            self._attempts.move(attempt, AttemptStage.CHECKING, outcome=state.last_message or None)
+        else:
+            self._attempts.move(attempt, AttemptStage.PARKED, parked_for=ParkedFor.BUDGET, reason=reason)
 
-    def is_over_budget(self, run: Run, attempt: Attempt) -> bool:
-        """Return whether the budget that stopped an attempt is still used up."""
-        return bool(self._limits.find_overruns({run.id: run}, [attempt]))
+    def _has_finished(self, attempt: Attempt) -> bool:
+        """Return whether an agent has ended by itself; one that has said its last words gets a moment."""
+        files, patience = self._preparer.locate_files(attempt), time.monotonic() + _LAST_WORDS_SECONDS
+        has_said_all = StreamState.from_json(attempt.stream_state).ended is not None
+        while True:
+            observed = observe(files, self._find_identity(attempt))
+            if observed.state is not ProcessState.RUNNING:
+                return observed.state is ProcessState.EXITED
+            if not has_said_all or time.monotonic() > patience:
+                return False
+            time.sleep(_POLL_SECONDS)
+
+    def find_overrun(self, run: Run, attempt: Attempt) -> str | None:
+        """Return which budget of an attempt is used up; None if it may spend more."""
+        return self._limits.find_overruns({run.id: run}, [attempt]).get(attempt.id)
 
     def list_followed(self) -> list[Attempt]:
         """List the attempts that are being followed."""
@@ -179,14 +201,19 @@ class AgentWatcher:
             files = self._preparer.locate_files(attempt)
             end_process(files, self._find_identity(attempt), grace_seconds=_GRACE_SECONDS)
 
-    def _end_and_read(self, attempt: Attempt) -> None:
-        """End an agent, and store what it wrote until then: what it spent counts in any case."""
+    def _end_and_read(self, attempt: Attempt) -> StreamState | None:
+        """End an agent, and store what it wrote until then: what it spent counts in any case.
+
+        Returns what it said, unless the attempt is not ours any more.
+        """
         self.end_agent(attempt)
         with self._database.reading() as tx:
             stored, now = AttemptStore(tx).find(attempt.id), tx.now
         if stored is not None and stored.starts == attempt.starts:
             files = self._preparer.locate_files(stored)
-            self._progress.save(read_to_end(Followed.begin(stored), files, now), now)
+            if saved := self._progress.save(read_to_end(Followed.begin(stored), files, now), now):
+                return saved.state
+        return None
 
     def forget_and_end(self, attempt: Attempt) -> None:
         """End an agent whose attempt has ended in the store."""
@@ -329,6 +356,11 @@ def _find_stored_identity(attempt: Attempt) -> ProcessIdentity | None:
     if not (attempt.pid and attempt.boot_id and attempt.start_time):
         return None
     return ProcessIdentity(get_host_name(), attempt.boot_id, attempt.pid, attempt.start_time)
+
+
+def _has_said_that_it_is_done(attempt: Attempt, state: StreamState) -> bool:
+    """Return whether an agent's turn is over; what a command reports may be about a part of its work."""
+    return attempt.vendor != COMMAND_KIND and state.ended is not None and not state.ended.is_error
 
 
 def has_lost_claim(attempt: Attempt, task: WorkItem) -> bool:

@@ -117,12 +117,13 @@ class AttemptEngine:
 
     # One look at everything
 
-    def tick(self, *, is_changed: bool = True) -> bool:
-        """Look after every attempt and run of this host once; return whether anything happened.
+    def tick(self, run_id: str, *, is_changed: bool = True) -> bool:
+        """Look after a run and its attempts on this host once; return whether anything happened.
 
-        `is_changed`: whether the store may have changed since the last look.
+        `is_changed`: whether the store may have changed since the last look. Other runs of this host spend
+        nothing meanwhile: who continues them is for a person to say.
         """
-        has_news = self._look(self._read, is_changed=is_changed)
+        has_news = self._look(partial(self._read, run_id), is_changed=is_changed)
         for run, agents in self._view.runs.values():
             has_news |= self.scheduler.advance(run, agents, self._view.now, is_urgent=has_news)
         return has_news
@@ -158,14 +159,16 @@ class AttemptEngine:
 
     def _show_presence(self, now: int) -> None:
         """Let the other machines of the runs see that this one is there, more often than leases end."""
-        if self._host == LOCAL_HOST or now - self._shown_at < self._lease_ms / 3:
+        is_due = self._view.runs and now - self._shown_at >= self._lease_ms / 3
+        if self._host == LOCAL_HOST or not is_due:
             return
         with self._database.transaction() as tx:
-            RunStore(tx).record_seen(self._host)
+            RunStore(tx).record_seen(self._host, self._view.runs)
         self._shown_at = now
 
-    def _read(self, tx: Transaction) -> _View:
-        runs = {run.id: (run, agents) for run, agents in RunStore(tx).list_of_host(self._host)}
+    def _read(self, run_id: str, tx: Transaction) -> _View:
+        found = RunStore(tx).find_open_of_host(run_id, self._host)
+        runs = {run_id: found} if found else {}
         opened = {attempt.id: attempt for attempt in AttemptStore(tx).list_open_of_host(self._host)}
         self._end_closed({*opened, *runs})
         self._lock_runs(runs)
@@ -324,6 +327,9 @@ class AttemptEngine:
         if run.status is RunStatus.ENDING:
             self._stop(attempt, run.reason or STOPPED)
             return
+        if attempt.starts > 1 and (overrun := self._watcher.find_overrun(run, attempt)):
+            self._attempts.move(attempt, AttemptStage.PARKED, parked_for=ParkedFor.BUDGET, reason=overrun)
+            return
         profile = self._get_profile(attempt.profile)
 
         def prepare() -> None:
@@ -359,13 +365,15 @@ class AttemptEngine:
         return self._attempts.start_again(attempt, build_resume_prompt(reason, task.name), reason) is not None
 
     def _wait_for_budget(self, run: Run, attempt: Attempt, task: WorkItem) -> bool:
-        if self._watcher.is_over_budget(run, attempt):
+        if self._watcher.find_overrun(run, attempt):
             return False
         reason = "The budget was used up, and has been raised."
         prompt = build_resume_prompt(reason, task.name)
         with self._database.transaction() as tx, join_transaction(tx):
             if not has_room(tx, run.id, self._host):
                 return False
+            if attempt.started_at is None:  # it was parked before this start, which keeps its prompt
+                return self._attempts.move(attempt, AttemptStage.PREPARING) is not None
             return self._attempts.start_again(attempt, prompt, reason) is not None
 
     def _land(self, run: Run, attempt: Attempt, now: int) -> bool:

@@ -227,4 +227,6 @@ def _list_spending(before: Attempt, followed: Followed) -> Iterator[Entry]:
         vendor=after.vendor,
     )
     task_id = after.task_id if after.workflow_id else None
-    yield Entry(f"attempt:{after.id}", after.entries, usage, after.workflow_id, task_id, after.agent_id)
+    yield Entry(
+        f"attempt:{after.id}", after.entries, usage, after.workflow_id, task_id, after.agent_id, after.run_id
+    )

@@ -274,7 +274,7 @@ def _list_overrun_runs(
         options = runs[run_id].options
         if options.max_usd is None:
             continue
-        if overrun := find_run_overrun(options, AttemptStore(tx).sum_usd_micros(run_id)):
+        if overrun := find_run_overrun(options, RunStore(tx).sum_usd_micros(run_id)):
             yield run_id, overrun
 
 

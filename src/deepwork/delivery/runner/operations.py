@@ -21,6 +21,7 @@ from deepwork.delivery.runner.responses import (
     Attempts,
     RunView,
     SessionTree,
+    SessionTrees,
     WorkRef,
     describe_run,
     offer_run_actions,
@@ -92,6 +93,13 @@ class RunOperations:
         """Start no more agents, and end the run when those that work have finished."""
         return self._move(run_id, RunStatus.ENDING if now else RunStatus.STOPPING, "Stopped")
 
+    @operation("work", for_people=True)
+    def set_run(
+        self, run_id: Id, max_usd: Annotated[float, Field(gt=0, description="What it may cost in all")]
+    ) -> RunView:
+        """Change what a run may cost; one that ended because it was used up can continue."""
+        return describe_run(RunService(self._database).set_max_usd(run_id, max_usd))
+
     def _move(self, id: str, status: RunStatus, verb: str | None) -> RunView:
         with self._database.transaction() as tx:
             run = RunStore(tx).get_for_update(id)
@@ -144,6 +152,14 @@ class RunOperations:
         """The worktree of this machine in which a run works on a job session."""
         tree = self._find_tree(self._database, session_id)
         return SessionTree(tree=None if tree is None else str(tree))
+
+    @operation("read")
+    def list_session_trees(self) -> SessionTrees:
+        """The worktrees of this machine in which runs work, or worked, on job sessions."""
+        with self._database.reading() as tx:
+            ids = RunStore(tx).list_sessions()
+        trees = dict.fromkeys(self._find_tree(self._database, id) for id in ids)
+        return SessionTrees(trees=[str(tree) for tree in trees if tree is not None])
 
     @operation("read")
     def list_attempts(
@@ -262,7 +278,7 @@ class RunLines:
                 "workflow": works.get(run.workflow_id or run.session_id or ""),
                 "tokens": tokens,
                 "models": models.get(run.id, []),
-                "actions": offer_run_actions(run),
+                "actions": offer_run_actions(run, usd_micros),
             }
             built.append(AgentRun(**values))
         return built

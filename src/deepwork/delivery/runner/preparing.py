@@ -23,7 +23,7 @@ from deepwork.delivery.runner.processes import (
 )
 from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_agent_environment
 from deepwork.delivery.runner.service import AttemptService
-from deepwork.delivery.runner.store import AttemptStore
+from deepwork.delivery.runner.store import RunStore
 from deepwork.delivery.runner.stream_state import StreamState, begin_start
 from deepwork.delivery.runner.work_sources import WorkSources
 from deepwork.delivery.runner.workspace_setup import PORT_VARIABLE, WorkspacePreparer, WorkspaceSettings
@@ -165,7 +165,7 @@ class AttemptPreparer:
         if run.options.max_usd is None:
             return None
         with self._database.reading() as tx:
-            spent = AttemptStore(tx).sum_usd_micros(run.id) / MICROS_PER_USD
+            spent = RunStore(tx).sum_usd_micros(run.id) / MICROS_PER_USD
         return max(0.01, round(run.options.max_usd - spent, 2))
 
     def _adopt(self, attempt: Attempt, identity: ProcessIdentity | None) -> Attempt | None:

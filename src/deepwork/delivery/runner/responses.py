@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from deepwork.delivery.runner.models import Attempt, Run, RunStatus
-from deepwork.delivery.runner.rules import PERSON_MOVES
+from deepwork.delivery.runner.rules import PERSON_MOVES, find_run_overrun
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.answers import Answer, IsoTime
 from deepwork.kernel.offered_actions import Act, offer
@@ -114,6 +114,10 @@ class SessionTree(Answer):
     tree: str | None = None
 
 
+class SessionTrees(Answer):
+    trees: list[str]
+
+
 class AttemptOutput(Answer):
     """The end of what one start of an agent wrote, from the beginning of a line; controls are escaped."""
 
@@ -145,15 +149,25 @@ def describe_run(
     )
 
 
-def offer_run_actions(run: Run) -> list[Act]:
-    """List what a person can do about a run of agents."""
+def offer_run_actions(run: Run, usd_micros: int) -> list[Act]:
+    """List what a person can do about a run of agents that cost this much."""
     acts = {
         RunStatus.PAUSED: offer("Pause", "pause_run", run_id=run.id),
         RunStatus.ACTIVE: offer("Resume", "resume_run", run_id=run.id),
         RunStatus.STOPPING: offer("Stop", "stop_run", run_id=run.id),
         RunStatus.ENDING: offer("Stop now", "stop_run", run_id=run.id, now=True),
     }
-    return [acts[move] for move in PERSON_MOVES.get(run.status, ())]
+    moves = [acts[move] for move in PERSON_MOVES.get(run.status, ())]
+    may_continue = not run.status.is_final or run.status is RunStatus.NEEDS_PERSON
+    return (
+        [offer_raise(run.id), *moves] if may_continue and find_run_overrun(run.options, usd_micros) else moves
+    )
+
+
+def offer_raise(run_id: str) -> Act:
+    """Offer to raise what a run may cost."""
+    asked = {"max_usd": "How many dollars may it cost in all?"}
+    return offer("Raise the limit", "set_run", asked, run_id=run_id)
 
 
 def build_payload(view: Answer) -> dict[str, Any]:

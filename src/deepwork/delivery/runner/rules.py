@@ -16,6 +16,7 @@ from deepwork.delivery.runner.models import (
     RunStatus,
 )
 from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.gates.budgets.rules import format_dollars, format_usd
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import CaseInsensitiveEnum
 from deepwork.work.plans.models import TaskStatus
@@ -224,4 +225,4 @@ def find_run_overrun(options: RunOptions, spent: int) -> str | None:
     most = options.max_usd
     if most is None or spent < most * MICROS_PER_USD:
         return None
-    return f"The run has spent {spent / MICROS_PER_USD:.2f} $ of {most:g} $."
+    return f"The run has spent {format_usd(spent)} of {format_dollars(most)}."

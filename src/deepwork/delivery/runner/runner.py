@@ -20,7 +20,7 @@ from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.worker import PlanDone, Worker, repeat_until_over
 from deepwork.delivery.runner.workspace_setup import require_trusted_setup
 from deepwork.kernel.call import current_call
-from deepwork.kernel.config import Settings
+from deepwork.kernel.config import Settings, require_known_keys
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.work.plans.models import PlanStatus, Workflow
@@ -66,7 +66,7 @@ class Runner:
         new = self._build_run(workflow_id, request, chain)
         with self._database.reading() as tx:
             workflow = self._localize(tx, PlanStore(tx).get(workflow_id))
-        require_trusted_setup(self._settings)
+        self._require_sound_settings()
         self._require_trusted_checks(workflow)
         if request.parallel and request.parallel > workflow.max_parallel_tasks:
             self._plans.set_parallelism(workflow.id, request.parallel)
@@ -81,7 +81,7 @@ class Runner:
         jobs = self._build_job_starter()
         name, _ = jobs.find(job_workflow)
         new = self._build_job_run(name, goal, request, jobs.project)
-        require_trusted_setup(self._settings)
+        self._require_sound_settings()
         jobs.require_trusted_checks(name)
         known = jobs.find_unfinished(name, new.goal or "")
         return self._runs.start(new, self._host, 1, changed=tuple(request.options), known=known)
@@ -140,11 +140,16 @@ class Runner:
             require_program(profile)
         return chain
 
+    def _require_sound_settings(self) -> None:
+        require_known_keys(self._settings.project_root)
+        require_trusted_setup(self._settings)
+
     def _load_catalog(self) -> ProfileCatalog:
         return load_catalog()
 
     def preview(self, workflow_id: str, request: RunRequest) -> list[dict[str, Any]]:
         """Describe what would be started first, and how; starts and stores nothing."""
+        require_known_keys(self._settings.project_root)
         self._load_runnable(workflow_id)
         profile = self._choose_chain(request)[0]
         run = self._build_run(workflow_id, request, [profile])
@@ -172,7 +177,7 @@ class Runner:
     # Driving
 
     def drive(self, run_id: str, stop: threading.Event) -> Run:
-        """Work until the run has ended or `stop` is set; agents go on then.
+        """Work on this run, and no other, until it has ended or `stop` is set; agents go on then.
 
         Several processes of a host may do this: they share the attempts, and one takes over from another.
         """
@@ -183,7 +188,10 @@ class Runner:
         engine = self._build_engine(self._find_profile)
         try:
             repeat_until_over(
-                self._database, stop, engine.tick, lambda _: self._get_run(run_id).status.is_final
+                self._database,
+                stop,
+                partial(engine.tick, run_id),
+                lambda _: self._get_run(run_id).status.is_final,
             )
         finally:
             engine.close()
@@ -204,7 +212,7 @@ class Runner:
         or of all open plans of this repository. It takes only tasks whose required capabilities are all
         among `labels`.
         """
-        require_trusted_setup(self._settings)
+        self._require_sound_settings()
         request = RunRequest(agents=(agent,) if agent else ())
         engine = self._build_engine(self._find_profile)
         try:
@@ -220,7 +228,7 @@ class Runner:
         run = self._get_run(run_id)
         if run.status.is_final or run.workflow_id is None:
             return WorkResult(WorkStatus.NOTHING), run
-        require_trusted_setup(self._settings)
+        self._require_sound_settings()
         self._runs.join_host(run_id, self._host)
         with closing(self._build_engine(self._find_profile)) as engine:
             worker = Worker(self._database, engine, self._host, lambda _: (self._get_run(run_id), run.chain))

@@ -76,7 +76,7 @@ class RunScheduler:
         self._looked_at[run.id] = now
         with self._database.reading() as tx:
             attempts = AttemptStore(tx).list_of_run(run.id, is_open=True)
-            spent = AttemptStore(tx).sum_usd_micros(run.id)
+            spent = RunStore(tx).sum_usd_micros(run.id)
         if run.status in (RunStatus.ENDING, RunStatus.STOPPING):
             return self._stop(run, attempts)
         if run.options.until is not None and now >= run.options.until:
@@ -147,7 +147,7 @@ class RunScheduler:
         """
         with self._database.reading() as tx:
             attempts = AttemptStore(tx).list_of_run(run.id, is_open=True)
-            spent = AttemptStore(tx).sum_usd_micros(run.id)
+            spent = RunStore(tx).sum_usd_micros(run.id)
             is_late = run.options.until is not None and tx.now >= run.options.until
         if run.status is not RunStatus.ACTIVE or is_late:
             return NothingClaimed(f"Run {run.id} starts no tasks now.")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunEvent, RunOptions, RunStatus
 from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
-from deepwork.delivery.runner.rules import MOVES
+from deepwork.delivery.runner.rules import MOVES, find_run_overrun
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.delivery.runner.stream_state import StreamState
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.errors import NotAllowed, StorageError
+from deepwork.kernel.errors import InvalidInput, NotAllowed, StorageError
 from deepwork.kernel.values import copy_with, new_id
 
 _TRIES = 3
@@ -38,10 +38,12 @@ class RunService:
         """Store a new run, or join the open run of the same plan; `changed` names options to take over then.
 
         Attempts that an earlier run of the plan left open continue in this one. `known` is a run of the same
-        job that is not done yet: it goes on. `agents`: how many the host starts; None if another engine does.
+        job that is not done yet: it goes on, and so does the run of a plan that used up its `max_usd`.
+        `agents`: how many the host starts; None if another engine does.
         """
         with self._database.transaction() as tx:
             store = RunStore(tx)
+            known = known or self._find_used_up(tx, new)
             run = self._open(tx, new) if known is None else self._reopen(tx, known.id, new)
             if run.id != new.id:
                 is_of_person = any(store.list_hosts(run.id).values())
@@ -99,11 +101,28 @@ class RunService:
             if run.status is status:
                 return run
             if run.status.is_final:
-                raise NotAllowed(
-                    f"Run {id} has ended: {run.status}.",
-                    suggestion=f"Start another one with `deepwork run {run.workflow_id or run.job}`.",
-                )
+                raise _build_ended_error(run)
             return self._save(tx, run, status=status, reason=reason)
+
+    def set_max_usd(self, id: str, max_usd: float) -> Run:
+        """Change what a run may cost; one that ended because that was used up can continue."""
+        with self._database.transaction() as tx:
+            store = RunStore(tx)
+            run, spent = store.get_for_update(id), store.sum_usd_micros(id)
+            options = replace(run.options, max_usd=max_usd)
+            if overrun := find_run_overrun(options, spent):
+                raise InvalidInput(overrun, suggestion="Give more than it has spent.")
+            if not run.status.is_final:
+                return self._save(tx, run, options=options)
+            if run.status is not RunStatus.NEEDS_PERSON or not find_run_overrun(run.options, spent):
+                raise _build_ended_error(run)
+            if other := store.find_open_of_plan(run.workflow_id or ""):
+                raise NotAllowed(
+                    f"Run {other.id} works on the same plan now.",
+                    suggestion=f"`deepwork runs set {other.id} --max-usd {max_usd:g}`.",
+                )
+            store.adopt_open_attempts(run)
+            return self._save(tx, run, **_BEGUN, options=options)
 
     def set_reason(self, id: str, reason: str | None) -> None:
         """Say what an open run waits for; None if for nothing any more."""
@@ -112,13 +131,21 @@ class RunService:
             if not run.status.is_final:
                 self._save(tx, run, reason=reason)
 
+    def _find_used_up(self, tx: Transaction, new: Run) -> Run | None:
+        """Return the last run of the plan if it has spent all it may: a new one does not get that again."""
+        store = RunStore(tx)
+        last = store.find_last_of_plan(new.workflow_id or "") if new.options.max_usd is not None else None
+        if last is None or last.status is not RunStatus.NEEDS_PERSON:
+            return None
+        return last if find_run_overrun(last.options, store.sum_usd_micros(last.id)) else None
+
     def _reopen(self, tx: Transaction, id: str, new: Run) -> Run:
         """Let a run go on that has ended without being done, as it is asked for now."""
         run = RunStore(tx).get_for_update(id)
         if not run.status.is_final:
             return run
-        begun = {"status": RunStatus.ACTIVE, "reason": None, "ended_at": None}
-        return self._save(tx, run, **begun, chain=new.chain, options=new.options)
+        RunStore(tx).adopt_open_attempts(run)
+        return self._save(tx, run, **_BEGUN, chain=new.chain, options=new.options)
 
     def set_session(self, id: str, session_id: str) -> Run:
         """Remember the session of the job that a run works on."""
@@ -138,6 +165,16 @@ class RunService:
         event = RunEvent.ENDED if changed.status.is_final else RunEvent.UPDATED
         tx.emit(event, build_payload(describe_run(changed)), changed.workflow_id)
         return changed
+
+
+_BEGUN: Mapping[str, Any] = {"status": RunStatus.ACTIVE, "reason": None, "ended_at": None}
+
+
+def _build_ended_error(run: Run) -> NotAllowed:
+    return NotAllowed(
+        f"Run {run.id} has ended: {run.status}.",
+        suggestion=f"Start another one with `deepwork run {run.workflow_id or run.job}`.",
+    )
 
 
 def create_run(

@@ -45,6 +45,14 @@ class RunStore:
         sql = "SELECT * FROM runner_runs WHERE workflow_id = :id AND ended_at IS NULL"
         return _read_optional_run(self._tx.fetch_one(sql, id=workflow_id))
 
+    def find_last_of_plan(self, workflow_id: str) -> Run | None:
+        """Return the open run of this plan, else the one that ended last."""
+        sql = """
+            SELECT * FROM runner_runs WHERE workflow_id = :id
+             ORDER BY CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, ended_at DESC, id LIMIT 1
+        """
+        return _read_optional_run(self._tx.fetch_one(sql, id=workflow_id))
+
     def find_last_of_job(self, job: str, goal: str, host: str) -> Run | None:
         """Return the newest run of this job with this goal that the host joined."""
         sql = """
@@ -59,6 +67,13 @@ class RunStore:
             SELECT * FROM runner_runs WHERE session_id = :id ORDER BY created_at DESC, id DESC LIMIT 1
         """
         return _read_optional_run(self._tx.fetch_one(sql, id=session_id))
+
+    def list_sessions(self) -> list[str]:
+        """List the job sessions that runs work, or worked, on, in the order of the runs."""
+        sql = """
+            SELECT session_id FROM runner_runs WHERE session_id IS NOT NULL ORDER BY created_at, id
+        """
+        return [row["session_id"] for row in self._tx.fetch_all(sql)]
 
     def find_by_ids(self, ids: Iterable[str]) -> list[Run]:
         """Return these runs, the oldest first."""
@@ -88,19 +103,26 @@ class RunStore:
         return [_read_run(row) for row in rows], total
 
     def sum_usage(self, run_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return the tokens and the cost, in millionths of a dollar, of each of these runs."""
+        """Return the tokens and the cost, in millionths of a dollar, of each of these runs.
+
+        From the ledger: what was spent in a run stays there if an attempt of it continues in a later one.
+        """
         sql = """
-            SELECT run_id, sum(input_tokens + cached_tokens + output_tokens) AS tokens,
-                   sum(usd_micros) AS usd_micros FROM attempts WHERE run_id IN :ids GROUP BY run_id
+            SELECT run_id, sum(tokens) AS tokens, sum(usd_micros) AS usd_micros FROM spending
+             WHERE run_id IN :ids GROUP BY run_id
         """
         rows = self._tx.fetch_all(sql, ids=list(run_ids))
         return {row["run_id"]: (int(row["tokens"]), int(row["usd_micros"])) for row in rows}
 
+    def sum_usd_micros(self, run_id: str) -> int:
+        """Return what a run has cost."""
+        sql = "SELECT coalesce(sum(usd_micros), 0) FROM spending WHERE run_id = :id"
+        return int(self._tx.fetch_value(sql, id=run_id))
+
     def find_models(self, run_ids: Iterable[str]) -> dict[str, list[str]]:
         """Return the models that tokens of each of these runs were charged for."""
         sql = """
-            SELECT DISTINCT run_id, model FROM attempts
-              JOIN spending ON spending.stream = 'attempt:' || attempts.id
+            SELECT DISTINCT run_id, model FROM spending
              WHERE run_id IN :ids AND model IS NOT NULL ORDER BY run_id, model
         """
         found: dict[str, list[str]] = {}
@@ -131,14 +153,15 @@ class RunStore:
         """
         self._tx.execute(sql, run=run_id, host=host, now=self._tx.now)
 
-    def list_of_host(self, host: str) -> list[tuple[Run, int]]:
-        """List the open runs that this host joined, the oldest first, with their number of agents."""
+    def find_open_of_host(self, run_id: str, host: str) -> tuple[Run, int] | None:
+        """Return a run that has not ended, with how many agents this host starts; None if it did not join."""
         sql = """
             SELECT runner_runs.*, runner_hosts.agents AS agents
               FROM runner_hosts JOIN runner_runs ON runner_runs.id = runner_hosts.run_id
-             WHERE host = :host AND ended_at IS NULL ORDER BY runner_runs.created_at, runner_runs.id
+             WHERE run_id = :id AND host = :host AND ended_at IS NULL
         """
-        return [(_read_run(row), row["agents"]) for row in self._tx.fetch_all(sql, host=host)]
+        row = self._tx.fetch_one(sql, id=run_id, host=host)
+        return None if row is None else (_read_run(row), row["agents"])
 
     def list_hosts(self, run_id: str) -> dict[str, int]:
         """Map the hosts of a run to their number of agents."""
@@ -147,13 +170,10 @@ class RunStore:
         )
         return {row["host"]: row["agents"] for row in rows}
 
-    def record_seen(self, host: str) -> None:
-        """Store that a runner of this host looks after its open runs now."""
-        sql = """
-            UPDATE runner_hosts SET seen_at = :now
-             WHERE host = :host AND run_id IN (SELECT id FROM runner_runs WHERE ended_at IS NULL)
-        """
-        self._tx.execute(sql, host=host, now=self._tx.now)
+    def record_seen(self, host: str, run_ids: Iterable[str]) -> None:
+        """Store that a runner of this host looks after these runs now."""
+        sql = "UPDATE runner_hosts SET seen_at = :now WHERE host = :host AND run_id IN :ids"
+        self._tx.execute(sql, host=host, ids=list(run_ids), now=self._tx.now)
 
     def map_last_seen(self, run_id: str) -> dict[str, int]:
         """Map the hosts of a run to when a runner there was last seen."""
@@ -322,11 +342,6 @@ class AttemptStore:
         """
         row = self._tx.fetch_one(sql, id=task_id)
         return (int(row["tokens"]), int(row["usd_micros"])) if row else (0, 0)
-
-    def sum_usd_micros(self, run_id: str) -> int:
-        """Return what the run has cost."""
-        sql = "SELECT coalesce(sum(usd_micros), 0) FROM attempts WHERE run_id = :id"
-        return int(self._tx.fetch_value(sql, id=run_id))
 
 
 def build_missing_run_error(id: str) -> NotFound:

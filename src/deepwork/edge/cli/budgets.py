@@ -17,6 +17,7 @@ from deepwork.edge.cli.framework.options import (
 )
 from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.framework.proofs import build_act_call
+from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.errors import NotFound
 
 _UNITS = ("usd", "tokens", "minutes")
@@ -101,7 +102,8 @@ def spend(grouping: Any, workflow_id: str | None, as_json: bool, **place: Any) -
         print_answer(answer, as_json=True)
         return
     if answer["spending"]:
-        print_answer({"spending": answer["spending"]}, as_json=False)
+        rows = [{**row, "usd": format_dollars(row["usd"])} for row in answer["spending"]]
+        print_answer({"spending": rows}, as_json=False)
     else:
         print("Nothing was reported.")
     for title in ("plan", "day"):
@@ -122,12 +124,14 @@ def _resolve(database: Any, given: str) -> str:
 def _describe(limits: dict[str, Any] | None) -> str:
     if not limits:
         return "no budget"
-    return ", ".join(f"{_format(limits[unit])} {unit}" for unit in _UNITS if unit in limits)
+    return ", ".join(_format(unit, limits[unit]) for unit in _UNITS if unit in limits)
 
 
-def _format(amount: float) -> str:
-    """Write a number with at most six decimals, and without zeros at its end."""
-    return f"{amount:,.6f}".rstrip("0").rstrip(".")
+def _format(unit: str, amount: float) -> str:
+    """Write an amount: money as everywhere, others with at most six decimals."""
+    if unit == "usd":
+        return format_dollars(amount)
+    return f"{f'{amount:,.6f}'.rstrip('0').rstrip('.')} {unit}"
 
 
 def _flatten(answer: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +142,6 @@ def _flatten(answer: dict[str, Any]) -> dict[str, Any]:
     words["spent"] = _describe(answer.get("spent"))
     if answer.get("sources"):
         words["sources"] = ", ".join(
-            f"{_format(usd)} usd {source}" for source, usd in answer["sources"].items()
+            f"{format_dollars(usd)} {source}" for source, usd in answer["sources"].items()
         )
     return words

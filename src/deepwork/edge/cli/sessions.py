@@ -102,9 +102,9 @@ def sessions() -> None:
 @click.option("--all", "finished_too", is_flag=True, help="Include completed and aborted sessions.")
 @options
 def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
-    """List active sessions, oldest first."""
+    """List active sessions, those in the worktrees of runs too, oldest first."""
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
-        found = call_operation(app, "list_sessions", {"all": finished_too})["sessions"]
+        found = _list_everywhere(app, {"all": finished_too})
         rows = add_states(app, "session", found)
     active = "There are no active sessions. --all lists the others too."
     none = "There are no sessions." if finished_too else active
@@ -330,9 +330,22 @@ def open_with_session(
         if tree is None:
             yield app, known
             return
-        settings = replace(app.settings, project_root=tree, database=app.settings.database_location)
-        with closing(Application(settings)) as of_tree:
+        with closing(_open_tree(app, tree)) as of_tree:
             yield of_tree, known
+
+
+def _open_tree(app: Application, tree: Path) -> Application:
+    """Open the application of a worktree, on the store of the project."""
+    return Application(replace(app.settings, project_root=tree, database=app.settings.database_location))
+
+
+def _list_everywhere(app: Application, given: Row) -> list[Row]:
+    found = {each["id"]: each for each in call_operation(app, "list_sessions", given)["sessions"]}
+    for tree in call_operation(app, "list_session_trees", {})["trees"]:
+        with closing(_open_tree(app, Path(tree))) as of_tree:
+            listed = call_operation(of_tree, "list_sessions", given)["sessions"]
+        found |= {each["id"]: each for each in listed}
+    return sorted(found.values(), key=lambda each: str(each["started"]))
 
 
 def _has_session(app: Application, session_id: str) -> bool:

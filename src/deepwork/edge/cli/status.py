@@ -157,6 +157,7 @@ def _build_run(run: Row, at: Row) -> Row:
         "status": run["status"],
         **{key: run.get(key) for key in ("state", "because", "next")},
         **at,
+        "usd": run["usd"],
         "done": tasks["done"],
         "total": tasks["total"],
         "running": tasks["running"],

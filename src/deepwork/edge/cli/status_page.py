@@ -10,6 +10,7 @@ from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.states import name_state
+from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import render_untrusted_line
 
@@ -144,7 +145,8 @@ def _list_runs(answer: Mapping[str, Any], columns: int) -> Iterator[list[str]]:
 def _build_run_row(run: Mapping[str, Any], kind: str) -> tuple[str, ...]:
     place = run.get("step") or f"{run['done']}/{run['total']} done"
     why = f" ({run['because'].partition(':')[0].replace('_', ' ')})" if run["because"] else ""
-    return f"{kind:<5}  {run['name']}", f"{name_state(run['state'])}{why}", place, run["id"]
+    cost = format_dollars(run["usd"]) if run["usd"] else ""
+    return f"{kind:<5}  {run['name']}", f"{name_state(run['state'])}{why}", place, cost, run["id"]
 
 
 def _build_held_row(row: Mapping[str, Any]) -> tuple[str, ...]:

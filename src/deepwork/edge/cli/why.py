@@ -14,6 +14,7 @@ import click
 from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_said
+from deepwork.gates.budgets.rules import format_dollars
 
 _LINE_PATTERN = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _MAX_TEXT = 300
@@ -114,12 +115,12 @@ def _render_makers(task: Mapping[str, Any]) -> Iterator[str]:
         yield f"    agent       {agent['name']} {agent.get('runtime', '')}".rstrip()
     for attempt in task["attempts"]:
         model = attempt.get("model") or "model unknown"
-        cost = f"{attempt['tokens']} tokens, ${attempt['usd']:.2f}"
+        cost = f"{attempt['tokens']} tokens, {format_dollars(attempt['usd'])}"
         yield f"    attempt     {attempt['id']}: {attempt['profile']}, {model}, {cost}, {attempt['stage']}"
         if "transcript" in attempt:
             yield f"    transcript  {attempt['transcript']}"
     if not task["attempts"] and (task["models"] or "tokens" in task):
-        models, cost = ", ".join(task["models"]), f", ${task['usd']:.2f}" if "usd" in task else ""
+        models, cost = ", ".join(task["models"]), f", {format_dollars(task['usd'])}" if "usd" in task else ""
         yield f"    cost        {models or 'model unknown'}, {task.get('tokens', 0)} tokens{cost}"
 
 

@@ -12,9 +12,9 @@ from deepwork.kernel.states import Cause, Command
 
 
 def list_pending_approvals(tx: Transaction, limit: int) -> Listed:
-    """List what waits for an approval, the last asked first."""
+    """List what waits for an approval, the first asked first."""
     columns = "id, subject_kind, subject_id, workflow_id, shown, asked_at"
-    order = "asked_at DESC, created_seq DESC"
+    order = "asked_at, created_seq"
     rows, total = tx.list_first(columns, "approvals WHERE status = 'pending'", order, limit)
     return [_describe(row) for row in rows], total
 

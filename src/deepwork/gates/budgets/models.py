@@ -94,6 +94,8 @@ class Entry:
     workflow_id: str | None = None
     task_id: str | None = None
     agent_id: str | None = None
+    run_id: str | None = None
+    """The run of agents that it was spent in."""
 
 
 class SubjectKind(CaseInsensitiveEnum):

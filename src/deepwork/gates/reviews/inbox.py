@@ -24,7 +24,7 @@ _MAX_DETAIL = 500
 
 
 def list_waiting_reviews(tx: Transaction, limit: int) -> Listed:
-    """List the reviews whose rounds ended without a pass, newest first; they belong to no run."""
+    """List the reviews whose rounds ended without a pass, the oldest first; they belong to no run."""
     rows = tx.fetch_all(
         """SELECT last.findings, last.created_at FROM review_rounds AS last
             WHERE last.subject_kind = 'rule' AND NOT last.passed AND last.created_at >= :since
@@ -32,7 +32,7 @@ def list_waiting_reviews(tx: Transaction, limit: int) -> Listed:
                 SELECT 1 FROM review_rounds AS later WHERE later.subject_kind = last.subject_kind
                    AND later.subject_id = last.subject_id AND later.rule = last.rule
                    AND later.number > last.number)
-            ORDER BY last.created_at DESC, last.rule LIMIT :limit""",
+            ORDER BY last.created_at, last.rule LIMIT :limit""",
         since=tx.now - RECENT_MS,
         limit=limit,
     )

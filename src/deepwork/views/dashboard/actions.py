@@ -29,7 +29,7 @@ ACTIONS_BY_PATH: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "/api/v1/approvals/{id}/{verb}": ("approval", {"approve": "give_approval", "refuse": "refuse_approval"}),
     "/api/v1/runner/runs/{id}/{verb}": (
         "run",
-        {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run"},
+        {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run", "set": "set_run"},
     ),
     "/api/v1/rewinds/{id}/{verb}": ("rewind", {"undo": "undo_rewind"}),
     "/api/v1/landings/{id}/{verb}": ("landing", {"cancel": "cancel_landing"}),

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from deepwork.delivery.landing.responses import offer_to_continue
+from deepwork.delivery.runner.responses import offer_raise
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.attention import Attention
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.operations import Traits, operation
+from deepwork.kernel.states import Cause
 from deepwork.views.overview import offered_actions
 from deepwork.views.overview.inbox import list_inbox
 from deepwork.views.overview.run_lines import list_latest_runs
@@ -112,6 +114,7 @@ def _offer_for_failure(entry: Attention) -> list[Act]:
 
 
 _OFFERS: Mapping[str, Callable[[Attention], list[Act]]] = {
+    "agent_run": lambda entry: [offer_raise(entry.id)] if entry.why is Cause.BUDGET else [],
     "approval": lambda entry: offered_actions.list_approval_actions(entry.id),
     "blocker": lambda entry: [offer_resolve(entry.id)],
     "failed_task": _offer_for_failure,

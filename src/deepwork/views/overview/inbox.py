@@ -35,23 +35,30 @@ from deepwork.work.tracking import inbox as tracking
 
 MAX_ENTRIES = 100
 Source = Callable[[StateView, int], Listed]
-"""Lists up to so many entries, the newest first, and says how many there are."""
+"""Lists up to so many entries, the oldest first, and says how many there are."""
 
 
-def list_inbox(view: StateView, sources: Sequence[Source] | None = None) -> Listed:
-    """List what waits for a person, the most urgent source first, and how much there is in all.
+def list_inbox(view: StateView, *groups: Sequence[Source]) -> Listed:
+    """List what waits for a person, and how much there is in all: what stops agents first, then by age.
 
-    Two sources may name the same task with the same command, such as an approval and the agent that waits for
-    it: the first one speaks for both.
+    What one command answers is one entry, such as an approval and the agent that waits for it, or a dollar
+    limit that ten agents met. The first source speaks for all, unless it only follows from another one.
     """
-    found: dict[tuple[str, str | None], Attention] = {}
-    total = 0
-    for source in SOURCES if sources is None else sources:
-        listed, its_total = source(view, MAX_ENTRIES)
-        fresh = [each for each in listed if _name_thing(each) not in found]
-        found |= {_name_thing(each): each for each in fresh}
-        total += its_total - len(listed) + len(fresh)
-    return _name_runs(view.tx, list(found.values())[:MAX_ENTRIES]), total
+    found: dict[str, tuple[int, Attention]] = {}
+    """By the command: the place of its group, and the entry."""
+    beyond = 0
+    for place, group in enumerate(groups or SOURCES):
+        for source in group:
+            listed, total = source(view, MAX_ENTRIES)
+            beyond += total - len(listed)
+            for each in listed:
+                known = found.get(each.next or each.id)
+                if known is None or (known[1].follows and not each.follows):
+                    found[each.next or each.id] = place, each
+    ordered = [each for _, each in sorted(found.values(), key=lambda one: (one[0], one[1].since))]
+    causes = {each.run_id for each in ordered if not each.follows and each.why is not Cause.FAILED_TASKS}
+    kept = [each for each in ordered if not each.follows or each.run_id not in causes]
+    return _name_runs(view.tx, kept[:MAX_ENTRIES]), beyond + len(kept)
 
 
 def list_stopped_work(
@@ -59,14 +66,15 @@ def list_stopped_work(
 ) -> tuple[list[Attention], dict[str, Standing]]:
     """List what stopped at a budget, and the open runs that nobody drives."""
     view = StateView(tx, processes)
-    runs, _ = AgentRunStore(tx).list_page(is_open=True, limit=MAX_COUNTED)
-    judged = view.judge_runs(runs).items()
-    reached = list_inbox(view, [list_day_budget, _from_rows(plans.list_reached_budgets)])[0]
-    return reached, {id: each for id, each in judged if each.state is State.UNATTENDED}
+    reached, _ = list_inbox(view, [list_day_budget, _from_rows(plans.list_reached_budgets)])
+    return reached, {run.id: standing for run, standing in list_unattended_runs(view)}
 
 
-def _name_thing(entry: Attention) -> tuple[str, str | None]:
-    return entry.task_id or entry.id, entry.next
+def list_unattended_runs(view: StateView) -> list[tuple[Run, Standing]]:
+    """List the open runs that nobody drives."""
+    runs, _ = AgentRunStore(view.tx).list_page(is_open=True, limit=MAX_COUNTED)
+    states = view.judge_runs(runs)
+    return [(run, states[run.id]) for run in runs if states[run.id].state is State.UNATTENDED]
 
 
 def _name_runs(tx: Transaction, entries: Sequence[Attention]) -> list[Attention]:
@@ -185,10 +193,10 @@ def _describe_landing(landing: Landing, standing: Standing) -> Attention:
 
 
 def list_parked_attempts(view: StateView, limit: int) -> Listed:
-    """List the attempts of agents that wait for a person or for a budget, newest first."""
+    """List the attempts of agents that wait for a person or for a budget, the oldest first."""
     found = """attempts LEFT JOIN plan_tasks AS task ON task.id = attempts.task_id
         WHERE ended_at IS NULL AND stage = 'parked' AND parked_for IN ('person', 'budget')"""
-    order = "attempts.updated_at DESC, attempts.id"
+    order = "attempts.updated_at, attempts.id"
     rows, total = view.tx.list_first("attempts.id, task.name", found, order, limit)
     attempts = AttemptStore(view.tx).find_by_ids([row["id"] for row in rows]) if rows else {}
     states = view.judge_attempts(list(attempts.values()))
@@ -215,7 +223,7 @@ def _describe_parked(attempt: Attempt, task_name: str | None, standing: Standing
 
 
 def list_stopped_runs(view: StateView, limit: int) -> Listed:
-    """List the runs of agents that ended because a person is needed, newest first.
+    """List the runs of agents that ended because a person is needed, the oldest first.
 
     Not if the work continues in a later run, or is over.
     """
@@ -228,7 +236,7 @@ def list_stopped_runs(view: StateView, limit: int) -> Listed:
                WHERE (later.workflow_id = run.workflow_id OR later.session_id = run.session_id)
                  AND (later.ended_at IS NULL OR later.ended_at > run.ended_at))"""
     columns = "run.id, coalesce(plans.name, session.job_name || '/' || session.workflow_name) AS name"
-    rows, total = view.tx.list_first(columns, found, "run.ended_at DESC, run.id", limit)
+    rows, total = view.tx.list_first(columns, found, "run.ended_at, run.id", limit)
     names = {row["id"]: row["name"] for row in rows}
     runs = {run.id: run for run in AgentRunStore(view.tx).find_by_ids(names)} if names else {}
     states = view.judge_runs(list(runs.values()))
@@ -243,26 +251,32 @@ def _describe_stopped(run: Run, name: str, standing: Standing) -> Attention:
         why=standing.cause or Cause.PERSON,
         next=standing.next,
         since=run.ended_at or run.updated_at,
-        detail=format_detail(run.reason),
+        detail=format_detail(f"It stopped: {run.reason}" if run.reason else ""),
         run_id=run.workflow_id or run.session_id,
+        follows=standing.cause is Cause.PERSON,
     )
 
 
-SOURCES: tuple[Source, ...] = (
+STOPPING: tuple[Source, ...] = (
     _from_rows(tracking.list_blockers),
     _from_rows(list_pending_approvals),
     list_held_steps,
     _from_rows(list_waiting_reviews),
     list_day_budget,
     _from_rows(plans.list_reached_budgets),
-    list_failed_landings,
-    list_parked_attempts,
     list_stopped_runs,
-    _from_rows(tracking.list_reviews),
-    _from_rows(tracking.list_failed_tasks),
+    list_parked_attempts,
     _from_rows(plans.list_failed_tasks),
     _from_rows(plans.list_lost_claims),
-    _from_rows(tracking.list_silent_tasks),
     _from_rows(plans.list_paused_plans),
 )
-"""The most urgent first. To add one, write its function and name it here."""
+"""What agents wait for. Where two sources know of one thing, the first of them describes it."""
+LEFT: tuple[Source, ...] = (
+    list_failed_landings,
+    _from_rows(tracking.list_reviews),
+    _from_rows(tracking.list_failed_tasks),
+    _from_rows(tracking.list_silent_tasks),
+)
+"""What has ended, and is left to a person."""
+SOURCES = (STOPPING, LEFT)
+"""To add a source, write its function and name it in one of these."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.states import State
@@ -97,10 +98,9 @@ class _RunTotals:
         self._states |= view.judge_tracks(tracked) | view.judge_sessions(sessions)
         self._tasks: dict[str, dict[str, int]] = {}
         self._agents: dict[str, dict[str, None]] = {}
-        self._tokens: dict[str, int] = {}
+        self._spent = store.sum_spending(ids) if ids else {}
         for row in store.count_tracked_tasks(tracked) if tracked else ():
             self._add_tasks(row, _TRACKED_COUNTERS.get(row["status"]))
-            self._tokens[row["workflow_id"]] = self._tokens.get(row["workflow_id"], 0) + int(row["tokens"])
             if row["agent_name"]:
                 self._agents.setdefault(row["workflow_id"], {})[row["agent_name"]] = None
         for row in store.count_planned_tasks(planned) if planned else ():
@@ -126,6 +126,7 @@ class _RunTotals:
 
     def build_line(self, row: Row) -> dict[str, Any]:
         id = row["id"]
+        tokens, usd_micros = self._spent.get(id, (0, 0))
         common: dict[str, Any] = {
             "id": id,
             "kind": row["kind"],
@@ -134,7 +135,8 @@ class _RunTotals:
             **self._states[id].to_answer(),
             "blockers": self._blockers.get(id, 0),
             "files_changed": self._files.get(id, 0),
-            "tokens": self._tokens.get(id, 0),
+            "tokens": tokens,
+            "usd": usd_micros / MICROS_PER_USD,
             "agents": list(self._agents.get(id, ()))[:MAX_AGENTS],
             "last_milestone": truncate_to_line(self._milestones.get(id)),
             "updated_at": format_timestamp(row["updated_at"]),

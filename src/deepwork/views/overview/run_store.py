@@ -140,13 +140,26 @@ class WorkListStore:
     # Totals over the tasks of many runs
 
     def count_tracked_tasks(self, ids: Sequence[str]) -> list[Row]:
-        """Count the tasks of each workflow by status and agent, and sum their tokens."""
+        """Count the tasks of each workflow by status and agent."""
         sql = """
-            SELECT workflow_id, status, agent_name, count(*) AS tasks, coalesce(sum(tokens), 0) AS tokens
+            SELECT workflow_id, status, agent_name, count(*) AS tasks
               FROM tracked_tasks WHERE workflow_id IN :ids GROUP BY workflow_id, status, agent_name
              ORDER BY agent_name, status
         """
         return self._tx.fetch_all(sql, ids=list(ids))
+
+    def sum_spending(self, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Return the tokens and millionths of a dollar that the ledger has for each of these, by id."""
+        sql = """
+            SELECT workflow_id AS id, sum(tokens) AS tokens, sum(usd_micros) AS usd_micros FROM spending
+             WHERE workflow_id IN :ids GROUP BY workflow_id
+            UNION ALL
+            SELECT run.session_id AS id, sum(tokens) AS tokens, sum(usd_micros) AS usd_micros
+              FROM runner_runs AS run JOIN spending ON spending.run_id = run.id
+             WHERE run.session_id IN :ids GROUP BY run.session_id
+        """
+        rows = self._tx.fetch_all(sql, ids=list(ids))
+        return {row["id"]: (int(row["tokens"]), int(row["usd_micros"])) for row in rows}
 
     def count_planned_tasks(self, ids: Sequence[str]) -> list[Row]:
         """Count the tasks of each plan by status."""

@@ -75,7 +75,7 @@ def _read_phase(tx: Transaction, id: str) -> Answer:
 
 def _read_run(tx: Transaction, id: str) -> Answer | None:
     found = RunStore(tx).find(id)
-    return describe_run(found, usd_micros=AttemptStore(tx).sum_usd_micros(id)) if found else None
+    return describe_run(found, usd_micros=RunStore(tx).sum_usd_micros(id)) if found else None
 
 
 def _read_attempt(tx: Transaction, id: str) -> Answer:

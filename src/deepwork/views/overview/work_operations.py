@@ -63,6 +63,8 @@ class RunLine(RunRef):
     blockers: int
     files_changed: int
     tokens: int
+    usd: float
+    """What it cost, by the ledger."""
     agents: list[str]
     last_milestone: str | None = None
     started_at: str

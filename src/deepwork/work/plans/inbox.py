@@ -57,7 +57,7 @@ def list_failed_tasks(tx: Transaction, limit: int) -> Listed:
     )
     order = (
         "CASE WHEN task.failures >= task.max_attempts THEN 0 ELSE 1 END,"
-        " task.updated_at DESC, plans.created_seq DESC, task.position DESC"
+        " task.updated_at, plans.created_seq, task.position"
     )
     rows, total = tx.list_first(columns, found, order, limit)
     return [_describe_failure(row) for row in rows], total
@@ -98,7 +98,7 @@ def list_lost_claims(tx: Transaction, limit: int) -> Listed:
         " CASE WHEN leases.until < :now THEN leases.until ELSE :now END AS until,"
         " agents.name AS agent_name, agents.last_heartbeat"
     )
-    order = "leases.until DESC, plans.created_seq, task.position"
+    order = "leases.until, plans.created_seq, task.position"
     rows, total = tx.list_first(columns, found, order, limit, now=tx.now)
     return [_describe_lost_claim(row) for row in rows], total
 
@@ -125,7 +125,7 @@ def list_paused_plans(tx: Transaction, limit: int) -> Listed:
     columns = """id, name, updated_at, (
         SELECT reason FROM plan_history WHERE workflow_id = plans.id AND after = 'paused'
          ORDER BY number DESC LIMIT 1) AS reason"""
-    order = "updated_at DESC, created_seq DESC"
+    order = "updated_at, created_seq"
     rows, total = tx.list_first(columns, "plans WHERE status = 'paused'", order, limit)
     return [_describe_pause(row) for row in rows], total
 
@@ -144,7 +144,7 @@ def _describe_pause(row: Row) -> Attention:
 
 
 def list_reached_budgets(tx: Transaction, limit: int) -> Listed:
-    """List the plans and tasks whose budget is used up, newest first."""
+    """List the plans and tasks whose budget is used up, the oldest first."""
     found = f"""spending_totals AS total
         LEFT JOIN plan_tasks AS task ON total.subject_kind = 'task' AND task.id = total.subject_id
         JOIN plans ON plans.id = coalesce(task.workflow_id, total.subject_id)
@@ -155,7 +155,7 @@ def list_reached_budgets(tx: Transaction, limit: int) -> Listed:
         " plans.id AS workflow_id, total.reached_at, plans.requirements,"
         " task.requirements AS task_requirements"
     )
-    rows, total = tx.list_first(columns, found, "total.reached_at DESC, total.subject_id", limit)
+    rows, total = tx.list_first(columns, found, "total.reached_at, total.subject_id", limit)
     return [_describe_reached_budget(row) for row in rows], total
 
 

@@ -16,9 +16,9 @@ REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000
 
 
 def list_blockers(tx: Transaction, limit: int) -> Listed:
-    """List open issues that need a person, newest first."""
+    """List open issues that need a person, the oldest first."""
     is_open = "issues WHERE requires_human_review AND resolved_at IS NULL"
-    rows, total = tx.list_first("*", is_open, "created_at DESC, created_seq DESC", limit)
+    rows, total = tx.list_first("*", is_open, "created_at, created_seq", limit)
     return [_describe_blocker(row) for row in rows], total
 
 
@@ -39,11 +39,11 @@ def _describe_blocker(row: Row) -> Attention:
 
 
 def list_reviews(tx: Transaction, limit: int, *, since: int | None = None) -> Listed:
-    """List the tasks with `manual_review_needed` that ended lately and nobody reviewed, newest first."""
+    """List the tasks with `manual_review_needed` that ended lately and nobody reviewed, the oldest first."""
     found = f"tracked_tasks AS task WHERE manual_review_needed AND completed_at >= :since AND {_NOT_REVIEWED}"
     if since is None:
         since = tx.now - REVIEW_PERIOD_MS
-    rows, total = tx.list_first(_COLUMNS, found, "completed_at DESC, created_seq DESC", limit, since=since)
+    rows, total = tx.list_first(_COLUMNS, found, "completed_at, created_seq", limit, since=since)
     return [_describe_review(row) for row in rows], total
 
 
@@ -66,7 +66,7 @@ def list_failed_tasks(tx: Transaction, limit: int) -> Listed:
         SELECT 1 FROM tracked_tasks AS again WHERE again.workflow_id = task.workflow_id
            AND again.name = task.name AND again.started_at >= task.completed_at AND again.id <> task.id
         ) AND {_NOT_REVIEWED}"""
-    rows, total = tx.list_first(_COLUMNS, found, "task.completed_at DESC, task.created_seq DESC", limit)
+    rows, total = tx.list_first(_COLUMNS, found, "task.completed_at, task.created_seq", limit)
     return [_describe_failure(row) for row in rows], total
 
 

@@ -49,6 +49,8 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
     Ctrl-C leaves the agents running; the same command, or `deepwork runs attach`, goes on. Exit code: 0 all
     is done, 3 something needs a person or the time of --until is over, 1 failed or stopped, 130 interrupted.
     """
+    from deepwork.edge.cli.run.following import continue_run
+
     if detach and dry_run:
         raise click.UsageError("--dry-run starts nothing, so there is nothing to detach.")
     request, engine = build_request(given), take_engine(given)
@@ -69,30 +71,8 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
             return
         if engine is not None:
             start_in_engine(engine, app, started, request.parallel)
-        code = _detach(app, started, place, as_json=as_json) if detach else _follow(app, started, as_json)
+        code = continue_run(app, started.id, place, detach=detach, as_json=as_json)
     sys.exit(code)
-
-
-def _follow(app: Application, started: Run, as_json: bool) -> int:
-    from deepwork.edge.cli.run.following import follow_run
-    from deepwork.edge.cli.run.outputs import choose_output
-
-    return follow_run(app, started.id, choose_output(as_json=as_json))
-
-
-def _detach(app: Application, started: Run, place: Mapping[str, Any], *, as_json: bool) -> int:
-    from deepwork.edge.cli.run.following import get_log_path, start_detached
-
-    log = get_log_path(app.settings.state_folder, started.id)
-    pid = start_detached(app.settings, started, place, log)
-    if as_json:
-        about = {"type": "run", "id": started.id, "status": started.status.value}
-        print(dump_json({**about, "pid": pid, "log": str(log)}))
-        return 0
-    print(f"Run {started.id} goes on without this terminal; its events are in {to_printable(str(log))}.")
-    print(f"deepwork runs attach {started.id}  # watch it")
-    print(f"deepwork runs stop {started.id}  # start nothing more; --now ends its agents")
-    return 0
 
 
 def _refuse_late_run() -> int:

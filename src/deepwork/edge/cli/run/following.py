@@ -16,11 +16,20 @@ from typing import TYPE_CHECKING, Any
 from deepwork.delivery.runner.models import RunStatus
 from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.cli.framework.background_work import INTERRUPTED, TERMINATED, BackgroundWork, Interruptions
-from deepwork.edge.cli.run.outputs import RunOutput, belongs_to
-from deepwork.edge.cli.run.rendering import Row, choose_exit_code, decide, load_run
+from deepwork.edge.cli.framework.output import to_printable
+from deepwork.edge.cli.run.outputs import RunOutput, belongs_to, choose_output
+from deepwork.edge.cli.run.rendering import (
+    Row,
+    choose_exit_code,
+    decide,
+    list_unattended,
+    load_run,
+    name_working,
+)
 from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.kernel.events.feed import Backoff, ResyncRequired
 from deepwork.kernel.files.private import make_private_folder, make_state_folder, to_storage_error
+from deepwork.kernel.foreign_text import dump_json
 from deepwork.kernel.supervision.supervisor import hide_process
 
 if TYPE_CHECKING:
@@ -41,6 +50,24 @@ _NEWEST_ATTEMPTS = 200
 """Attempts of which the names of tasks are learned, if one ended between two reads."""
 _SHOWN_BYTES = 2_000
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def continue_run(
+    app: Application, run_id: str, place: Mapping[str, Any], *, detach: bool, as_json: bool
+) -> int:
+    """Drive a run and show it here, or let another process do that; return the exit code."""
+    if not detach:
+        return follow_run(app, run_id, choose_output(as_json=as_json))
+    log = get_log_path(app.settings.state_folder, run_id)
+    pid = start_detached(app.settings, run_id, place, log)
+    if as_json:
+        about = {"type": "run", "id": run_id, "status": load_run(app, run_id)["status"]}
+        print(dump_json({**about, "pid": pid, "log": str(log)}))
+        return 0
+    print(f"Run {run_id} goes on without this terminal; its events are in {to_printable(str(log))}.")
+    print(f"deepwork runs attach {run_id}  # watch it")
+    print(f"deepwork runs stop {run_id}  # start nothing more; --now ends its agents")
+    return 0
 
 
 def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
@@ -103,7 +130,7 @@ class _Follower:
 
     def follow(self) -> int:
         """Show the run until it has ended or was left; return the exit code."""
-        self._output.begin(self._run)
+        self._output.begin(self._run, list_unattended(self._app, but=self._run["id"]))
         while not self._has_ended():
             if code := self._heed_interruptions():
                 return self._leave(code)
@@ -142,7 +169,8 @@ class _Follower:
             self._stop_agents()
         elif seen.count and self._interrupted_at is None:
             self._interrupted_at = time.monotonic()
-            self._output.notice("Leaving; the agents go on. Press Ctrl-C again to stop them.")
+            working = name_working(self._run)
+            self._output.notice(f"Leaving. Press Ctrl-C again to stop them: {working}.")
         elif seen.count and self._interrupted_at is not None:
             is_over = time.monotonic() - self._interrupted_at >= _SECOND_THOUGHTS_SECONDS
             return INTERRUPTED if is_over else 0
@@ -213,7 +241,7 @@ def get_log_path(state_folder: Path, run_id: str) -> Path:
     return state_folder / "runs" / f"{run_id}.log"
 
 
-def start_detached(settings: Settings, run: Run, place: Mapping[str, Any], log: Path) -> int:
+def start_detached(settings: Settings, run_id: str, place: Mapping[str, Any], log: Path) -> int:
     """Start a process that follows the run, and return its id when it does; raises if it cannot."""
     make_state_folder(log.parents[1])
     make_private_folder(log.parent)
@@ -224,7 +252,7 @@ def start_detached(settings: Settings, run: Run, place: Mapping[str, Any], log: 
     try:
         size = os.fstat(descriptor).st_size
         process = subprocess.Popen(  # noqa: S603 - our own program
-            build_command(settings, run, place),
+            build_command(settings, run_id, place),
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
@@ -236,9 +264,9 @@ def start_detached(settings: Settings, run: Run, place: Mapping[str, Any], log: 
     return process.pid
 
 
-def build_command(settings: Settings, run: Run, place: Mapping[str, Any]) -> list[str]:
+def build_command(settings: Settings, run_id: str, place: Mapping[str, Any]) -> list[str]:
     """Build the command that follows a run in the same project and the same store."""
-    words = [sys.executable, "-P", "-m", "deepwork", "runs", "attach", run.id]
+    words = [sys.executable, "-P", "-m", "deepwork", "runs", "attach", run_id]
     words += ["--path", str(settings.project_root)]
     words += ["--db", str(place["database"])] if place.get("database") else []
     return [*words, "--global"] if place.get("global_store") else words

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _CLOCK_PATTERN = re.compile(r"(\d{1,2}):(\d\d)")
 _LAST_HOUR, _LAST_MINUTE = 23, 59
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+POSITIVE = click.FloatRange(min=0, min_open=True)
 _ENGINE_OPTIONS = (
     click.option(
         "--engine",
@@ -101,7 +101,7 @@ _OPTIONS = (
         " times, the next one takes over from the one before.",
     ),
     click.option("--chain", metavar="NAME", help="Who works: a chain of profiles of your agents.yml."),
-    click.option("--max-usd", type=_POSITIVE, metavar="X", help="Stop before it costs more dollars."),
+    click.option("--max-usd", type=POSITIVE, metavar="X", help="Stop before it costs more dollars."),
     click.option(
         "--until",
         type=MomentParam(),
@@ -110,12 +110,12 @@ _OPTIONS = (
     ),
     click.option(
         "--stall-minutes",
-        type=_POSITIVE,
+        type=POSITIVE,
         metavar="F",
         help="End an agent that did nothing for so long: no output, no use of the processor, no open tool.",
     ),
     click.option(
-        "--minutes", type=_POSITIVE, metavar="F", help="End a process of an agent that runs for longer."
+        "--minutes", type=POSITIVE, metavar="F", help="End a process of an agent that runs for longer."
     ),
     click.option(
         "--resumes",
@@ -125,7 +125,7 @@ _OPTIONS = (
     ),
     click.option(
         "--wait-at-limit",
-        type=_POSITIVE,
+        type=POSITIVE,
         metavar="F",
         help="How many minutes to wait at a limit, before the next agent of the chain takes over.",
     ),

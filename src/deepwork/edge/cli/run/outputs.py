@@ -31,13 +31,13 @@ from deepwork.edge.cli.run.rendering import (
     format_duration,
     format_local_time,
     format_tokens,
-    format_usd,
     name_agent,
     name_work_of,
     parse_time,
     render_screen,
     render_summary,
 )
+from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.events.log import Event
 from deepwork.kernel.foreign_text import dump_json, escape_controls, split_lines
@@ -89,8 +89,8 @@ NameTask = Callable[[str], str]
 class RunOutput(Protocol):
     """Where a run is shown."""
 
-    def begin(self, run: Row) -> None:
-        """Show how the run is before anything new happens."""
+    def begin(self, run: Row, remarks: Sequence[str] = ()) -> None:
+        """Show how the run is before anything new happens, and what else a person should know."""
 
     def show(self, run: Row, events: Sequence[Event]) -> None:
         """Show what has happened to the run, and how it is now."""
@@ -112,10 +112,12 @@ def choose_output(*, as_json: bool) -> RunOutput:
 class JsonOutput:
     """One JSON object per line."""
 
-    def begin(self, run: Row) -> None:
+    def begin(self, run: Row, remarks: Sequence[str] = ()) -> None:
         for each in build_state_objects(run):
             print(dump_json(each))
         sys.stdout.flush()
+        for remark in remarks:
+            self.notice(remark)
 
     def show(self, run: Row, events: Sequence[Event]) -> None:  # noqa: ARG002
         for event in events:
@@ -136,9 +138,11 @@ class LineOutput:
         self._names: dict[str, str] = {}
         self._lines = EventLines(lambda task_id: self._names.get(task_id) or task_id.rpartition("/")[2])
 
-    def begin(self, run: Row) -> None:
+    def begin(self, run: Row, remarks: Sequence[str] = ()) -> None:
         self._lines.remember_run(run)
         print(describe_beginning(run), flush=True)
+        for remark in remarks:
+            self.notice(remark)
 
     def show(self, run: Row, events: Sequence[Event]) -> None:
         for line in self.render_events(run, events):
@@ -165,9 +169,9 @@ class LiveOutput(LineOutput):
         self._screen = LiveLines(sys.stdout)
         self._notice = ""
 
-    def begin(self, run: Row) -> None:
+    def begin(self, run: Row, remarks: Sequence[str] = ()) -> None:
         self._lines.remember_run(run)
-        self._draw(run)
+        self._draw(run, [to_printable(each) for each in remarks])
 
     def show(self, run: Row, events: Sequence[Event]) -> None:
         self._draw(run, self.render_events(run, events))
@@ -288,7 +292,7 @@ def _describe_amounts(data: Mapping[str, Any]) -> str:
     tokens = sum(int(data.get(f"{kind}_tokens") or 0) for kind in ("input", "cached", "output"))
     began, ended = data.get("created_at"), data.get("ended_at")
     took = parse_time(ended) - parse_time(began) if began and ended else 0
-    spent = format_usd(float(data.get("usd") or 0))
+    spent = format_dollars(float(data.get("usd") or 0))
     return f"{format_duration(took)}, {format_tokens(tokens)} tokens, {spent}"
 
 

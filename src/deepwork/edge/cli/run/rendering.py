@@ -12,6 +12,7 @@ from deepwork.edge.cli.framework.applications import call_operation, name_person
 from deepwork.edge.cli.framework.output import render_lines, to_printable
 from deepwork.edge.cli.framework.tables import measure_width, shorten
 from deepwork.edge.cli.states import name_state
+from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.call import Call
 from deepwork.kernel.states import State
 
@@ -71,6 +72,7 @@ _PARKED_WORDS: Mapping[str, str] = {
 }
 _HINT = "Ctrl-C leaves the agents running; twice stops them."
 _MIN_WIDTH, _MIN_NAME = 20, 12
+_MAX_NAMED = 3
 _MIN_HEIGHT = 5
 """Of the heading, an agent, the bar, and the hint, with one line to spare."""
 _MAX_BAR = 30
@@ -183,8 +185,8 @@ def _name_unit(run: Row) -> str:
 def _list_facts(run: Row) -> Iterator[str]:
     if failed := run["progress"].get("failed"):
         yield f"{failed} failed"
-    spent = format_usd(run["usd"])
-    yield f"{spent} of ${run['max_usd']:,.2f}" if "max_usd" in run else spent
+    spent = format_dollars(run["usd"])
+    yield f"{spent} of {format_dollars(run['max_usd'])}" if "max_usd" in run else spent
     if "until" in run:
         yield f"until {format_local_time(parse_time(run['until']), parse_time(run['now']))}"
 
@@ -205,8 +207,8 @@ def render_summary(run: Row) -> Iterator[str]:
     if "landed" in run:
         facts.append(f"{run['landed']} landed")
     took = format_duration(parse_time(run.get("ended_at") or run["now"]) - parse_time(run["created_at"]))
-    word = name_state(run["state"])
-    yield f"{to_printable(name_work_of(run))}: {word}, {', '.join([*facts, took, format_usd(run['usd'])])}"
+    amounts = ", ".join([*facts, took, format_dollars(run["usd"])])
+    yield f"{to_printable(name_work_of(run))}: {name_state(run['state'])}, {amounts}"
     if run.get("reason"):
         yield to_printable(run["reason"])
     yield from _list_next_commands(run)
@@ -216,13 +218,44 @@ def _list_next_commands(run: Row) -> Iterator[str]:
     if run["status"] == RunStatus.NEEDS_PERSON:
         yield "deepwork status  # what waits for you, and the command that answers it"
     if run["state"] == State.UNATTENDED:
-        working = sum(each["stage"] == AttemptStage.RUNNING for each in run["attempts"])
-        yield f"{working} of its agents may still work; nothing starts and nothing is checked until somebody"
-        yield f"drives it: {run['next']}"
+        yield from _describe_absence(run)
+        yield f"{run['next']}  # continues"
     elif run["next"]:
         meaning = "brings its work into your branch" if run["state"] == State.DONE else "continues"
         yield f"{run['next']}  # {meaning}"
     yield f"deepwork runs show {run['id']}  # its attempts"
+
+
+def _describe_absence(run: Row) -> Iterator[str]:
+    """Say what still runs without a driver, and what does not happen."""
+    yield to_printable(f"Nobody drives it; {name_working(run)}.")
+    left, unit = run["progress"].get("pending", 0), _name_unit(run)
+    starts = f"{left} open {unit} do not start" if left else "nothing starts"
+    if left == 1:
+        starts = f"1 open {unit[:-1]} does not start"
+    lost = ["no work is checked" + (" or landed" if "landed" in run else "")]
+    lost += ["no budget is kept"] if "max_usd" in run else []
+    lost += ["the time of --until ends nothing"] if "until" in run else []
+    yield f"Until somebody does, {', '.join([starts, *lost])}."
+
+
+def name_working(run: Row) -> str:
+    """Say which agents work whether or not somebody drives the run."""
+    working = [each for each in run["attempts"] if each["stage"] == AttemptStage.RUNNING]
+    if not working:
+        return "no agent works"
+    names = [f"{name_agent(each['profile'])} · {each['task_name']}" for each in working]
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(names[:_MAX_NAMED])}{more} still {'works' if len(names) == 1 else 'work'}"
+
+
+def list_unattended(app: Application, but: str) -> list[str]:
+    """Say which other runs nobody drives, each with the command that continues it."""
+    return [
+        f"Nobody drives run {each['id']} ({name_work_of(each)}): {each['next']}"
+        for each in load_runs(app, _MAX_PAGE, is_open=True)
+        if each["state"] == State.UNATTENDED and each["id"] != but
+    ]
 
 
 def build_run_rows(runs: Sequence[Row]) -> list[Row]:
@@ -240,7 +273,7 @@ def _build_run_row(run: Row, *, has_models: bool) -> Row:
         "because": (run.get("because") or "").partition(":")[0].replace("_", " "),
         "agents": len(run["attempts"]),
         **models,
-        "cost": format_usd(run["usd"]),
+        "cost": format_dollars(run["usd"]),
         "started": run["created_at"],
     }
 
@@ -305,16 +338,11 @@ def format_tokens(tokens: int) -> str:
     return f"{tokens / _MILLION:.1f}M"
 
 
-def format_usd(usd: float) -> str:
-    """Write dollars with cents."""
-    return f"${usd:,.2f}"
-
-
 def format_cost(attempt: Row) -> str:
     """Write what an attempt cost; `$?` if it used tokens whose price is not known."""
     if attempt["tokens"] and not attempt["usd"] and "usd_source" not in attempt:
         return "$?"
-    return format_usd(attempt["usd"])
+    return format_dollars(attempt["usd"])
 
 
 def name_agent(profile: str) -> str:

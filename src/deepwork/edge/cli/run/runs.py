@@ -11,6 +11,7 @@ from deepwork.edge.cli.framework.applications import open_application
 from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, json_option, place_options
 from deepwork.edge.cli.framework.output import print_answer, print_listed, print_said
+from deepwork.edge.cli.run.options import POSITIVE
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -129,6 +130,33 @@ def stop(id: str, now: bool, as_json: bool, path: str, **place: Any) -> None:
         changed = _end_agents(app, changed) if now else changed
     said = "Its agents were ended." if now else "It ends when its agents have ended; --now ends them."
     _print_run(changed, said, as_json=as_json)
+
+
+@runs.command("set")
+@_id_argument
+@click.option(
+    "--max-usd", type=POSITIVE, required=True, metavar="X", help="What it may cost in all, in dollars."
+)
+@click.option("--detach", is_flag=True, help="Go on without this terminal, and print how to come back.")
+@_json_lines_option
+@place_options
+def set_run(id: str, max_usd: float, detach: bool, as_json: bool, path: str, **place: Any) -> None:
+    """Change what a run may cost, and continue it if nobody drives it; one whose limit was used up, too.
+
+    It shows and returns what `deepwork run` does, unless another process drives the run.
+    """
+    from deepwork.edge.cli.run.following import continue_run
+    from deepwork.edge.cli.run.rendering import load_run
+    from deepwork.gates.budgets.rules import format_dollars
+    from deepwork.kernel.states import State
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        changed = _decide(app, "set_run", id, max_usd=max_usd)
+        if load_run(app, changed["id"])["state"] != State.UNATTENDED:
+            _print_run(changed, f"It may cost {format_dollars(max_usd)}.", as_json=as_json)
+            return
+        code = continue_run(app, changed["id"], place, detach=detach, as_json=as_json)
+    sys.exit(code)
 
 
 def _decide(app: Application, operation: str, id: str, **arguments: Any) -> dict[str, Any]:

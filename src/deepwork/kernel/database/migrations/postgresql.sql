@@ -978,3 +978,8 @@ CREATE INDEX ix_audit_approvals ON audit (substr(arguments, 1, 32)) WHERE tool I
 UPDATE alembic_version SET version_num='0020' WHERE alembic_version.version_num = '0019';
 ALTER TABLE runner_hosts ADD COLUMN seen_at BIGINT;
 UPDATE alembic_version SET version_num='0021' WHERE alembic_version.version_num = '0020';
+ALTER TABLE spending ADD COLUMN run_id TEXT;
+UPDATE spending SET run_id = (SELECT run_id FROM attempts WHERE attempts.id = substr(stream, 9))
+         WHERE stream LIKE 'attempt:%';
+CREATE INDEX spending_by_run ON spending (run_id);
+UPDATE alembic_version SET version_num='0022' WHERE alembic_version.version_num = '0021';

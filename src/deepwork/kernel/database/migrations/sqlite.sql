@@ -598,7 +598,7 @@ CREATE TABLE spending (
 	tokens BIGINT DEFAULT '0' NOT NULL, 
 	usd_micros BIGINT DEFAULT '0' NOT NULL, 
 	source TEXT NOT NULL, 
-	at BIGINT NOT NULL, 
+	at BIGINT NOT NULL, run_id TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX spending_once ON spending (stream, number);
@@ -831,6 +831,7 @@ CREATE TABLE sealed_lists (
 	seal TEXT NOT NULL
 );
 CREATE INDEX ix_audit_approvals ON audit (substr(arguments, 1, 32)) WHERE tool IN ('give_approval', 'refuse_approval', 'use_approval');
-INSERT INTO "alembic_version" VALUES('0021');
+CREATE INDEX spending_by_run ON spending (run_id);
+INSERT INTO "alembic_version" VALUES('0022');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -6,7 +6,15 @@ import shlex
 from collections.abc import Mapping
 
 from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem
-from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, ParkedFor, Run, RunStatus
+from deepwork.delivery.runner.models import (
+    FAILED_STAGES,
+    Attempt,
+    AttemptStage,
+    ParkedFor,
+    Run,
+    RunOptions,
+    RunStatus,
+)
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.states import (
@@ -35,6 +43,10 @@ class AttemptFacts:
     """Whether a process looks after it: its lock is held here, or its machine was heard of."""
     approval_id: str | None = None
     """What a person has to approve about its task."""
+    run: RunFacts | None = None
+    """Its run, if somebody has to continue it."""
+    is_plan_used_up: bool = False
+    """Whether the budget of its plan is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,8 @@ class RunFacts:
     attempts: tuple[AttemptFacts, ...] = ()
     """Those that have not ended."""
     usd_micros: int = 0
+    agents: int = 1
+    """How many a machine starts at the same time."""
     landed: int = 0
     unlanded: int = 0
     """How many completed tasks of its plan could land."""
@@ -72,10 +86,9 @@ def judge_run(run: RunFacts) -> Standing:
 def _judge_ended_run(run: RunFacts) -> Standing:
     plan, status = run.run.workflow_id, run.run.status
     if status is RunStatus.STOPPED:
-        return Standing(State.STOPPED, next=build_run_command(run))
+        return Standing(State.STOPPED, next=_continue(run))
     if status is RunStatus.NEEDS_PERSON:
-        reason = _first_line(run.run.reason)
-        return Standing(State.NEEDS_YOU, _find_ending(run), reason, build_run_command(run))
+        return Standing(State.NEEDS_YOU, _find_ending(run), _first_line(run.run.reason), _continue(run))
     if plan and run.unlanded:
         return Standing(State.DONE, next=Command.LAND.about(plan))
     return LANDED if run.landed else DONE
@@ -116,21 +129,36 @@ def _has_spent_all(run: RunFacts) -> bool:
     return most is not None and run.usd_micros >= most * MICROS_PER_USD
 
 
+def _continue(run: RunFacts) -> str:
+    """Return the command that continues a run that nobody drives, or that has ended."""
+    if not run.run.status.is_final:
+        return Command.ATTACH.about(run.run.id)
+    if run.run.status is RunStatus.NEEDS_PERSON and _has_spent_all(run):
+        return Command.RAISE_RUN.about(run.run.id)
+    return build_run_command(run)
+
+
 def build_run_command(run: RunFacts) -> str:
     """Build the command that runs the same again: with the same agents and options."""
-    return " ".join(["deepwork run", *_list_run_words(run.run, is_poor=_has_spent_all(run))])
+    return " ".join(["deepwork run", *_list_run_words(run.run, run.agents)])
 
 
-def _list_run_words(run: Run, *, is_poor: bool) -> list[str]:
+def _list_run_words(run: Run, agents: int) -> list[str]:
+    """List what to type; options that are as usual, and a time that has passed, are left out."""
     words = [shlex.quote(run.workflow_id or run.job or run.id)]
     if run.goal:
         words += ["--goal", shlex.quote(run.goal)]
     for name in run.chain:
         words += ["--agent", shlex.quote(name)]
-    if run.options.max_usd is not None:
-        words += ["--max-usd", "N" if is_poor else f"{run.options.max_usd:g}"]
-    if run.options.land:
-        words.append("--land")
+    if agents > 1 and run.workflow_id:
+        words += ["--agents", str(agents)]
+    usual, given = RunOptions(), run.options
+    for name in ("max_usd", "stall_minutes", "minutes", "resumes", "wait_at_limit"):
+        if getattr(given, name) != getattr(usual, name):
+            words += [f"--{name.replace('_', '-')}", f"{getattr(given, name):g}"]
+    words += [
+        f"--{name.replace('_', '-')}" for name in ("land", "without_dependencies") if getattr(given, name)
+    ]
     return words
 
 
@@ -144,11 +172,9 @@ def judge_attempt(facts: AttemptFacts) -> Standing:
         cause = Cause.APPROVAL if facts.approval_id else Cause.PERSON
         return Standing(State.NEEDS_YOU, cause, _first_line(attempt.reason), next)
     if attempt.parked_for is ParkedFor.BUDGET:
-        target = attempt.task_id if attempt.workflow_id else attempt.run_id
-        next = Command.SET_BUDGET.about(target) if attempt.workflow_id else Command.ATTACH.about(target)
-        return Standing(State.NEEDS_YOU, Cause.BUDGET, _first_line(attempt.reason), next)
+        return Standing(State.NEEDS_YOU, Cause.BUDGET, _first_line(attempt.reason), _raise_budget(facts))
     if not facts.is_driven:
-        return Standing(State.UNATTENDED, Cause.RUNNER_GONE, "", Command.ATTACH.about(attempt.run_id))
+        return Standing(State.UNATTENDED, Cause.RUNNER_GONE, "", _continue_attempt(facts))
     if attempt.stage is AttemptStage.PARKED:
         return Standing(State.PARKED, Cause.LIMIT, format_until(attempt.not_before))
     return Standing(State.RUNNING, _CAUSES_OF_STAGES.get(attempt.stage))
@@ -169,7 +195,21 @@ def _judge_ended_attempt(attempt: Attempt) -> Standing:
 def _choose_person_command(facts: AttemptFacts) -> str:
     if facts.approval_id:
         return Command.APPROVE.about(facts.approval_id)
-    return Command.ATTACH.about(facts.attempt.run_id)
+    return _continue_attempt(facts)
+
+
+def _continue_attempt(facts: AttemptFacts) -> str:
+    return _continue(facts.run) if facts.run else Command.ATTACH.about(facts.attempt.run_id)
+
+
+def _raise_budget(facts: AttemptFacts) -> str:
+    """Return the command that raises what is used up: the run's limit, or the budget of the plan or task."""
+    attempt = facts.attempt
+    if facts.run and _has_spent_all(facts.run):
+        return Command.RAISE_RUN.about(attempt.run_id)
+    if attempt.workflow_id is None:
+        return _continue_attempt(facts)
+    return Command.SET_BUDGET.about(attempt.workflow_id if facts.is_plan_used_up else attempt.task_id)
 
 
 def _first_line(text: str | None) -> str:

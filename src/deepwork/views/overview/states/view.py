@@ -10,10 +10,11 @@ from itertools import pairwise
 
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, Run
+from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, ParkedFor, Run
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.service import BudgetService, name_day
+from deepwork.gates.budgets.store import SpendingStore
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.records import dataclass
@@ -232,6 +233,7 @@ class StateView:
                 is_driven=self._is_run_driven(run, hosts[run.id], attempts[run.id]),
                 hosts=tuple(hosts[run.id]),
                 starts_tasks=any(hosts[run.id].values()),
+                agents=max(hosts[run.id].values(), default=0),
                 attempts=tuple(attempts[run.id]),
                 usd_micros=usage.get(run.id, (0, 0))[1],
                 landed=landed.get(run.workflow_id or "", 0),
@@ -261,14 +263,32 @@ class StateView:
             each.task_id for each in opened if each.stage in (AttemptStage.REVIEWING, AttemptStage.PARKED)
         ]
         approvals = self._store.find_pending_approvals(waiting) if waiting else {}
+        driven = {each.id for each in opened if self._is_attempt_driven(each, beats.get(each.agent_id, 0))}
+        stopped = [each for each in opened if each.id not in driven or each.task_id in waiting]
+        runs = self._load_continuations(stopped) if stopped else {}
+        plans = sorted({each.workflow_id or "" for each in opened if each.parked_for is ParkedFor.BUDGET})
+        totals = SpendingStore(self.tx).find_totals(SubjectKind.PLAN, plans)
         return [
             AttemptFacts(
                 each,
-                is_driven=each.stage.is_final or self._is_attempt_driven(each, beats.get(each.agent_id, 0)),
+                is_driven=each.stage.is_final or each.id in driven,
                 approval_id=approvals.get(each.task_id),
+                run=runs.get(each.run_id),
+                is_plan_used_up=bool((total := totals.get(each.workflow_id or "")) and total.reached_at),
             )
             for each in attempts
         ]
+
+    def _load_continuations(self, attempts: Sequence[Attempt]) -> dict[str, RunFacts]:
+        """Load what says how the runs of attempts that wait for somebody continue."""
+        ids = sorted({each.run_id for each in attempts})
+        usage, agents = RunStore(self.tx).sum_usage(ids), dict.fromkeys(ids, 0)
+        for row in self._store.list_hosts(ids):
+            agents[row["run_id"]] = max(agents[row["run_id"]], row["agents"])
+        return {
+            run.id: RunFacts(run, agents=agents[run.id], usd_micros=usage.get(run.id, (0, 0))[1])
+            for run in RunStore(self.tx).find_by_ids(ids)
+        }
 
     def _is_attempt_driven(self, attempt: Attempt, heartbeat: int) -> bool:
         if attempt.host == self._processes.host:

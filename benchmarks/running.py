@@ -72,7 +72,7 @@ def measure_runner(effort: Effort) -> Samples:
             with _write_lines(app, run):
                 time.sleep(2)
                 busy = [_measure_share() for _ in range(windows)]
-        adoptions = [measure_ms(lambda: _adopt(app)) for _ in range(windows)]
+        adoptions = [measure_ms(lambda: _adopt(app, run)) for _ in range(windows)]
     floors: Samples = {ONE_PERCENT: [10.0], FIVE_PERCENT: [50.0], SECOND: [1000.0]}
     return floors | {IDLE: idle, BUSY: busy, ADOPTION: adoptions}
 
@@ -84,11 +84,11 @@ def _measure_share() -> float:
     return (time.process_time() - before) / (time.monotonic() - began) * 1000
 
 
-def _adopt(app: Application) -> None:
+def _adopt(app: Application, run_id: str) -> None:
     """Look after agents that another runner started, for the first time."""
     processes._read_recorded.cache_clear()  # noqa: SLF001 - a new process knows none of them
     engine = app.runner._build_engine(app.runner._find_profile)  # noqa: SLF001
-    engine.tick()
+    engine.tick(run_id)
     engine.close()
 
 

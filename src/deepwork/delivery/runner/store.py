@@ -228,6 +228,11 @@ class AttemptStore:
         sql = "SELECT * FROM attempts WHERE host = :host AND ended_at IS NULL ORDER BY created_at, id"
         return [_read_attempt(row) for row in self._tx.fetch_all(sql, host=host)]
 
+    def list_ended(self, host: str, before: int) -> list[str]:
+        """List the attempts on a host that ended before a moment, the oldest first."""
+        sql = "SELECT id FROM attempts WHERE host = :host AND ended_at < :before ORDER BY ended_at, id"
+        return [row["id"] for row in self._tx.fetch_all(sql, host=host, before=before)]
+
     def list_of_run(
         self, run_id: str, *, is_open: bool = False, stages: Collection[AttemptStage] | None = None
     ) -> list[Attempt]:

@@ -37,6 +37,7 @@ COMMANDS = {
     "dashboard": ("deepwork.edge.cli.servers:dashboard", "Serve the dashboard: see what agents do, and act."),
     "db": ("deepwork.edge.cli.database:db", "Inspect, copy, back up and restore the store."),
     "doctor": ("deepwork.edge.cli.doctor:doctor", "Check the installation and suggest fixes."),
+    "clean": ("deepwork.edge.cli.cleaning:clean", "Remove what landed, abandoned and old work left."),
     "status": ("deepwork.edge.cli.status:status", "Show what is running and what waits for you."),
     "show": ("deepwork.edge.cli.show:show", "Show anything by its id, or by a part of it."),
     "approvals": ("deepwork.edge.cli.approvals:approvals", "What waits for your approval: look, and decide."),
@@ -102,7 +103,7 @@ COMMANDS_BY_PURPOSE = {
     "Run": "run runs land landings work rewind rewinds",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
     "Look": "why diff check proofs provenance events spend",
-    "Operate": "serve db doctor tokens audit",
+    "Operate": "serve db doctor clean tokens audit",
     "Set up": "init setup trust hook completion",
 }
 

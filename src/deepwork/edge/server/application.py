@@ -19,6 +19,7 @@ from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import FoundOnFirstUse
 
 if TYPE_CHECKING:
+    from deepwork.delivery.cleaning import CleaningOperations
     from deepwork.delivery.landing.operations import LandingOperations
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.operations import RewindOperations
@@ -208,6 +209,13 @@ class Application:
         from deepwork.gates.reviews.operations import ReviewOperations
 
         return ReviewOperations(self.reviews.planner, self.database)
+
+    def _build_cleaning_operations(self) -> CleaningOperations:
+        from deepwork.delivery.cleaning import CleaningOperations
+        from deepwork.edge.server.assembly.trees import open_git
+
+        folder = self.processes.state_folder
+        return CleaningOperations(self.database, self.repositories.host, folder, open_git)
 
     def _build_landing_operations(self) -> LandingOperations:
         from deepwork.delivery.landing.operations import LandingOperations
@@ -584,6 +592,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.work.jobs.operations:JobOperations": lambda app: app.jobs.operations,
     "deepwork.work.tracking.operations:TrackOperations": Application._build_track_operations,
     "deepwork.views.overview.agent_operations:AgentOperations": Application._build_agent_operations,
+    "deepwork.delivery.cleaning:CleaningOperations": Application._build_cleaning_operations,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
     "deepwork.views.overview.why_operations:WhyOperations": Application._build_why_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
@@ -597,6 +606,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
             "deepwork.views.overview.spending:SpendingOperations",
             "deepwork.work.messages.operations:MessageOperations",
             "deepwork.work.plans.operations:PlanOperations",
+            "deepwork.work.workspaces.operations:WorkspaceOperations",
         )
     },
     **{

@@ -19,7 +19,7 @@ from deepwork.kernel.git.refs import (
 )
 
 # The second is used if a branch called `deepwork` exists, which rules out the first.
-_PREFIXES = ("deepwork/rescue/", "deepwork-rescue/")
+RESCUE_PREFIXES = ("deepwork/rescue/", "deepwork-rescue/")
 _MAX_BRANCHES = 10_000
 
 
@@ -59,11 +59,12 @@ def has_all_work(git: Git, branch: str) -> bool:
 
 def create_rescue_branch(git: Git, commit: str, branch: str) -> str:
     """Create a rescue branch at the commit, named after the given branch, and return its name."""
-    for prefix in _PREFIXES:
+    for prefix in RESCUE_PREFIXES:
         if find_conflicting_branch(git, f"{prefix}x") is None:
             return _create_numbered_branch(git, f"{prefix}{branch}", commit)
+    beside = " and ".join(map(_format_prefix, RESCUE_PREFIXES))
     raise GitError(
-        f"A rescue branch cannot exist beside the branches {' and '.join(map(_format_prefix, _PREFIXES))}.",
+        f"A rescue branch cannot exist beside the branches {beside}.",
         suggestion="Rename one of them with `git branch -m`.",
     )
 

@@ -27,7 +27,7 @@ from deepwork.kernel.git.rescue import create_rescue_branch, rescue
 from deepwork.kernel.git.snapshot import SnapshotStore
 from deepwork.kernel.records import dataclass
 
-_KEPT_REFS = "refs/deepwork/rewinds/"
+KEPT_REFS = "refs/deepwork/rewinds/"
 _UNFINISHED = {
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
@@ -210,7 +210,7 @@ def get_working_folder(tree: Path, id: str) -> Path:
 
 def get_kept_ref(id: str, tree: str) -> str:
     """Return the ref that keeps what a rewind changed in a tree."""
-    return f"{_KEPT_REFS}{id}/{Path(tree).name.strip('.') or 'tree'}"
+    return f"{KEPT_REFS}{id}/{Path(tree).name.strip('.') or 'tree'}"
 
 
 def read_head_versions(git: Git, paths: Sequence[str]) -> Mapping[str, str]:

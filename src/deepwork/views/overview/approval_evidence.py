@@ -23,7 +23,7 @@ from deepwork.kernel.states import Command
 from deepwork.views.overview.spending import Amounts, build_task_spending
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.attribution_service import GONE
-from deepwork.work.tracking.diffs import ChangedFile, Comparison, DiffService, read_patch
+from deepwork.work.tracking.diffs import ChangedFile, DiffService, TreeComparison, read_patch
 from deepwork.work.tracking.models import Watch
 from deepwork.work.tracking.watch_store import WatchStore
 
@@ -63,7 +63,7 @@ class ApprovalEvidence(Answer):
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _WorkFacts:
     """What the store knows about the work that an approval is about."""
 
     approval: Approval
@@ -116,13 +116,13 @@ class ApprovalEvidenceOperations:
             **found,
         )
 
-    def _compare(self, facts: _Facts, refused: Approval | None) -> Comparison | None:
+    def _compare(self, facts: _WorkFacts, refused: Approval | None) -> TreeComparison | None:
         """Return what to compare; None if there are no files to look at."""
         shown = facts.approval.shown
         if facts.repository:
             before = refused.shown["tree"] if refused else shown.get("onto") or shown["base"]
             folder = Path(facts.repository)
-            return Comparison(open_snapshot_store(folder, folder), _name(before), _name(shown["tree"]))
+            return TreeComparison(open_snapshot_store(folder, folder), _name(before), _name(shown["tree"]))
         if not facts.watches:
             return None
         self._diffs.require_here(facts.watches[-1])
@@ -145,21 +145,21 @@ def _list_checks(approval: Approval) -> list[dict[str, Any]]:
     return [each for each in found if "check" in each] if isinstance(found, list) else []
 
 
-def _load(tx: Transaction, approval: Approval) -> _Facts:
+def _load(tx: Transaction, approval: Approval) -> _WorkFacts:
     """Load what an approval of work needs; about a plan or guarded files, all is in what it shows."""
     kind, id = approval.subject_kind, approval.subject_id
     if kind not in (ApprovalKind.LANDING, ApprovalKind.TASK):
-        return _Facts(approval)
+        return _WorkFacts(approval)
     older = ApprovalStore(tx).list_before(approval)
     refused = next((each for each in older if each.status is ApprovalStatus.REFUSED), None)
     proofs = ProofStore(tx).list_made_for(ProofSubject(kind.value, id))
     if kind is ApprovalKind.TASK:
-        return _Facts(
+        return _WorkFacts(
             approval, refused, proofs, watches=tuple(WatchStore(tx).list_of_task(id)), spent=_sum(tx, id)
         )
     landing = LandingStore(tx).get(id)
     spent = _sum(tx, landing.task_id) if landing.task_id else None
-    return _Facts(approval, refused, proofs, landing.repository_path, spent=spent)
+    return _WorkFacts(approval, refused, proofs, landing.repository_path, spent=spent)
 
 
 def _sum(tx: Transaction, task_id: str) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _name(tree: str) -> Snapshot:
     return Snapshot(SnapshotKind.GIT, tree)
 
 
-def _find_changes_since(approval: Approval, compared: Comparison) -> str | None:
+def _find_changes_since(approval: Approval, compared: TreeComparison) -> str | None:
     """Say which files are not as they were when this was asked: the approval would not be good for them."""
     work = approval.shown.get("work")
     asked: dict[str, str] = work.get("files", {}) if isinstance(work, dict) else {}

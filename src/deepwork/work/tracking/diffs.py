@@ -72,7 +72,7 @@ class TaskPatch(Answer):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TreeComparison:
     """Two states of a tree, and what is to be said about them."""
 
     store: SnapshotStore
@@ -82,7 +82,7 @@ class Comparison:
     """Nothing but these files; empty: all."""
 
 
-def read_patch(compared: Comparison, max_bytes: int) -> dict[str, Any]:
+def read_patch(compared: TreeComparison, max_bytes: int) -> dict[str, Any]:
     """Read what differs: `files`, `files_count`, `patch`, and `truncated` if that is not all of it."""
     found = compared.store.diff(compared.before, compared.after, counted=True).files
     files = [each for each in found if not compared.only or each.path in compared.only]
@@ -168,7 +168,7 @@ class DiffService:
 
     def compare(
         self, task_id: str, watches: Sequence[Watch], since: int | None = None
-    ) -> tuple[Comparison, str | None]:
+    ) -> tuple[TreeComparison, str | None]:
         """Return the states of a task's tree to compare, and the commit that it began at, if it did.
 
         The first is its base: what an earlier attempt did is work of the task, too. With `since`, in Unix
@@ -180,17 +180,17 @@ class DiffService:
         if since is not None:
             later = (each for each in watches if each.began_at >= since * _NS_PER_MS)
             began = next((Snapshot.from_dict(each.began) for each in later), after)
-            return Comparison(store, began, after), None
+            return TreeComparison(store, began, after), None
         own_base = self._find_base_of_own_tree(task_id, last)
         if own_base is not None:
-            return Comparison(store, Snapshot(SnapshotKind.GIT, own_base), after), own_base
+            return TreeComparison(store, Snapshot(SnapshotKind.GIT, own_base), after), own_base
         first = next(each for each in watches if each.tree_path == last.tree_path)
         began = Snapshot.from_dict(first.began)
         if first is not last or last.ended is None:
-            return Comparison(store, began, after), began.head
+            return TreeComparison(store, began, after), began.head
         with self._database.reading() as tx:  # others may have worked in the same tree
             files, _ = WatchStore(tx).list_files(task_id, None, _MAX_FILES)
-        own = Comparison(store, began, after, tuple(each.path for each in files))
+        own = TreeComparison(store, began, after, tuple(each.path for each in files))
         return own if files else replace(own, after=began), began.head
 
     def _find_base_of_own_tree(self, task_id: str, watch: Watch) -> str | None:

@@ -118,6 +118,41 @@ class WorkspaceStore:
         rows, total = self._tx.list_first(_WORKSPACE_COLUMNS, found, order, limit, **values)
         return [_workspace_from_row(row) for row in rows], total
 
+    def list_over(self, host: str, before: int) -> list[Workspace]:
+        """List the workspaces on a host whose trees deepwork made and whose work was over before a moment.
+
+        Over is what landed, was merged, skipped or abandoned, while no agent of a run works on it.
+        """
+        columns = ", ".join(f"workspaces.{name}" for name in Workspace.__dataclass_fields__)
+        sql = f"""
+            SELECT {columns} FROM workspaces JOIN plans ON plans.id = workspaces.workflow_id
+             WHERE is_made AND host = :host AND workspaces.updated_at < :before
+               AND (workspaces.status IN ('merged', 'abandoned') OR plans.status = 'abandoned'
+                    OR (EXISTS (SELECT 1 FROM {_OWN_TASKS}) AND NOT EXISTS (
+                        SELECT 1 FROM {_OWN_TASKS} AND task.status <> 'skipped' AND NOT EXISTS (
+                            SELECT 1 FROM landings
+                             WHERE landings.task_id = task.id AND landings.status = 'landed'))))
+               AND NOT EXISTS (
+                   SELECT 1 FROM {_OWN_TASKS} AND (task.updated_at >= :before OR task.claimed_by IS NOT NULL
+                     OR EXISTS (SELECT 1 FROM attempts WHERE task_id = task.id AND ended_at IS NULL)))
+             ORDER BY workspaces.created_at, workspaces.created_seq
+        """
+        return [_workspace_from_row(row) for row in self._tx.fetch_all(sql, host=host, before=before)]
+
+    def list_repositories(self, host: str) -> list[str]:
+        """List the repositories on a host in which there were workspaces."""
+        sql = "SELECT DISTINCT repository_path FROM workspaces WHERE host = :host ORDER BY repository_path"
+        return [row["repository_path"] for row in self._tx.fetch_all(sql, host=host)]
+
+    def list_newest(
+        self, statuses: Sequence[WorkspaceStatus] | None, limit: int
+    ) -> tuple[list[Workspace], int]:
+        """Return workspaces of all plans, the newest first, and their total number."""
+        found = f"workspaces {build_where({'status IN :statuses': statuses or None})}"
+        order = "created_at DESC, created_seq DESC"
+        rows, total = self._tx.list_first(_WORKSPACE_COLUMNS, found, order, limit, statuses=statuses)
+        return [_workspace_from_row(row) for row in rows], total
+
     def list_others_in_repository(self, workspace: Workspace, limit: int) -> list[Workspace]:
         """Return other active workspaces of the same repository, oldest first."""
         sql = f"""
@@ -215,6 +250,7 @@ class WorkspaceStore:
 
 
 _REPOSITORY_COLUMNS = ", ".join(Repository.__dataclass_fields__)
+_OWN_TASKS = "plan_tasks AS task WHERE task.workspace_id = workspaces.id"
 _WORKSPACE_COLUMNS = ", ".join(Workspace.__dataclass_fields__)
 _LISTS = ("builds_on", "unmerged")
 

@@ -158,6 +158,11 @@ class PlanStore:
         rows = self._tx.fetch_all(f"SELECT {_COLUMNS} FROM plans WHERE id IN :ids", ids=list(ids))
         return {row["id"]: _read_workflow(row) for row in rows}
 
+    def find_over(self, before: int) -> set[str]:
+        """Return the ids of the workflows that were completed or abandoned before a moment."""
+        sql = "SELECT id FROM plans WHERE status IN ('completed', 'abandoned') AND updated_at < :before"
+        return {row["id"] for row in self._tx.fetch_all(sql, before=before)}
+
     def add_history(self, change: PlanChange) -> None:
         """Add an entry to the workflow's history. Entries are numbered, so the workflow must be locked."""
         sql = """

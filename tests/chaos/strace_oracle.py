@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-CALLS = "write,writev,sendto,sendmsg,pwrite64,pwritev,fsync,fdatasync,msync"
+CALLS = "write,writev,sendto,sendmsg,pwrite64,pwritev,pwritev2,fsync,fdatasync,msync"
 
 _WHOLE = re.compile(r"^(?P<thread>\d+)\s+(?P<call>\w+)\((?P<given>.*)\)\s+= (?P<result>-?\d+)")
 _BEGUN = re.compile(r"^(?P<thread>\d+)\s+(?P<call>\w+)\((?P<given>.*?)\s*<unfinished \.\.\.>$")
@@ -66,7 +66,9 @@ def find_replies(trace: str, wire: str, log: str) -> list[Reply]:
     found: list[Reply] = []
     since = -1
     for call in calls:
-        if call.file != wire or not call.name.startswith(("write", "send")):
+        if call.file != wire or not call.name.startswith(("write", "send", "pwrite")):
+            continue
+        if call.ended is not None and not call.is_done:  # the pipe was full
             continue
         if request := _REQUEST.search(call.given):
             before = [each for each in calls if each.begun < call.begun and each.file.endswith(log)]

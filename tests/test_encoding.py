@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 import deepwork
 from deepwork.kernel.answers import Answer
-from deepwork.kernel.encoding import STANDARD, find_fastest
-from deepwork.kernel.values import CaseInsensitiveEnum
+from deepwork.kernel.values import STANDARD, CaseInsensitiveEnum, find_fastest
 
 ENCODERS = [
     pytest.param(STANDARD.encode, id="standard library"),

@@ -15,13 +15,12 @@ from deepwork.edge.server.prompts import build_instructions
 from deepwork.edge.server.registry import OperationSpec, select_tools
 from deepwork.gates.access.models import Scope, is_offered_to
 from deepwork.kernel.call import ANONYMOUS, LOCAL, Call
-from deepwork.kernel.encoding import load_fastest
 from deepwork.kernel.errors import DeepworkError, InvalidInput
 from deepwork.kernel.operations import OperationDeclaration
 from deepwork.kernel.protocol.handler import HttpCaller, ToolAnswer
 from deepwork.kernel.protocol.messages import JsonText, Request, RequestError, to_json
 from deepwork.kernel.protocol.revisions import INTERNAL_ERROR, INVALID_PARAMS
-from deepwork.kernel.values import copy_with
+from deepwork.kernel.values import copy_with, load_fastest
 from deepwork.views.observability import calls
 
 if TYPE_CHECKING:

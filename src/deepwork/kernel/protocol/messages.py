@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from deepwork.kernel.encoding import encode
 from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.kernel.protocol.progress import Progress
 from deepwork.kernel.protocol.revisions import (
@@ -19,6 +18,7 @@ from deepwork.kernel.protocol.revisions import (
     REVISION_KEY,
 )
 from deepwork.kernel.records import dataclass
+from deepwork.kernel.values import encode
 
 MAX_FRAME = 16 * 1024 * 1024
 

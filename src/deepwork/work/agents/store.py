@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from deepwork.kernel.call import PERSON_PREFIX
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.encoding import decode
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.values import build_record, index_members
+from deepwork.kernel.values import build_record, decode, index_members
 from deepwork.work.agents.lease_conditions import CLOCK_TOLERANCE_MS, HAS_RUN_OUT
 from deepwork.work.agents.models import TAKEN_AWAY, Agent, AgentStatus, Lease, Role, Runtime
 

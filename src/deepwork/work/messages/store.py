@@ -8,9 +8,8 @@ from typing import Any
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.encoding import decode
 from deepwork.kernel.errors import InvalidInput, NotFound
-from deepwork.kernel.values import build_record, index_members
+from deepwork.kernel.values import build_record, decode, index_members
 from deepwork.work.messages.models import Message, MessageStatus, MessageType, Priority
 
 

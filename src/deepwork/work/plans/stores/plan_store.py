@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.encoding import decode
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.values import build_record, index_members
+from deepwork.kernel.values import build_record, decode, index_members
 from deepwork.work.plans.models import (
     FileConflicts,
     PlanChange,

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.encoding import decode
-from deepwork.kernel.values import build_record, index_members, new_id
+from deepwork.kernel.values import build_record, decode, index_members, new_id
 from deepwork.work.plans.models import Checkpoint, CheckpointType, Task
 from deepwork.work.plans.stores.task_store import TaskStore
 

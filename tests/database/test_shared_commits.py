@@ -15,6 +15,7 @@ from application import call_tool, list_events, make_app
 from deepwork.edge.server.application import Application
 from deepwork.kernel.call import ActionOutcome
 from deepwork.kernel.database import shared_commits
+from deepwork.kernel.database.shared_commits import SharedWrite
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.database.store_file import SQLiteSession
 from deepwork.kernel.database.transaction import Transaction
@@ -30,6 +31,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Application
     monkeypatch.setattr(shared_commits, "LONGEST_SECONDS", 3600)
     made = make_app(tmp_path, str(tmp_path / "deepwork.db"))
     made.database.prepare()
+    made.database.has_many_callers = True
     yield made
     made.close()
 
@@ -46,6 +48,15 @@ def commits(app: Application, monkeypatch: pytest.MonkeyPatch) -> list[SQLiteSes
 
     monkeypatch.setattr(SQLiteSession, "_commit", note)
     return made
+
+
+def test_with_one_caller_there_is_no_queue(app: Application, monkeypatch: pytest.MonkeyPatch):
+    app.database.has_many_callers = False
+    monkeypatch.setattr(SharedWrite, "__enter__", None)
+
+    agent = call_tool(app, "agent_register", name="Ada", runtime="codex")["id"]
+
+    assert call_tool(app, "agent_get", id=agent)["name"] == "Ada"
 
 
 def run_together(app: Application, *works: Work, change: Work = int) -> list[Future[Any]]:

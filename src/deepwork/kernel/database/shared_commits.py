@@ -167,14 +167,15 @@ class WriteQueue:
 
     def _commit(self, shared: _SharedTransaction) -> None:
         self._open = None
-        error: Exception | None = _build_interrupted_error()
+        is_decided = False
+        error: Exception | None = None
         try:
             shared.session.__exit__(None, None, None)
-            error = None
+            is_decided = True
         except Exception as failure:  # noqa: BLE001 - everybody who waits raises it
-            error = failure
+            error, is_decided = failure, True
         finally:
-            shared.settle(error)
+            shared.settle(error if is_decided else _build_interrupted_error())
             self._pass_turn()
 
     def _pass_turn(self, *, is_shared: bool = False) -> bool:

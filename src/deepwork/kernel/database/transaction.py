@@ -259,6 +259,8 @@ class Database:
         self._clock = clock
         self._preparing = threading.Lock()
         self._subscribers: list[tuple[Collection[str], EventHandler]] = []
+        self.has_many_callers = False
+        """Whether several clients may write at the same time, as over HTTP: then they share commits."""
 
     @property
     def is_prepared(self) -> bool:
@@ -279,10 +281,12 @@ class Database:
         """Open a transaction; commits, together with its events, when the block ends without an error.
 
         Inside `join_transaction` it joins the outer transaction: the block's end commits nothing then.
-        With `shares_commit`, others that wait may be committed with it, so it has to be short.
+        With `shares_commit`, others that wait may be committed with it, so it has to be short. Where there is
+        one caller nobody waits.
         """
         if outer := _joined.get():
             return nullcontext(outer)
+        shares_commit = shares_commit and self.has_many_callers
         return _WriteBlock(self, self.engine.writing(shares_commit=shares_commit))
 
     def reading(self) -> AbstractContextManager[Transaction]:

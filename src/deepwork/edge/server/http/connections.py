@@ -80,6 +80,7 @@ def create_asgi_app(app: Application, protocol: McpApp | None, policy: AccessPol
 
 def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
     """Build all routes; without `protocol` only those of the dashboard."""
+    app.database.has_many_callers = True
     watch = StoreWatch(app.database)
     hub = EventHub(app.feed, watch)
 

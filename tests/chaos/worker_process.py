@@ -85,6 +85,7 @@ def write_in_threads(location: str, ledgers: list[str], seed: int) -> None:
             while True:
                 writer.write()
 
+        app.database.has_many_callers = True
         with ThreadPoolExecutor(len(ledgers)) as threads:
             works = [
                 threads.submit(write_on, Path(path), random.Random(seed + n))

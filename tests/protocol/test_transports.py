@@ -7,14 +7,18 @@ import errno
 import json
 import os
 import threading
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
 from deepwork.kernel.protocol.handler import MessageHandler
-from deepwork.kernel.protocol.messages import Peer
+from deepwork.kernel.protocol.messages import JsonText, Peer
 from deepwork.kernel.protocol.transports import stdio
 from deepwork.kernel.protocol.transports.http import StreamableHttp
 from deepwork.kernel.protocol.transports.sse import SseTransport
@@ -204,6 +208,48 @@ def test_lines_larger_than_a_pipe_arrive_whole_and_in_their_order(
 
     os.close(writing)
     assert received == lines
+
+
+def test_no_answer_is_begun_while_others_wait_for_the_client(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+):
+    reading, writing = os.pipe()
+    responses, waiting = ResponseWriter(writing), deque[Callable[[], None]]()
+    session = StdioSession(MessageHandler(service), responses)
+    writer = SimpleNamespace(submit=lambda *work: waiting.append(partial(*work)))
+    monkeypatch.setattr(session, "_writer", writer)
+    monkeypatch.setattr(service, "list_tools", lambda _: JsonText(f'["{"x" * 200_000}"]'))
+    session.receive(json.dumps(request("i", "initialize", INITIALIZE).message).encode())
+
+    with ThreadPoolExecutor(1) as thread, os.fdopen(reading, "rb") as answers:
+        received = [json.loads(answers.readline())["id"]]
+        for name in "ab":
+            session.receive(json.dumps(request(name, "tools/list").message).encode())
+        thread.submit(waiting.popleft())  # it was begun
+        received.append(json.loads(answers.readline())["id"])
+        thread.submit(int).result()
+        session.receive(json.dumps(request("c", "tools/list").message).encode())
+        is_begun = responses._writing.locked()
+        if not is_begun:  # otherwise the next one would wait for it, and it for the next one
+            while waiting:
+                thread.submit(waiting.popleft())
+                received.append(json.loads(answers.readline())["id"])
+
+    os.close(writing)
+    assert not is_begun
+    assert received == ["i", "a", "b", "c"]
+
+
+def test_a_write_that_fails_keeps_no_other_from_being_written():
+    unwritable = os.open(os.devnull, os.O_RDONLY)
+    responses = ResponseWriter(unwritable)
+
+    for _ in range(2):
+        with pytest.raises(OSError) as problem:  # noqa: PT011 - its number is compared below
+            responses.begin(b"{}\n")
+        assert problem.value.errno == errno.EBADF
+
+    os.close(unwritable)
 
 
 def can_write_part() -> bool:

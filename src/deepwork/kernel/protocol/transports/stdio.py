@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import FrameType
 from typing import TypeVar
 
@@ -118,6 +119,8 @@ class StdioSession:
         self._writer = ThreadPoolExecutor(1, "deepwork-write")
         self._peer = Peer(lambda line: responses.try_write(line, NOTIFY_SECONDS))
         self._counting, self._open = threading.Lock(), 0
+        self._late = 0
+        """How many answers of the reader wait for the client."""
 
     def receive(self, line: bytes) -> None:
         """Answer one line, here or in a worker; raises TooManyRequests."""
@@ -158,14 +161,22 @@ class StdioSession:
         self._writer.shutdown()
 
     def _respond(self, line: bytes) -> None:
-        """Write from the reader. It must not block there: a client may send everything before it reads."""
-        if (write_rest := self._responses.begin(line)) is None:
+        """Write from the reader. It must not block there: a client may send everything before it reads.
+
+        A line that is begun must be finished next, so none is while others wait for the thread that does it.
+        """
+        write_rest = partial(self._responses.write, line) if self._late else self._responses.begin(line)
+        if write_rest is None:
             self._end()
-        else:
-            self._writer.submit(self._write_late, write_rest)
+            return
+        with self._counting:
+            self._late += 1
+        self._writer.submit(self._write_late, write_rest)
 
     def _write_late(self, write_rest: Callable[[], None]) -> None:
         write_rest()
+        with self._counting:
+            self._late -= 1
         self._end()
 
     def _answer_in_worker(self, request: Request) -> None:
@@ -225,7 +236,11 @@ class ResponseWriter:
         """Write what is possible without waiting; return what writes the rest, if there is any."""
         if not self._writing.acquire(blocking=False):
             return lambda: self.write(line)
-        written = self._write_without_waiting(line)
+        try:
+            written = self._write_without_waiting(line)
+        except BaseException:  # such as a full disk, if the output is a file
+            self._writing.release()
+            raise
         if written == len(line):
             self._writing.release()
             return None

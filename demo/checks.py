@@ -34,7 +34,7 @@ print("1 test passed")
 """
 
 
-def show(_: Path) -> None:
+def show(_: Path) -> str:
     print("A task is done when its check passes, whatever its agent says\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-checks-") as folder:
         project = Path(folder) / "shop"
@@ -42,7 +42,8 @@ def show(_: Path) -> None:
         # What a person trusts is stored in their own folder; the demo must not write there.
         environment = {**os.environ, **GIT_IDENTITY, "XDG_CONFIG_HOME": f"{folder}/config"}
         set_up(project, environment)
-        anyio.run(work, project, environment)
+        verdicts = anyio.run(work, project, environment)
+    return f"{len(verdicts)} reports of done; the check said {', '.join(verdicts)}"
 
 
 def set_up(project: Path, environment: dict[str, str]) -> None:
@@ -59,16 +60,17 @@ def set_up(project: Path, environment: dict[str, str]) -> None:
     print("  person  runs `deepwork trust`: the command of the check may run")
 
 
-async def work(project: Path, environment: dict[str, str]) -> None:
+async def work(project: Path, environment: dict[str, str]) -> list[str]:
+    """Report the task as done until its check agrees; return the verdicts."""
     options = ["serve", "--log-level", "warning", "--path", str(project), "--toolsets", "plans"]
     transport = StdioTransport(DEEPWORK[0], [*DEEPWORK[1:], *options], env=environment, keep_alive=False)
     async with Client(transport) as client:
         task = await plan(client)
-        await report(client, task)
-        (project / "price.py").write_text("def add_tax(price):\n    return price * 1.2\n")
-        await report(client, task)
-        (project / "price.py").write_text("def add_tax(price):\n    return round(price * 1.19)\n")
-        await report(client, task)
+        verdicts = [await report(client, task)]
+        for formula in ("price * 1.2", "round(price * 1.19)"):
+            (project / "price.py").write_text(f"def add_tax(price):\n    return {formula}\n")
+            verdicts.append(await report(client, task))
+        return verdicts
 
 
 async def plan(client: Client[Any]) -> str:
@@ -82,8 +84,8 @@ async def plan(client: Client[Any]) -> str:
     return str(task)
 
 
-async def report(client: Client[Any], task: str) -> None:
-    """Report the task as completed, and print what comes back."""
+async def report(client: Client[Any], task: str) -> str:
+    """Report the task as completed, and print what comes back; return whether that was true."""
     print('  agent   "The task is completed."')
     answer = await call(
         client, "task_update_status", id=task, status="completed", outcome="The tax is added."
@@ -91,8 +93,9 @@ async def report(client: Client[Any], task: str) -> None:
     if "code" in answer:
         said = [line for line in answer["checks"][0]["output"].splitlines() if "Error" in line]
         print(f"  check   {answer['code']}: {' '.join(said)}", flush=True)
-    else:
-        print(f"  check   {answer['checks']}: completed", flush=True)
+        return "no"
+    print(f"  check   {answer['checks']}: completed", flush=True)
+    return "yes"
 
 
 async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
@@ -106,4 +109,4 @@ async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
 
 
 if __name__ == "__main__":
-    show(Path())
+    print(show(Path()))

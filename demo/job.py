@@ -128,8 +128,8 @@ async def work(project: Path, programs: Path) -> Any:
         return {"failed": agent.reviews_failed, **done}
 
 
-def show(project: Path) -> None:
-    """Run a job from its first step to its last in this project."""
+def show(project: Path) -> str:
+    """Run a job from its first step to its last in this project; return what happened."""
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
         programs = Path(folder)
         set_up(project, programs)
@@ -145,12 +145,12 @@ def show(project: Path) -> None:
         print(
             f"\nEvery step was stored before it was answered. From a terminal:\n\n$ deepwork sessions list --all\n{listed}"
         )
-        print(
-            f"Summary: 2 workflows, one nested in the other; {len(done['all_outputs'])} outputs of the outer one; "
-            f"{done['failed']} review failed and passed at the second attempt."
+        return (
+            f"{len(done['all_outputs'])} outputs of the outer workflow; {done['failed']} review failed, and passed at"
+            " the second attempt"
         )
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as own:
-        show(Path(own))
+        print(show(Path(own)))

@@ -13,8 +13,8 @@ from typing import Any
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 
 
-def show(project: Path, environment: Mapping[str, str]) -> None:
-    """Show what became of a plan that was run with `--land`."""
+def show(project: Path, environment: Mapping[str, str]) -> int:
+    """Show what became of a plan that was run with `--land`; return how many tasks landed."""
     work = LandedWork(project, environment)
     print(f"\n  git     the branch {work.branch} has one merge for each task:")
     work.print_history()
@@ -29,6 +29,7 @@ def show(project: Path, environment: Mapping[str, str]) -> None:
     print(f"\n  person  deepwork rewind --undo {found[0]}")
     print_indented(work.call_deepwork("rewind", "--undo", found[0], "--yes"))
     work.print_history()
+    return work.count
 
 
 class LandedWork:
@@ -36,7 +37,8 @@ class LandedWork:
 
     def __init__(self, project: Path, environment: Mapping[str, str]) -> None:
         self._project, self._environment = project, environment
-        first: Any = json.loads(self.call_deepwork("landings", "list", "--json"))["landings"][-1]
+        landings: Any = json.loads(self.call_deepwork("landings", "list", "--json"))["landings"]
+        first, self.count = landings[-1], len(landings)
         self.branch, self.task = str(first["branch"]), str(first["task_id"])
         self.file = f"{self.task}.txt"
 

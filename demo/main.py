@@ -11,9 +11,18 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-PARTS = ("two_agents", "job", "review", "plan", "track", "checks", "runner")
+PARTS = {
+    "two_agents": "Messages",
+    "job": "Job",
+    "review": "Reviews",
+    "plan": "Plan",
+    "track": "Track",
+    "checks": "Checks",
+    "runner": "Run and land",
+}
 LINE = "-" * 100
 DASHBOARD = [sys.executable, "-P", "-m", "deepwork", "dashboard"]
 
@@ -24,12 +33,23 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
         project = Path(folder) / "project"
         project.mkdir()
-        for number, part in enumerate(PARTS):
+        happened = {}
+        for number, (part, name) in enumerate(PARTS.items()):
             if number:
                 print(f"\n{LINE}\n", flush=True)
-            importlib.import_module(part).show(project)
+            happened[name] = importlib.import_module(part).show(project)
+        print_summary(happened)
         if sys.stdin.isatty() and sys.stdout.isatty():
             open_dashboard(project)
+
+
+def print_summary(happened: Mapping[str, str]) -> None:
+    """Say what each part came to, as it reported it."""
+    print(f"\n{LINE}\n\nWhat happened, on real servers, files and git repositories:\n")
+    widest = max(map(len, happened))
+    for name, text in happened.items():
+        print(f"  {name:<{widest}}  {text}.")
+    print("\nNext: docs/quickstart.md, or `deepwork init` in your own project.", flush=True)
 
 
 def open_dashboard(project: Path) -> None:

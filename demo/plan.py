@@ -119,7 +119,7 @@ def follow(process: subprocess.Popen[str]) -> None:
             print(f"  {DOOMED:<4} is killed (kill -9)", flush=True)
 
 
-async def main(project: Path) -> None:
+async def main(project: Path) -> str:
     async with Client(build_transport(project)) as client:
         made = await call(
             client,
@@ -142,13 +142,13 @@ async def main(project: Path) -> None:
         summary = await call(client, "workflow_get_summary", id=made["id"], format="markdown")
         print(f"\n{summary['summary']}")
         status = (await call(client, "workflow_get", id=made["id"]))["status"]
-        print(f"\nThe workflow is {status}; the task of {DOOMED} was taken over when its lease expired.")
+        return f"{planned['tasks_created']} tasks, {status}; {DOOMED} was killed, and another agent took its task over"
 
 
-def show(project: Path) -> None:
-    """Run a plan with three agents in this project."""
+def show(project: Path) -> str:
+    """Run a plan with three agents in this project; return what happened."""
     print("A plan and three agents, one of which dies\n")
-    anyio.run(main, project)
+    return anyio.run(main, project)
 
 
 if __name__ == "__main__":
@@ -156,4 +156,4 @@ if __name__ == "__main__":
         anyio.run(work, Path(sys.argv[2]), sys.argv[3], sys.argv[1])
     else:
         with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as own:
-            show(Path(own))
+            print(show(Path(own)))

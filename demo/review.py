@@ -106,8 +106,8 @@ async def work(project: Path) -> list[int]:
         return rounds
 
 
-def show(_: Path) -> None:
-    """Review a change, in a separate repository without other changes."""
+def show(_: Path) -> str:
+    """Review a change, in a separate repository without other changes; return what happened."""
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
         project = Path(folder)
         set_up(project)
@@ -119,10 +119,8 @@ def show(_: Path) -> None:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False, timeout=60
         )
     print(f"\n$ deepwork review --check; echo $?\n{checked.stdout.decode()}{checked.returncode}\n")
-    print(
-        f"Summary: 2 rules, {rounds[0]} reviews at first, {rounds[1]} after the fix, {rounds[2]} at the end."
-    )
+    return f"2 rules; {rounds[0]} reviews at first, {rounds[1]} after the fix, {rounds[2]} at the end"
 
 
 if __name__ == "__main__":
-    show(Path())
+    print(show(Path()))

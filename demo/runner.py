@@ -33,15 +33,18 @@ exec "{python}" -P "{script}" "$@"
 """
 
 
-def show(_: Path) -> None:
+def show(_: Path) -> str:
     print("deepwork run starts agents, and goes on after a crash and a usage limit\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-runner-") as folder:
         project = Path(folder) / "project"
         environment = set_up(Path(folder), project)
         plan = create_plan(project, environment)
         print("  person  deepwork run PLAN --agents 2 --agent claude --land   (a script plays Claude Code)")
-        run(project, environment, plan)
-        importlib.import_module("landed_work").show(project, environment)  # next to this file, as in main.py
+        done = run(project, environment, plan)
+        merges = importlib.import_module("landed_work").show(
+            project, environment
+        )  # next to this file, as in main.py
+    return f"{done} tasks done by agents that were killed and met a limit; {merges} merges on one branch, one rewound and back"
 
 
 def set_up(folder: Path, project: Path) -> dict[str, str]:
@@ -77,8 +80,8 @@ def create_plan(project: Path, environment: dict[str, str]) -> str:
     return str(answer.get("workflow_id") or answer["id"])
 
 
-def run(project: Path, environment: dict[str, str], plan: str) -> None:
-    """Run the plan, and print what happens to each attempt."""
+def run(project: Path, environment: dict[str, str], plan: str) -> int:
+    """Run the plan, and print what happens to each attempt; return how many ended with a task that is done."""
     options = ["--agents", "2", "--agent", "claude", "--land", "--json", "--path", str(project)]
     command = [*DEEPWORK, "run", plan, *options]
     names: dict[str, str] = {}
@@ -95,6 +98,7 @@ def run(project: Path, environment: dict[str, str], plan: str) -> None:
                     print_attempt(event, names.get(event["task_id"], event["task_id"]))
                 stages[event["id"]] = stage
     print(f"  run     exit code {process.returncode}", flush=True)
+    return sum(stage == "done" for stage, _ in stages.values())
 
 
 def print_attempt(event: dict[str, Any], name: str) -> None:
@@ -110,4 +114,4 @@ def print_attempt(event: dict[str, Any], name: str) -> None:
 
 
 if __name__ == "__main__":
-    show(Path())
+    print(show(Path()))

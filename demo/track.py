@@ -97,7 +97,7 @@ async def run_phase(client: Client[Any], project: Path, workflow_id: str, number
     await call(client, "complete_phase", phase_id=started["phase_id"], status="completed")
 
 
-async def main(project: Path) -> None:
+async def main(project: Path) -> str:
     git(project, "init", "--quiet")
     (project / "notes.md").write_text("Notes\n")
     git(project, "add", "--all")
@@ -114,22 +114,22 @@ async def main(project: Path) -> None:
             summary="The manual has a guide, examples and an index.",
         )
         figures = ended["metrics"]
-        print(
-            f"\nThe workflow is {ended['status']}: {figures['total_phases']} phases, {figures['total_tasks']} tasks, "
-            f"{figures['decisions']} decisions, {figures['files_changed']} files changed."
-        )
         context = await call(client, "get_context", workflow_id=workflow["workflow_id"], include=["tasks"])
         last = context["tasks"][-1]["id"]
         shown = await call(client, "get_task_diff", task_id=last, path="notes.md")
         print(f"\nWhat the last task changed in notes.md:\n\n{shown['files'][0]['diff']}", end="")
+        return (
+            f"{figures['total_phases']} phases, {figures['total_tasks']} tasks, {figures['decisions']} decisions,"
+            f" {figures['files_changed']} files changed; {ended['status']}"
+        )
 
 
-def show(project: Path) -> None:
-    """Run a tracked workflow in this project."""
+def show(project: Path) -> str:
+    """Run a tracked workflow in this project; return what happened."""
     print("A record of work as it happens: three agents, two phases, and who changed what\n")
-    anyio.run(main, project)
+    return anyio.run(main, project)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as own:
-        show(Path(own))
+        print(show(Path(own)))

@@ -81,8 +81,8 @@ def print_command(title: str, project: str, *words: str) -> None:
     print(f"{title}\n\n$ deepwork {' '.join(words)}\n{run_deepwork(project, *words)}")
 
 
-def show(folder: Path) -> None:
-    """Run the conversation in this project, then show it with commands."""
+def show(folder: Path) -> str:
+    """Run the conversation in this project, then show it with commands; return what happened."""
     project = str(folder)
     anyio.run(hold_conversation, project)
     print_command("Everything was stored before it was answered. From a terminal:", project, "agents", "list")
@@ -91,12 +91,9 @@ def show(folder: Path) -> None:
     )
     events = run_deepwork(project, "events", "tail", "--since", "0", "--no-follow", "--json").splitlines()
     kinds = Counter(json.loads(line)["type"] for line in events)
-    print(
-        f"Summary: {kinds['agent:registered']} agents, {kinds['message:created']} messages, {len(events)} events."
-    )
-    print("To use deepwork in your own project, see docs/quickstart.md.")
+    return f"{kinds['agent:registered']} agents, {kinds['message:created']} messages, {len(events)} events"
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as own:
-        show(Path(own))
+        print(show(Path(own)))

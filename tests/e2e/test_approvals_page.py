@@ -16,8 +16,10 @@ from deepwork.gates.approvals.models import ApprovalKind, ApprovalRequest
 from deepwork.gates.approvals.service import ask
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.guarded_changes import Difference, describe_changes
+from deepwork.kernel.errors import GateClosed
 from e2e.browser import AXE, Dashboard, Visitor
 from e2e.make import open_app
+from workspaces.make import create_plan, create_repository
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession
@@ -206,3 +208,36 @@ def test_the_pages_are_accessible_and_say_where_passkeys_work(
     visitor.page.goto(f"http://127.0.0.1:{dashboard.port}/approvals")
     visitor.page.wait_for_selector(f"text=http://localhost:{dashboard.port}")
     visitor.foreign.clear()
+
+
+def test_the_work_on_a_task_is_shown_before_a_person_decides(
+    visitor: Visitor, app: Application, dashboard: Dashboard
+) -> None:
+    create_repository(dashboard.project)
+    plan, agent = create_plan(app)[0], call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
+    tasks = [{"name": "Form", "approval": ["after"]}]
+    call_tool(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
+    [task] = call_tool(app, "workflow_get", id=plan, include_tasks=True)["tasks"]
+    call_tool(app, "task_claim", task_id=task["id"], agent_id=agent)
+    call_tool(app, "task_update_status", id=task["id"], status="in_progress", agent_id=agent)
+    (dashboard.project / "form.html").write_text("<form></form>\n")
+    done = {"id": task["id"], "status": "completed", "agent_id": agent, "outcome": "Wrote the form."}
+    with pytest.raises(GateClosed):
+        call_tool(app, "task_update_status", **done)
+    [waiting] = read_pending(app)
+
+    visitor.open(f"/approvals/{waiting}")
+
+    page = visitor.page
+    page.wait_for_selector("text=Wrote the form.")
+    page.get_by_label("Changed files").get_by_text("form.html").wait_for()
+    page.wait_for_selector("pre:has-text('+<form></form>')")
+    page.wait_for_selector(f"code:has-text('deepwork approvals approve {waiting}')")
+    assert not page.locator("dl.shown-fields").first.is_visible()
+    page.get_by_text("Everything that the approval covers").click()
+    page.locator("dl.shown-fields").first.wait_for()
+
+
+def read_pending(app: Application) -> list[str]:
+    with app.database.reading() as tx:
+        return [row["id"] for row in tx.fetch_all("SELECT id FROM approvals WHERE status = 'pending'")]

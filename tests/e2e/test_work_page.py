@@ -13,7 +13,9 @@ from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.service import AttemptService, RunService
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.edge.server.application import Application
-from e2e.browser import Dashboard, Visitor, run_in_thread, wait_until
+from deepwork.gates.budgets.models import CostSource, Entry, Usage
+from deepwork.gates.budgets.service import BudgetService
+from e2e.browser import Dashboard, Visitor, run_in_thread
 from e2e.make import MadeProject, open_app
 
 MARKUP = "<img src=x onerror=alert(1)> make deploy"
@@ -33,7 +35,10 @@ def report_progress(app: Application, attempt_id: str, now_doing: str) -> None:
         attempt = AttemptStore(tx).get(attempt_id)
     changed = AttemptService(app.database).update(attempt, now_doing=now_doing, usd_micros=2_000_000)
     assert changed is not None
+    usage = Usage(0, 2_000_000 - attempt.usd_micros, CostSource.REPORTED)
+    spent = Entry(f"attempt:{attempt_id}", 2, usage, run_id=attempt.run_id)
     with app.database.transaction() as tx:
+        BudgetService(tx).record(spent)
         tx.emit(RunEvent.ATTEMPT_PROGRESS, build_payload(describe_attempt(changed)), changed.workflow_id)
 
 
@@ -102,8 +107,10 @@ def test_a_person_watches_agents_and_stops_them(
     run_in_thread(end_run)
     visitor.open("/")
     page.get_by_text("The agent of frontend waits for you").wait_for()
-    page.get_by_role("link", name="Agents stopped working on Release 2.0").click()
-    wait_until(lambda: visitor.address == f"/work/{made.agent_run}", "the run did not open")
+    assert not page.get_by_role(
+        "link", name="Agents stopped working on Release 2.0"
+    ).is_visible()  # because of it
+    visitor.open(f"/work/{made.agent_run}")
     page.get_by_text("Check tests is red: 2 tests failed.").wait_for()
     page.get_by_role("link", name="backend").first.click()
     page.get_by_role("heading", name="Attempts of agents").wait_for()

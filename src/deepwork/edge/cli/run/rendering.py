@@ -236,7 +236,7 @@ def _describe_absence(run: Row) -> Iterator[str]:
     lost = ["no work is checked" + (" or landed" if "landed" in run else "")]
     lost += ["no budget is kept"] if "max_usd" in run else []
     lost += ["the time of --until ends nothing"] if "until" in run else []
-    yield f"Until somebody does, {', '.join([starts, *lost])}."
+    yield f"Until then {', '.join([starts, *lost])}."
 
 
 def name_working(run: Row) -> str:

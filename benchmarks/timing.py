@@ -21,7 +21,7 @@ class Effort:
     """Where a run may write, and how often it measures."""
 
     folder: Path
-    rounds: int = 25
+    rounds: int = 15
     calls: int = 20
     starts: int = 9
     rival: str = ""

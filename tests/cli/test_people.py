@@ -240,7 +240,7 @@ def test_what_a_person_writes_and_answers_reaches_the_agent_as_notices(project: 
 
 
 def test_a_message_to_an_unknown_agent_registers_nobody(project: Project):
-    with pytest.raises(DeepworkError, match="There is no agent 'Bob'"):
+    with pytest.raises(DeepworkError, match="There is no task 'Bob'"):
         project.run_json("tell", "Bob", "Hi")
 
     assert call_tool(project.app, "agent_list")["total"] == 1

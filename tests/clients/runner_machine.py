@@ -80,11 +80,19 @@ class RunnerMachine:
 
     def kill_agent_when_the_model_hangs(self) -> None:
         """Kill the client and the process that watches it, as a machine that goes down would."""
-        self._wait(lambda: any(entry["step"] == "hang" for entry in self.endpoint.ledger.list_entries()))
+        self.wait_for_step("hang")
         [file] = self._machine.project.glob(".deepwork/runs/*/1/process")
         process = json.loads(file.read_text())
         time.sleep(_TRANSCRIPT_SECONDS)
         os.kill(process["pid"], signal.SIGKILL)
+
+    def wait_for_step(self, name: str) -> None:
+        """Wait until the model has played such a step."""
+        self._wait(lambda: any(entry["step"] == name for entry in self.endpoint.ledger.list_entries()))
+
+    def wait_for_attempt(self, number: int) -> None:
+        """Wait until the task has this many attempts."""
+        self._wait(lambda: len(list(self._machine.project.glob(".deepwork/runs/at_*"))) >= number)
 
     def _wait(self, is_so: Callable[[], bool]) -> None:
         until = time.monotonic() + SECONDS_FOR_A_RUN

@@ -24,6 +24,7 @@ PROFILES: dict[str, dict[str, Any]] = {
 }
 WORK = {"shell": "printf hi > a.txt"}
 DONE = {"say": "Wrote a.txt."}
+WORDS = "The file is for Grace, who reads it aloud."
 
 
 @pytest.fixture
@@ -119,6 +120,74 @@ def test_a_client_that_was_killed_goes_on_in_its_session(
     assert runner.read_committed(ran, "a.txt") == "hi"
     assert_went_on(endpoint)
     assert sum(asdict(ran.tokens).values()) <= sum(asdict(get_total(vendor, endpoint)).values())
+
+
+@pytest.mark.parametrize(("vendor", "starts"), [("claude", 1), ("codex", 2), ("gemini", 2), ("opencode", 2)])
+def test_what_a_person_tells_arrives_in_the_running_session_or_opens_the_next_start(
+    vendor: str, starts: int, machine: Machine, endpoint: ModelEndpoint, tmp_path: Path
+):
+    runner = RunnerMachine(machine, endpoint, vendor, **PROFILES[vendor])
+    told = tmp_path / "told"
+    endpoint.play({"shell": f"until [ -e {told} ]; do sleep 0.1; done; {WORK['shell']}"}, DONE)
+
+    def tell() -> None:
+        runner.wait_for_step("shell")
+        runner.ask("tell", "Greet", WORDS)
+        told.touch()
+
+    ran = runner.run(meanwhile=tell)
+
+    assert ran.code == 0, ran
+    assert (ran.attempt["stage"], ran.attempt["starts"]) == ("done", starts)
+    [word] = runner.ask("tell", "Greet")["words"]
+    assert (word["attempt_id"], word["start"]) == (ran.attempt["id"], starts)
+    heard = [WORDS in asked for asked in endpoint.conversations]
+    assert heard == sorted(heard)
+    assert heard[-1]
+
+
+@pytest.mark.parametrize("vendor", PROFILES)
+def test_what_a_person_tells_at_once_interrupts_the_session_and_continues_it(
+    vendor: str, machine: Machine, endpoint: ModelEndpoint
+):
+    runner = RunnerMachine(machine, endpoint, vendor, **PROFILES[vendor])
+    endpoint.play(WORK, {"hang": True}, DONE)
+
+    def tell() -> None:
+        runner.wait_for_step("hang")
+        runner.ask("tell", "Greet", WORDS, "--now")
+
+    ran = runner.run(meanwhile=tell)
+
+    assert ran.code == 0, ran
+    assert (ran.attempt["stage"], ran.attempt["starts"], ran.attempt["resumes"]) == ("done", 2, 0)
+    assert runner.read_committed(ran, "a.txt") == "hi"
+    last = endpoint.conversations[-1]
+    assert ("# Task: Greet" in last, WORDS in last, WORK["shell"] in last) == (True, True, True)
+
+
+@pytest.mark.parametrize("vendor", PROFILES)
+def test_what_a_person_told_a_failed_attempt_opens_the_next_one(
+    vendor: str, machine: Machine, endpoint: ModelEndpoint, tmp_path: Path
+):
+    runner = RunnerMachine(machine, endpoint, vendor, **PROFILES[vendor])
+    told = tmp_path / "told"
+    wait = {"shell": f"until [ -e {told} ]; do sleep 0.1; done"}
+    endpoint.play(wait, {"denied": True, "times": 20})
+
+    def tell() -> None:
+        runner.wait_for_step("shell")
+        runner.ask("tell", "Greet", WORDS)
+        told.touch()
+        runner.wait_for_attempt(2)
+        endpoint.play(WORK, DONE)
+
+    ran = runner.run(meanwhile=tell)
+
+    assert ran.code == 0, ran
+    assert (ran.attempt["stage"], ran.attempt["number"] > 1) == ("done", True)
+    first = next(asked for asked in endpoint.conversations if WORDS in asked and WORK["shell"] in asked)
+    assert "# Task: Greet" in first
 
 
 def use_subscription(runner: RunnerMachine, machine: Machine) -> None:

@@ -43,6 +43,7 @@ ACTIONS = [
     "stop_run",
     "task_release",
     "task_update_status",
+    "tell",
     "undo_rewind",
     "waive_proof",
     "workflow_update_status",

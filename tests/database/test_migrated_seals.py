@@ -27,6 +27,13 @@ def undo_migration(app: Application) -> None:
         tx.execute("ALTER TABLE runner_hosts DROP COLUMN seen_at")  # of later migrations
         tx.execute("DROP INDEX spending_by_run")
         tx.execute("ALTER TABLE spending DROP COLUMN run_id")
+        tx.execute("DROP INDEX notices_by_task")
+        for table, column in (
+            ("notices", "attempt_id"),
+            ("notices", "start"),
+            ("attempts", "interrupted_by"),
+        ):
+            tx.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         tx.execute("DROP TABLE sealed_lists")
         tx.execute("DROP INDEX ix_audit_approvals")
         if not tx.row_lock:  # the mark of a SQLite store said nothing of seals

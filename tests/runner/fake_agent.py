@@ -264,6 +264,17 @@ class Steps:
         command, words = (json.loads(given[f"mcp_servers.deepwork.{key}"]) for key in ("command", "args"))
         return [command, *words], {}
 
+    def hook(self, event: str, file: str, **given: Any) -> None:
+        """Call the hook that the command line names, as Claude Code does after a tool; write down its answer."""
+        settings = json.loads(Path(self._stream.get_option("--settings") or "").read_text())
+        [group] = settings["hooks"][event]
+        content = json.dumps({"session_id": self._stream.session, "cwd": str(Path.cwd()), **given})
+        command = group["hooks"][0]["command"]
+        done = subprocess.run(
+            command, shell=True, input=content, text=True, stdout=subprocess.PIPE, check=False
+        )
+        Path(file).write_text(done.stdout)
+
     def dump(self, file: str) -> None:
         """Write down what the processes of this agent were given, as the system shows it."""
         pids = [os.getpid(), *([self._server.pid] if self._server else [])]

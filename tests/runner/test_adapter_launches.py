@@ -30,7 +30,7 @@ def build(
 ) -> Launch:
     profile = AgentProfile(kind, kind, **settings)  # type: ignore[arg-type]
     return get_adapter(kind).build_launch(
-        LaunchRequest(profile, TREE, PROMPT, FOLDER, session_id, is_resume, mcp, max_usd)
+        LaunchRequest(profile, TREE, PROMPT, FOLDER, session_id, is_resume, mcp, max_usd=max_usd)
     )
 
 

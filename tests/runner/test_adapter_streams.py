@@ -329,6 +329,25 @@ def test_an_unknown_exit_code_changes_nothing() -> None:
     assert get_adapter("claude").finish(state, None, "usage limit", now=NOW) == state
 
 
+@pytest.mark.parametrize(
+    ("lines", "outcome"),
+    [
+        (["Wrote a.txt.", '{"type": "result", "is_error": false, "total_cost_usd": 0.1}'], "Wrote a.txt."),
+        (["Wrote a.txt.", '{"type": "turn", "n": 1}', "[1, 2]", "----"], "Wrote a.txt."),
+        (['{"type": "result", "result": "Wrote a.txt."}'], "Wrote a.txt."),
+        (["Wrote {a, b}.txt.", "{oops"], "{oops"),
+        (['{"type": "result", "is_error": false}'], ""),
+    ],
+)
+def test_the_outcome_of_a_command_is_words(lines: list[str], outcome: str) -> None:
+    assert read_all("command", lines).last_message == outcome
+
+
+@pytest.mark.parametrize("more", [{}, {"usage": {"input_tokens": 5}}, {"total_cost_usd": 0.5}])
+def test_the_model_that_a_command_names_is_kept(more: dict[str, object]) -> None:
+    assert read_all("command", [to_line(type="result", model="my-model", **more)]).model == "my-model"
+
+
 def test_stderr_explains_an_end_without_a_result() -> None:
     limit = get_adapter("claude").finish(StreamState(), 1, "usage limit reached|1794960000", now=NOW)
     failure = get_adapter("codex").finish(StreamState(), 1, "boom\nread ECONNRESET\n", now=NOW)
@@ -371,7 +390,7 @@ def test_a_command_can_say_that_it_failed(exit_code: int) -> None:
 
     assert state.ended is not None
     assert (state.ended.is_error, state.ended.text) == (True, "no tests")
-    assert state.last_message == line
+    assert state.last_message == "x"
 
 
 def test_a_command_that_exits_with_another_code_failed() -> None:

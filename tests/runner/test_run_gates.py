@@ -52,14 +52,14 @@ def project(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> I
     made.close()
 
 
-def define_checks(project: RunProject) -> None:
+def define_checks(project: RunProject, checks: str = CHECKS) -> None:
     """Commit checks that the person trusts."""
-    (project.folder / ".deepwork" / "checks.yml").write_text(CHECKS)
+    (project.folder / ".deepwork" / "checks.yml").write_text(checks)
     run_git(project.folder, "add", "-f", ".deepwork/checks.yml")
     only = ("commit", "-qm", "Add checks", "--", ".deepwork/checks.yml")
     run_git(project.folder, "-c", "core.hooksPath=/dev/null", *only)
     project.fingerprint = take_fingerprint(project.folder)
-    pin_checks(project.folder, parse_checks(CHECKS.encode()), proof="token", trusted_at="now")
+    pin_checks(project.folder, parse_checks(checks.encode()), proof="token", trusted_at="now")
 
 
 def run(project: RunProject, agent: str = "claude", **options: float) -> Run:

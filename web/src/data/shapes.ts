@@ -354,9 +354,22 @@ export interface TaskAnswer {
   issues?: Issue[];
   checkpoints?: Checkpoint[];
   attempts?: AgentAttempt[] | null;
+  words?: Word[] | null;
   verification?: { scope_match?: boolean; unexpected_files?: string[]; warnings?: string[] } | null;
   files_count?: number;
   actions?: Action[];
+}
+
+/** What a person told whoever works on a task, and whether it arrived. */
+export interface Word {
+  id: string;
+  at: string;
+  by: string;
+  text: string;
+  delivered_at?: string | null;
+  attempt_id?: string | null;
+  start?: number | null;
+  reaches?: "next_call" | "next_start" | "next_agent" | "never" | null;
 }
 
 /** One agent's work on one task, started by deepwork. */

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { subject } from "../app";
 import { useResource } from "../data/resource";
-import type { Attempt, Checkpoint, GateDecision, RelatedTask, ReviewRound, Milestone, StateFields, TaskAnswer } from "../data/shapes";
+import type { Attempt, Checkpoint, GateDecision, RelatedTask, ReviewRound, Milestone, StateFields, TaskAnswer, Word } from "../data/shapes";
 import { parseTime } from "../data/tasks";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
@@ -114,6 +114,7 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
       <Next of={standing} />
       <div class="task-actions">
         <Actions actions={answer.actions} onDone={onDone} />
+        {isPlanned && !task.finished_at && <Actions actions={[offerTell(task.id, task.name)]} onDone={onDone} />}
         {isPlanned && <LandButton task={task.id} name={task.name} isOffered={standing.next?.startsWith("deepwork land ") ?? false} onDone={onDone} />}
         {isPlanned && <RewindButton task={task.id} name={task.name} isOffered={hasBegun} />}
         <Copy small label="Copy link" text={() => `${location.origin}${taskAddress(task.id)}`} />
@@ -151,6 +152,11 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
       {answer.attempts && answer.attempts.length > 0 && (
         <Section title="Attempts of agents" count={answer.attempts.length}>
           <AttemptList attempts={[...answer.attempts].reverse()} label="Attempts of agents" ofTask />
+        </Section>
+      )}
+      {answer.words && answer.words.length > 0 && (
+        <Section title="What people told" count={answer.words.length}>
+          <Words list={answer.words} />
         </Section>
       )}
       {isPlanned && <TaskLandings task={task.id} />}
@@ -320,6 +326,48 @@ function Milestones({ list: all }: { list: Milestone[] }) {
               <progress max={100} value={each.progress} aria-label={`progress: ${each.message.slice(0, 80)}`} /> {each.progress} %
             </span>
           )}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+const offerTell = (id: string, name: string) => ({
+  label: "Tell",
+  tool: "tell",
+  title: `Tell whoever works on ${name}`,
+  arguments: { to: id },
+  asks: [{ name: "text", label: "What should the agent know?" }],
+});
+
+const REACHES = {
+  next_call: "reaches its agent after the tool call that it is in",
+  next_start: "opens the next start of its agent",
+  next_agent: "opens the prompt of the next agent",
+  never: "never delivered: the task is done",
+};
+
+function Words({ list: all }: { list: Word[] }) {
+  return (
+    <ol class="milestones">
+      {all.map((each) => (
+        <li key={each.id}>
+          <span class="faint">
+            <Ago at={each.at} />
+          </span>
+          <span>
+            <span class="kind">{each.by}</span> {each.text}{" "}
+            <span class="faint">
+              {each.delivered_at ? (
+                <>
+                  delivered <Ago at={each.delivered_at} />
+                  {each.start && `, in start ${each.start} of ${each.attempt_id}`}
+                </>
+              ) : (
+                each.reaches && REACHES[each.reaches]
+              )}
+            </span>
+          </span>
         </li>
       ))}
     </ol>

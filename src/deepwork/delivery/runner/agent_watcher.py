@@ -36,7 +36,7 @@ from deepwork.delivery.runner.processes import (
     read_identity,
 )
 from deepwork.delivery.runner.profiles import COMMAND_KIND
-from deepwork.delivery.runner.prompts import build_resume_prompt
+from deepwork.delivery.runner.prompts import build_resume_prompt, build_words_prompt
 from deepwork.delivery.runner.rules import (
     MS_PER_MINUTE,
     Action,
@@ -49,6 +49,7 @@ from deepwork.delivery.runner.rules import (
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.stream_state import StreamState
+from deepwork.delivery.runner.words import TOLD, has_unheard_words, name_person
 from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import get_host_name
@@ -169,9 +170,9 @@ class AgentWatcher:
         """End an agent at a budget. Finished work is checked: another start for it would cost for nothing."""
         if self._has_finished(attempt):
             return  # the next look judges how it ended
-        state = self._end_and_read(attempt)
-        if state is not None and _has_said_that_it_is_done(attempt, state):
-            self._attempts.move(attempt, AttemptStage.CHECKING, outcome=state.last_message or None)
+        read = self._end_and_read(attempt)
+        if read is not None and _has_said_that_it_is_done(attempt, read.state):
+            self._attempts.move(attempt, AttemptStage.CHECKING, outcome=read.state.last_message or None)
         else:
             self._attempts.move(attempt, AttemptStage.PARKED, parked_for=ParkedFor.BUDGET, reason=reason)
 
@@ -201,19 +202,25 @@ class AgentWatcher:
             files = self._preparer.locate_files(attempt)
             end_process(files, self._find_identity(attempt), grace_seconds=_GRACE_SECONDS)
 
-    def _end_and_read(self, attempt: Attempt) -> StreamState | None:
+    def _end_and_read(self, attempt: Attempt) -> Followed | None:
         """End an agent, and store what it wrote until then: what it spent counts in any case.
 
-        Returns what it said, unless the attempt is not ours any more.
+        Returns that, unless the attempt is not ours any more.
         """
         self.end_agent(attempt)
         with self._database.reading() as tx:
             stored, now = AttemptStore(tx).find(attempt.id), tx.now
-        if stored is not None and stored.starts == attempt.starts:
-            files = self._preparer.locate_files(stored)
-            if saved := self._progress.save(read_to_end(Followed.begin(stored), files, now), now):
-                return saved.state
-        return None
+        if stored is None or stored.starts != attempt.starts:
+            return None
+        files = self._preparer.locate_files(stored)
+        return self._progress.save(read_to_end(Followed.begin(stored), files, now), now)
+
+    def _interrupt(self, attempt: Attempt, person: str, task_name: str) -> None:
+        """End an agent because a person wants to be heard at once, and let its session continue."""
+        if read := self._end_and_read(attempt):
+            reason = f"{name_person(person)} told you something."
+            prompt = build_resume_prompt(reason, task_name)
+            self._attempts.start_again(read.attempt, prompt, reason, is_wanted=True)
 
     def forget_and_end(self, attempt: Attempt) -> None:
         """End an agent whose attempt has ended in the store."""
@@ -253,7 +260,10 @@ class AgentWatcher:
             self._carry_out(attempt, verdict, task, followed.state.last_message, looked.now)
 
     def _carry_out(self, attempt: Attempt, verdict: NextMove, task: WorkItem, message: str, now: int) -> None:
-        if verdict.action is Action.FINISH:
+        if verdict.action is Action.FINISH and not task.status.is_done and self._has_unheard_words(attempt):
+            prompt = build_words_prompt(task.name)
+            self._attempts.start_again(attempt, prompt, TOLD, is_wanted=True)
+        elif verdict.action is Action.FINISH:
             self._attempts.move(attempt, AttemptStage.CHECKING, outcome=message or None)
         elif verdict.action is Action.PARK:
             self._park(attempt, verdict, now)
@@ -265,6 +275,10 @@ class AgentWatcher:
             self._finisher.fail(attempt, verdict.reason, AttemptStage.HANDED_OVER)
         else:
             self._finisher.fail(attempt, verdict.reason)
+
+    def _has_unheard_words(self, attempt: Attempt) -> bool:
+        with self._database.reading() as tx:
+            return has_unheard_words(tx, attempt.task_id)
 
     def _park(self, attempt: Attempt, verdict: NextMove, now: int) -> None:
         end = add_jitter(verdict.not_before or now, now, random.random())  # noqa: S311 - no secret
@@ -321,6 +335,10 @@ class AgentWatcher:
         is_lingering = task.status.is_done and now - (task.finished_at or now) > _LINGER_MS
         if is_orphan or is_lingering or run.status is RunStatus.ENDING:
             self._later(followed.attempt, lambda: self.end_agent(followed.attempt))
+            return True
+        if person := looked.attempt.interrupted_by:
+            self.forget(looked.attempt)
+            self._later(looked.attempt, partial(self._interrupt, looked.attempt, person, task.name))
             return True
         return self._handle_stall(run.options.stall_minutes, followed, now)
 

@@ -24,10 +24,11 @@ from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.preparing import AttemptPreparer
 from deepwork.delivery.runner.processes import end_process
 from deepwork.delivery.runner.profiles import AgentProfile
-from deepwork.delivery.runner.prompts import build_correction_prompt, build_resume_prompt
+from deepwork.delivery.runner.prompts import build_correction_prompt, build_resume_prompt, build_words_prompt
 from deepwork.delivery.runner.scheduling import RunScheduler
 from deepwork.delivery.runner.service import AttemptService, has_room
 from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.delivery.runner.words import has_unheard_words
 from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
@@ -398,18 +399,20 @@ class AttemptEngine:
             return not task.waits_for and self._attempts.move(attempt, AttemptStage.CHECKING) is not None
         if task.waits_for or task.claimed_by:
             return False
-        comment = self._find_refusal(task.id)
-        prompt = build_correction_prompt(comment, task.name)
+        comment, is_notified = self._find_refusal(task.id)
+        prompt = build_words_prompt(task.name) if is_notified else build_correction_prompt(comment, task.name)
         with self._database.transaction() as tx, join_transaction(tx):
             moved = self._claim_again(attempt) if has_room(tx, run.id, self._host) else None
             return moved is not None and self._attempts.start_again(moved, prompt, comment) is not None
 
-    def _find_refusal(self, task_id: str) -> str:
+    def _find_refusal(self, task_id: str) -> tuple[str, bool]:
+        """Return the refusal, and whether it waits to open the prompt of the next start."""
         with self._database.reading() as tx:
+            is_notified = has_unheard_words(tx, task_id)
             decisions, _ = CheckpointStore(tx).list_after(
                 task_id, 0, [CheckpointType.DECISION], _MAX_DECISIONS
             )
-        return decisions[-1].summary if decisions else "A person refused the work."
+        return decisions[-1].summary if decisions else "A person refused the work.", is_notified
 
     # Claims
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,9 +13,10 @@ from deepwork.delivery.provenance.store import NO_LINKS, LinkRecorder, Maker, Pr
 from deepwork.delivery.runner.claiming import find_next_profile
 from deepwork.delivery.runner.models import NOT_LANDED, Attempt, AttemptStage, ParkedFor
 from deepwork.delivery.runner.plan_work import PlanWork
-from deepwork.delivery.runner.prompts import build_correction_prompt
+from deepwork.delivery.runner.prompts import build_correction_prompt, build_words_prompt
 from deepwork.delivery.runner.service import AttemptService, move_attempt
 from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.delivery.runner.words import TOLD, has_unheard_words
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed, NotAllowed
 from deepwork.kernel.git.command import Git
@@ -70,6 +70,9 @@ class AttemptFinisher:
                 if problem := self._find_problem(attempt, task):
                     return self.fail(attempt, problem)
                 self._prover.prove(task.id, attempt.agent_id, attempt.claim_epoch)
+                if self._has_unheard_words(task):  # said while the checks ran
+                    prompt = build_words_prompt(task.name)
+                    return self._attempts.start_again(attempt, prompt, TOLD, is_wanted=True)
                 self._commit(attempt, task)
                 self._plans.complete(attempt, attempt.outcome or _NO_OUTCOME)
             except GateClosed as closed:
@@ -90,7 +93,8 @@ class AttemptFinisher:
             task = TaskStore(tx).get(attempt.task_id)
             if task.claimed_by == attempt.agent_id and not task.status.is_done:
                 if find_next_profile(tx, run, task):
-                    self._plans.release(attempt, reason)
+                    # The next attempt reads the whole reason: once is enough.
+                    self._plans.release(attempt, reason.partition("\n")[0])
                 else:
                     self._give_up(attempt, task, reason)
                     ended = move_attempt(tx, ended, stage, exhausted=1)
@@ -112,6 +116,10 @@ class AttemptFinisher:
         return self._end_or_land(attempt)
 
     # The work
+
+    def _has_unheard_words(self, task: Task) -> bool:
+        with self._database.reading() as tx:
+            return has_unheard_words(tx, task.id)
 
     def _find_problem(self, attempt: Attempt, task: Task) -> str | None:
         """Return why the work cannot count although nothing checks it."""
@@ -205,9 +213,9 @@ def build_commit_message(attempt: Attempt, task: Task) -> str:
 
 
 def describe_closed_gate(closed: GateClosed) -> str:
-    """Say why the work does not count, with the evidence of each check."""
-    evidence = [json.dumps(check, ensure_ascii=False) for check in closed.evidence.get("checks", [])]
-    return "\n\n".join([closed.message, *evidence])
+    """Say why the work does not count, with what each check printed: its failing tests first."""
+    outputs = [str(check.get("output") or "") for check in closed.evidence.get("checks", [])]
+    return "\n\n".join([closed.message, *filter(None, outputs)])
 
 
 def is_lost_claim(error: DeepworkError) -> bool:

@@ -290,6 +290,8 @@ class Attempt:
     exhausted: int = 0
     """1 if the task failed with it for good; if a person lets it be tried again, only later ones count."""
     ended_at: int | None = None
+    interrupted_by: str | None = None
+    """The person for whose words its agent is to be interrupted."""
 
     @property
     def tokens(self) -> int:

@@ -11,10 +11,11 @@ from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, is_com
 from deepwork.delivery.runner.prompts import PromptContent, build_prompt
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
-from deepwork.delivery.runner.workspace_setup import WorkspaceSettings
+from deepwork.delivery.runner.workspace_setup import WorkspaceSettings, find_project_folder
 from deepwork.kernel.call import current_call, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.values import copy_with
 from deepwork.kernel.vendors import RUNTIMES
 from deepwork.work.agents.models import Runtime
@@ -113,14 +114,17 @@ class PlannedTasks:
             task = TaskStore(tx).get(task_id)
             known = self._workspaces.find_for_task(tx, task)
         name, main = build_slug(task.name, task.id), Path(run.repository_path)
-        tree = Path(known.path or "") if known else main / WORKTREES / name
-        return task.name, WorkPlace(main, tree, (known.branch if known else None) or f"deepwork/{name}")
+        top = find_tree_root(main) or main
+        tree = Path(known.path or "") if known else top / WORKTREES / name
+        branch = (known.branch if known else None) or f"deepwork/{name}"
+        return task.name, WorkPlace(main, tree, tree / main.relative_to(top), branch)
 
     def provide_place(self, attempt: Attempt) -> WorkPlace:
         """Return the tree of the task, which is never that of the person."""
         workflow, task = self._load_task(attempt)
         found = self._provide_tree(workflow, task)
-        return WorkPlace(Path(workflow.repository_path or ""), Path(found.path or ""), found.branch or "")
+        main, tree = Path(workflow.repository_path or ""), Path(found.path or "")
+        return WorkPlace(main, tree, find_project_folder(main, tree), found.branch or "")
 
     def _provide_tree(self, workflow: Workflow, task: Task) -> TaskWorkspace:
         outcomes: list[Any] = []
@@ -145,6 +149,7 @@ class PlannedTasks:
             task=task,
             context=self._plans.load_context(task.id),
             tree=attempt.tree or "",
+            folder=str(find_project_folder(Path(workflow.repository_path or ""), Path(attempt.tree or ""))),
             branch=attempt.branch or "",
             checks=list_required_checks(workflow.requirements, task.requirements),
             needs_changes=not (task.requirements and task.requirements.changes == "none"),

@@ -25,7 +25,8 @@ from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, build_
 from deepwork.delivery.runner.service import AttemptService
 from deepwork.delivery.runner.store import RunStore
 from deepwork.delivery.runner.stream_state import StreamState, begin_start
-from deepwork.delivery.runner.work_sources import WorkSources
+from deepwork.delivery.runner.words import open_prompt, take_words
+from deepwork.delivery.runner.work_sources import WorkPlace, WorkSources
 from deepwork.delivery.runner.workspace_setup import PORT_VARIABLE, WorkspacePreparer, WorkspaceSettings
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.database.store_key import StoreKey
@@ -82,11 +83,12 @@ class AttemptPreparer:
         files = self.locate_files(attempt)
         if observe(files).state is not ProcessState.NOT_STARTED:
             return self._adopt(attempt, read_identity(files))
-        prepared = self._prepare_tree(attempt)
+        place = self._sources.find(attempt).provide_place(attempt)
+        prepared = self._prepare_tree(attempt, place)
         if prepared is None:
             return None
         try:
-            launched = self._launch(run, prepared, profile, files)
+            launched = self._launch(run, prepared, profile, files, place.folder)
         except AlreadyStarted:  # a runner that was killed is starting it: look again
             return None
         return None if launched is None else self._adopt(*launched)
@@ -96,12 +98,13 @@ class AttemptPreparer:
         name, place = self._sources.find(run).preview(run, task_id)
         attempt = _imagine_attempt(run, task_id, profile, str(place.tree))
         files = self.locate_files(attempt)
-        launch, variables = self.build_launch(run, attempt, profile, files, place.tree)
+        launch, variables = self.build_launch(run, attempt, profile, files, place.folder)
         return {
             "task_id": task_id,
             "task": name,
             "profile": profile.name,
             "tree": str(place.tree),
+            "folder": str(place.folder),
             "branch": place.branch,
             "argv": list(launch.argv),
             "env": sorted(variables),
@@ -133,7 +136,7 @@ class AttemptPreparer:
         return AttemptFiles.locate(self._places.state_folder, attempt.id, attempt.starts)
 
     def build_launch(
-        self, run: Run, attempt: Attempt, profile: AgentProfile, files: AttemptFiles, tree: Path
+        self, run: Run, attempt: Attempt, profile: AgentProfile, files: AttemptFiles, folder: Path
     ) -> tuple[Any, dict[str, str]]:
         """Return what would be started, and its environment."""
         adapter = get_adapter(profile.kind)
@@ -143,12 +146,13 @@ class AttemptPreparer:
         session = attempt.vendor_session or (str(uuid.uuid4()) if adapter.takes_session_id else None)
         request = LaunchRequest(
             profile=profile,
-            tree=tree,
+            tree=folder,
             prompt_file=files.prompt,
             folder=files.folder,
             session_id=session,
             is_resume=is_resume,
             mcp=_build_mcp_server(attempt, files),
+            program=(sys.executable, "-P", "-m", "deepwork"),
             max_usd=self._measure_left_usd(run),
         )
         launch = adapter.build_launch(request)
@@ -178,8 +182,7 @@ class AttemptPreparer:
 
     # The tree
 
-    def _prepare_tree(self, attempt: Attempt) -> Attempt | None:
-        place = self._sources.find(attempt).provide_place(attempt)
+    def _prepare_tree(self, attempt: Attempt, place: WorkPlace) -> Attempt | None:
         preparer = WorkspacePreparer(self._database, attempt.host)
         prepared = preparer.prepare(place.main, place.tree, self._load_workspace_settings())
         return self._attempts.update(attempt, tree=str(place.tree), branch=place.branch, port=prepared.port)
@@ -187,10 +190,9 @@ class AttemptPreparer:
     # The command
 
     def _launch(
-        self, run: Run, attempt: Attempt, profile: AgentProfile, files: AttemptFiles
+        self, run: Run, attempt: Attempt, profile: AgentProfile, files: AttemptFiles, folder: Path
     ) -> tuple[Attempt, ProcessIdentity] | None:
-        tree = Path(attempt.tree or "")
-        launch, variables = self.build_launch(run, attempt, profile, files, tree)
+        launch, variables = self.build_launch(run, attempt, profile, files, folder)
         state = begin_start(StreamState.from_json(attempt.stream_state), model=profile.model)
         stored = self._attempts.update(
             attempt,
@@ -201,13 +203,21 @@ class AttemptPreparer:
         if stored is None:
             return None
         make_private_folder(files.folder)
-        prompt = attempt.next_prompt or self._sources.find(attempt).build_prompt(attempt)
+        prompt = self._build_prompt(attempt)
         bridge = build_bridge_file(self._read_key(), attempt, self._door.open())
         written = {files.prompt: prompt, files.bridge: bridge, **launch.files}
         for path, content in written.items():  # an agent that a killed runner started may be reading them
             write_atomically(path, content.encode(), is_durable=False)
         seconds = run.options.minutes * SECONDS_PER_MINUTE
-        return stored, start_process(files, launch.argv, variables, tree, seconds)
+        return stored, start_process(files, launch.argv, variables, folder, seconds)
+
+    def _build_prompt(self, attempt: Attempt) -> str:
+        """Build the prompt of the next start; what people told about the task opens it."""
+        prompt = attempt.next_prompt or self._sources.find(attempt).build_prompt(attempt)
+        is_new = attempt.next_prompt is None
+        with self._database.transaction() as tx:
+            words = take_words(tx, attempt, is_new_session=is_new)
+        return open_prompt(words, prompt, is_new_session=is_new)
 
     def _read_key(self) -> StoreKey:
         with self._database.reading() as tx:

@@ -30,6 +30,8 @@ class PromptContent:
     context: Mapping[str, Any]
     """What `task_load_context` returns, within its budget."""
     tree: str
+    folder: str
+    """The project's folder in the tree."""
     branch: str
     checks: Sequence[str]
     needs_changes: bool
@@ -69,6 +71,14 @@ def build_resume_prompt(reason: str, task_name: str) -> str:
     )
 
 
+def build_words_prompt(task_name: str) -> str:
+    """Build the prompt that follows what a person said about work that had ended."""
+    return (
+        f"That was said about your work on the task {task_name!r}. Do it in the same folder; if there is "
+        "nothing to do, say so. Then report again in your last message.\n"
+    )
+
+
 def build_correction_prompt(problem: str, task_name: str) -> str:
     """Build the prompt after work that does not count as done."""
     return (
@@ -78,10 +88,12 @@ def build_correction_prompt(problem: str, task_name: str) -> str:
 
 
 def _describe_place(content: PromptContent) -> str:
+    inside = os.path.relpath(content.folder, content.tree)
+    place = "a git worktree of your own" if inside == "." else f"{inside} in a git worktree of your own"
     lines = [
         "# Where you work",
         "",
-        f"Your current folder is a git worktree of your own, on the branch {content.branch}: {content.tree}",
+        f"Your current folder is {place}, on the branch {content.branch}: {content.tree}",
         "Change files only there. You need not commit: deepwork commits what you leave.",
     ]
     if content.port is not None:

@@ -223,15 +223,20 @@ class AttemptService:
             after: Attempt = copy_with(attempt, updated_at=tx.now, **changes)
             return after if AttemptStore(tx).save(attempt, after) else None
 
-    def start_again(self, attempt: Attempt, prompt: str, reason: str) -> Attempt | None:
-        """Begin the next start of an attempt, in the same tree, and in the same session if there is one."""
+    def start_again(
+        self, attempt: Attempt, prompt: str, reason: str, *, is_wanted: bool = False
+    ) -> Attempt | None:
+        """Begin the next start of an attempt, in the same tree, and in the same session if there is one.
+
+        One that a person wants does not count against how often the attempt may go on.
+        """
         is_lost = StreamState.from_json(attempt.stream_state).is_session_lost
         session = None if is_lost else attempt.vendor_session
         return self.move(
             attempt,
             AttemptStage.PREPARING,
             starts=attempt.starts + 1,
-            resumes=attempt.resumes + 1,
+            resumes=attempt.resumes + (not is_wanted),
             vendor_session=session,
             next_prompt=prompt if session else None,  # a new session needs the whole prompt again
             reason=reason,
@@ -239,6 +244,7 @@ class AttemptService:
             boot_id=None,
             start_time=None,
             started_at=None,
+            interrupted_by=None,
             stream_offset=0,
             cpu_ms=0,
         )

@@ -289,6 +289,11 @@ class AttemptStore:
         row = self._tx.fetch_one(sql, id=task_id)
         return None if row is None else _read_attempt(row)
 
+    def find_of_agent(self, agent_id: str) -> Attempt | None:
+        """Return the attempt that this agent was registered for."""
+        row = self._tx.fetch_one("SELECT * FROM attempts WHERE agent_id = :id", id=agent_id)
+        return None if row is None else _read_attempt(row)
+
     def has_open_of_plan(self, workflow_id: str) -> bool:
         """Return whether an attempt of the plan has not ended, such as one that waited for an approval."""
         sql = "SELECT 1 AS found FROM attempts WHERE workflow_id = :id AND ended_at IS NULL LIMIT 1"

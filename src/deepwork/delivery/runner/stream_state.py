@@ -272,6 +272,8 @@ def _count_total(draft: StreamState, signal: UsageReported, counts: TokenCounts)
         before = _NOTHING  # the vendor counts from zero again: what it counts now was not counted before
     delta = counts.subtract(before)
     _keep_last(draft.totals, key, before.grow_to(counts) if _is_of_start(key) else counts, _MAX_KEYS)
+    if signal.key == START_TOTAL and signal.model:
+        _change(draft, model=signal.model)
     if signal.key == START_TOTAL and signal.usd_micros is not None:
         _add(draft, delta, 0, None)
         _correct_dollars(draft, signal.usd_micros)

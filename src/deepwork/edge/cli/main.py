@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import io
 import json
@@ -17,6 +16,7 @@ from deepwork import __version__
 from deepwork.edge.cli.framework.options import CommandGroup, sort_parameters
 from deepwork.edge.cli.framework.terminal import protect_output
 from deepwork.kernel.errors import Code, DeepworkError, DefinitionError, InvalidInput, StorageError
+from deepwork.kernel.files.private import is_disk_full
 from deepwork.kernel.foreign_text import escape_controls
 
 REFUSED, MISUSED, INTERRUPTED, INTERNAL_FAILURE = 1, 2, 130, 70
@@ -42,7 +42,7 @@ COMMANDS = {
     "show": ("deepwork.edge.cli.show:show", "Show anything by its id, or by a part of it."),
     "approvals": ("deepwork.edge.cli.approvals:approvals", "What waits for your approval: look, and decide."),
     "answer": ("deepwork.edge.cli.people:answer", "Answer an issue or a review that waits for you."),
-    "tell": ("deepwork.edge.cli.people:tell", "Send a message to an agent, as yourself."),
+    "tell": ("deepwork.edge.cli.people:tell", "Tell whoever works on a task something."),
     "events": ("deepwork.edge.cli.events:events", "Follow events as they happen."),
     "jobs": ("deepwork.edge.cli.jobs:jobs", "Jobs: list, validate, create and draw them."),
     "sessions": (
@@ -252,10 +252,10 @@ def _to_environment_error(error: OSError) -> DeepworkError | None:
             f"The answer could not be written: {unwritable.strerror}. The command may have taken effect.",
             suggestion="Free some space or redirect the output; check the result before you retry.",
         )
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         what = error.filename or "The answer or a file of deepwork"
         return StorageError(
-            f"{what} could not be written: {error.strerror}.",
+            f"{what} could not be written: the disk is full.",
             code=Code.STORAGE_FULL,
             suggestion="Free some space; check the result before you retry.",
         )

@@ -11,6 +11,7 @@ from deepwork.edge.cli.framework.documents import TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.edge.cli.framework.options import json_option, key_option, place_options
 from deepwork.edge.cli.framework.output import print_said
+from deepwork.kernel.foreign_text import quote_line
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -46,16 +47,18 @@ def answer(
 
 
 @click.command()
-@click.argument("agent", metavar="AGENT")
-@click.argument("text", type=TextParam(may_be_empty=False), metavar="TEXT|-")
-@click.option("--task-id", metavar="ID", help="The task that it is about.")
-@click.option("--urgent", is_flag=True, help="Mark it as urgent.")
+@click.argument("target", metavar="TASK|ATTEMPT|AGENT|RUN")
+@click.argument("text", type=TextParam(may_be_empty=False), metavar="TEXT|-", required=False)
+@click.option("--now", is_flag=True, help="Interrupt the agent; it continues with your words.")
+@click.option("--task-id", metavar="ID", help="The task that a message to another agent is about.")
+@click.option("--urgent", is_flag=True, help="Mark a message to another agent as urgent.")
 @key_option
 @json_option
 @place_options
 def tell(
-    agent: str,
-    text: str,
+    target: str,
+    text: str | None,
+    now: bool,
     task_id: str | None,
     urgent: bool,
     idempotency_key: str | None,
@@ -63,27 +66,69 @@ def tell(
     path: str,
     **place: Any,
 ) -> None:
-    """Send a message to an agent, as yourself.
+    """Tell whoever works on a task something, as yourself; it follows the task to the next attempt.
 
-    AGENT is an id, as much of one as is unique, or the agent's name.
+    An attempt, an agent or a run of `deepwork run` stands for the tasks that it works on. Any other agent
+    gets a message. Without TEXT: what was told, and when it was delivered. Names work as well as ids.
     """
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        known = resolve_arguments(app.database, "tell", {"agent": agent, "task_id": task_id or ""})
-        about = {"task_id": known["task_id"]} if task_id else {}
-        result = _call(
-            app,
-            "message_send",
-            {
-                "sender_id": _find_or_register_sender(app, known["agent"]),
-                "recipient_id": known["agent"],
-                "message_type": "notification",
-                "body": text,
-                "priority": "urgent" if urgent else "normal",
-                **about,
-            },
-            idempotency_key,
-        )
-    print_said(result, f"Sent {result['id']} to {agent}.", as_json=as_json)
+        known = resolve_arguments(app.database, "tell", {"target": target, "task_id": task_id or ""})
+        to = known["target"]
+        if to.startswith("ag_") and not _is_of_run(app, to):
+            if text is None or now:
+                raise click.UsageError("This is not an agent of a run: write a TEXT, without --now.")
+            about = {"task_id": known["task_id"]} if task_id else {}
+            result = _send_message(app, to, text, idempotency_key, urgent=urgent, **about)
+            said = f"Sent {result['id']} to {target}."
+        elif text is None:
+            result = _call(app, "list_words", {"to": to})
+            said = "\n".join(map(_describe_word, result["words"])) or "Nothing was told yet."
+        else:
+            result = _call(app, "tell", {"to": to, "text": text, "now": now}, idempotency_key)
+            said = "\n".join(map(_describe_told, result["words"]))
+    print_said(result, said, as_json=as_json)
+
+
+_REACHES = {
+    "next_call": "its agent hears it after the tool call that it is in",
+    "next_start": "it opens the next start of its agent",
+    "next_agent": "it opens the prompt of the next agent",
+    "never": "never delivered, because the task is done",
+}
+
+
+def _describe_told(word: dict[str, Any]) -> str:
+    return f"Told {word['task_name']} ({word['task_id']}): {_REACHES[word['reaches']]}."
+
+
+def _describe_word(word: dict[str, Any]) -> str:
+    """Describe in one line what was told, and whether it arrived."""
+    if word.get("delivered_at") is None:
+        arrived = f"not delivered yet: {_REACHES[word['reaches']]}"
+    else:
+        start = f", in start {word['start']} of {word['attempt_id']}" if word.get("start") else ""
+        arrived = f"delivered at {word['delivered_at']}{start}"
+    return f"{word['at']}  {word['task_name']}: {quote_line(word['text'], 60)} {arrived}"
+
+
+def _is_of_run(app: Application, agent_id: str) -> bool:
+    """Whether `deepwork run` started the agent; raises for an unknown agent."""
+    agent = call_operation(app, "agent_get", {"id": agent_id})
+    return "attempt" in (agent.get("metadata") or {})
+
+
+def _send_message(
+    app: Application, agent_id: str, text: str, key: str | None, *, urgent: bool, **about: str
+) -> Any:
+    given = {
+        "sender_id": _find_or_register_sender(app),
+        "recipient_id": agent_id,
+        "message_type": "notification",
+        "body": text,
+        "priority": "urgent" if urgent else "normal",
+        **about,
+    }
+    return _call(app, "message_send", given, key)
 
 
 def _choose_verdict(app: Application, task_id: str) -> str:
@@ -100,11 +145,10 @@ def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key
     return _call(app, "log_milestone", {"task_id": task_id, "message": text, "metadata": metadata}, key)
 
 
-def _find_or_register_sender(app: Application, recipient: str) -> str:
+def _find_or_register_sender(app: Application) -> str:
     """Return the agent that represents the person; it is registered with the first message."""
     from deepwork.views.overview.agent_operations import build_registration
 
-    call_operation(app, "agent_get", {"id": recipient})  # raises for an unknown agent, before registering
     person = name_person()
     known = _call(app, "find_own_agent", {}) or _call(app, "agent_register", build_registration(person))
     return str(known["id"])

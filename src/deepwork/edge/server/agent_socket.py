@@ -326,7 +326,7 @@ class AgentServer:
     def _answer_hook(self, grant: Grant, event: Mapping[str, Any]) -> str:
         from deepwork.views.hooks.agent_hooks import answer_agent_hook  # noqa: PLC0415 - few clients have hooks
 
-        return answer_agent_hook(self._app.settings, event, grant.attempt_id, grant.agent_id)
+        return answer_agent_hook(self._app.settings, event, grant)
 
 
 class Connections:

@@ -604,6 +604,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
             "deepwork.gates.approvals.enrollment:EnrollmentOperations",
             "deepwork.views.overview.search_operations:SearchOperations",
             "deepwork.views.overview.spending:SpendingOperations",
+            "deepwork.delivery.runner.words:WordOperations",
             "deepwork.work.messages.operations:MessageOperations",
             "deepwork.work.plans.operations:PlanOperations",
             "deepwork.work.workspaces.operations:WorkspaceOperations",

@@ -45,7 +45,7 @@ class Notice:
     """The person, such as `human:anna`, the agent that sent an urgent message, or `deepwork`."""
     text: str
     agent_id: str | None
-    """The agent it is for; None if it is for the sessions that work on the workflow."""
+    """The agent it is for; None if it is for whoever works on the task, or else on the workflow."""
     workflow_id: str | None
     """The plan, tracked workflow or job session."""
     task_id: str | None
@@ -53,6 +53,9 @@ class Notice:
     """The issue that it answers, or the message."""
     carried_at: int | None = None
     """When the first answer or hook carried it. It is delivered when the agent makes a later call."""
+    attempt_id: str | None = None
+    """The attempt of a run that it was carried to last, and in which of its starts."""
+    start: int | None = None
 
     @property
     def is_stored(self) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from deepwork.kernel.call import is_person
+from deepwork.kernel.call import PERSON_PREFIX, is_person
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import StorageError
@@ -33,13 +33,15 @@ class NoticeStore:
     def list_waiting(self, agents: Sequence[str], work: Sequence[str], limit: int) -> list[Notice]:
         """List notices that nothing carried yet, the oldest first.
 
-        They are for one of these agents, or for the work on one of these workflows and job sessions. Messages
-        that have expired are left out.
+        They are for one of these agents or for whoever holds their tasks, or for the work on one of these
+        workflows and job sessions. Messages that have expired are left out.
         """
         sql = f"""
             SELECT {_COLUMNS} FROM notices
              WHERE carried_at IS NULL
-               AND (agent_id IN :agents OR (agent_id IS NULL AND workflow_id IN :work))
+               AND (agent_id IN :agents OR (agent_id IS NULL AND workflow_id IN :work)
+                    OR (agent_id IS NULL
+                        AND task_id IN (SELECT what FROM leases WHERE who IN :agents)))
                AND NOT EXISTS (SELECT 1 FROM messages
                                 WHERE messages.id = notices.about AND messages.expires_at <= :now)
              ORDER BY created_seq LIMIT :limit
@@ -76,11 +78,33 @@ class NoticeStore:
         transaction is marking is skipped.
         """
         sql = f"""
-            UPDATE notices SET carried_at = :now
+            UPDATE notices SET carried_at = :now, {_CARRIED_TO}
              WHERE id IN (SELECT id FROM notices WHERE id IN :ids AND carried_at IS NULL{self._tx.free_rows})
             RETURNING id
         """
         return [row["id"] for row in self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)]
+
+    def list_words(self, task_id: str, limit: int) -> list[Notice]:
+        """List the messages, refusals and hints of people for whoever works on a task, the oldest first.
+
+        Those to the agent of one of its attempts are among them.
+        """
+        sql = f"""
+            SELECT * FROM (
+                SELECT {_COLUMNS}, created_seq FROM notices
+                 WHERE type IN ('message', 'refused', 'retry') AND by_whom LIKE '{PERSON_PREFIX}%'
+                   AND (task_id = :task AND agent_id IS NULL
+                        OR agent_id IN (SELECT agent_id FROM attempts WHERE task_id = :task))
+                 ORDER BY created_seq DESC LIMIT :limit) AS newest
+             ORDER BY created_seq
+        """
+        rows = self._tx.fetch_all(sql, task=task_id, limit=limit)
+        return [_from_row({name: row[name] for name in Notice.__dataclass_fields__}) for row in rows]
+
+    def mark_repeated(self, ids: Sequence[str]) -> None:
+        """Mark notices as carried to the open attempt at their task, whoever got them before."""
+        sql = f"UPDATE notices SET carried_at = :now, {_CARRIED_TO} WHERE id IN :ids"
+        self._tx.execute(sql, ids=list(ids), now=self._tx.now)
 
     def mark_carried_about(self, ids: Sequence[str]) -> None:
         """Mark the notices about these messages as carried: the agent read the messages themselves."""
@@ -88,6 +112,9 @@ class NoticeStore:
         self._tx.execute(sql, ids=list(ids), now=self._tx.now)
 
 
+_OPEN_ATTEMPT = "FROM attempts WHERE attempts.task_id = notices.task_id AND attempts.ended_at IS NULL"
+_CARRIED_TO = f"attempt_id = (SELECT id {_OPEN_ATTEMPT}), start = (SELECT starts {_OPEN_ATTEMPT})"
+"""Sets which attempt of a run a notice was carried to; NULL if no run works on the task."""
 _COLUMNS = ", ".join(Notice.__dataclass_fields__)
 
 

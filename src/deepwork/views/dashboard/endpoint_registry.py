@@ -106,6 +106,7 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/why", "explain_code", reads_files=True),
     OperationRoute("/api/v1/tasks/{id}/patch", "get_task_patch", {"id": "task_id"}, reads_files=True),
     OperationRoute("/api/v1/tasks/{id}/diff", "get_task_diff", {"id": "task_id"}, reads_files=True),
+    OperationRoute("/api/v1/tasks/{id}/words", "list_words", {"id": "to"}),
     OperationRoute("/api/v1/tasks/{id}", "get_work_task"),
     OperationRoute("/api/v1/search", "search_work", follows_events=True),
     OperationRoute("/api/v1/jobs", "get_workflows", reads_files=True),

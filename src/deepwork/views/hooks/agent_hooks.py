@@ -11,12 +11,15 @@ import socket
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepwork.kernel.config import Settings
 from deepwork.kernel.errors import InvalidInput
 from deepwork.views.hooks.context import HookContext
-from deepwork.views.hooks.protocol import CLIENTS, EVENTS, SESSION_START, STOP, HookEvent
+from deepwork.views.hooks.protocol import CLIENTS, EVENTS, SESSION_START, HookEvent
+
+if TYPE_CHECKING:
+    from deepwork.delivery.runner.agent_access import Grant
 
 _MAX_ANSWER = 1024 * 1024
 
@@ -34,16 +37,18 @@ def ask_runner(file: str, kind: str, event: HookEvent) -> str:
     return str(answer.get("text", ""))
 
 
-def answer_agent_hook(settings: Settings, asked: Mapping[str, Any], attempt_id: str, agent_id: str) -> str:
+def answer_agent_hook(settings: Settings, asked: Mapping[str, Any], grant: Grant) -> str:
     """Answer the event of an agent's client, in the process that has the store open."""
     kind, given = asked.get("kind"), asked.get("event")
     if kind not in EVENTS or not isinstance(given, dict) or given.get("client") not in CLIENTS:
         raise InvalidInput("This is not the event of a hook.")
-    if kind == STOP:  # the runner judges the work, and goes on with the session if something is missing
-        return ""
-    event = HookEvent(str(given["client"]), attempt_id, str(settings.project_root), "resume")
+    is_repeated = given.get("is_repeated") is True
+    event = HookEvent(
+        str(given["client"]), grant.attempt_id, str(settings.project_root), "resume", is_repeated=is_repeated
+    )
+    jobs = () if grant.session_id is None else (grant.session_id,)
     context = HookContext(settings, event)
-    context.update_record(lambda record: replace(record, agents=(agent_id,)))
+    context.update_record(lambda record: replace(record, agents=(grant.agent_id,), jobs=jobs))
     if kind == SESSION_START and given.get("source") not in ("resume", "compact"):
         return ""  # its prompt says everything
     from deepwork.views.hooks.dispatch import handle_event  # noqa: PLC0415 - it opens the store

@@ -145,10 +145,11 @@ def _remember(record: SessionRecord, shown: Sequence[Notice], *, is_marked: bool
 
 
 def _is_own(notice: Notice, record: SessionRecord) -> bool:
-    """Whether the notice is addressed to this session: to one of its agents, or to its work."""
+    """Whether the notice is addressed to this session: to one of its agents, or to its task or work."""
     if notice.agent_id is not None:
         return notice.agent_id in record.agents
-    return notice.workflow_id in _list_work(record) or notice.about in record.issues
+    is_of_task = notice.task_id is not None and notice.type is NoticeType.MESSAGE
+    return is_of_task or notice.workflow_id in _list_work(record) or notice.about in record.issues
 
 
 def _list_work(record: SessionRecord) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_TOKENS = 2000
 """Token budget of one hook answer."""
 _MAX_BODY_LENGTH = 1000
+_MAX_NOTICE_LENGTH = 2000
 _MAX_CHECKS = 5
 _MAX_PATH_LENGTH = 4096
 
@@ -67,9 +68,9 @@ def render_notice(notice: Notice, now: int) -> str:
     duty = "; act on it" if notice.is_binding else ""
     lines = [
         f"Notice from {quote_line(notice.by_whom)}, {format_age(notice.at, now)}{task}{duty}:",
-        quote(notice.text, _MAX_BODY_LENGTH),
+        quote(notice.text, _MAX_NOTICE_LENGTH),
     ]
-    if notice.type == "message":
+    if notice.type == "message" and notice.about is not None:
         marking = f"message_mark_read(message_ids=[{quote_line(notice.about)}])"
         lines.append(f"Mark it with {marking}; answer with message_send.")
     if notice.type in ("lost", "offline"):

@@ -52,8 +52,10 @@ def handle_stop(context: HookContext, store: ExistingStore) -> str:
         return ""
     with store.reading() as tx:
         work_store = CurrentWorkStore(tx)
-        job = work_store.find_active_job(record.jobs) if record.jobs else None
-        held = work_store.list_held_tasks(record.agents) if record.agents else []
+        # The runner of an agent judges its work, and lets the session continue if something is missing.
+        knows_end = not context.is_own_only
+        job = work_store.find_active_job(record.jobs) if record.jobs and knows_end else None
+        held = work_store.list_held_tasks(record.agents) if record.agents and knows_end else []
     # What waits for a person costs nothing, so the agent may stop.
     job = job if job and rendering.judge_job(job).goes_on else None
     held = [row for row in held if rendering.judge_held_task(row).goes_on]

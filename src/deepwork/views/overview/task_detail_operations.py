@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from deepwork.delivery.runner.operations import RunLines
 from deepwork.delivery.runner.responses import AttemptLine
+from deepwork.delivery.runner.words import Word, list_words
 from deepwork.kernel.answers import Answer, Field, Id
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotFound
@@ -62,6 +63,8 @@ class TaskWhole(Answer):
     evidence: Evidence | None = None
     attempts: list[AttemptLine] | None = None
     """What agents that deepwork started did about it, the oldest first."""
+    words: list[Word] | None = None
+    """What people told whoever works on it, the oldest first."""
     files_count: int
     actions: list[Act]
 
@@ -141,6 +144,7 @@ def _read_planned_task(view: StateView, id: str) -> TaskWhole:
         checkpoints_total=found.checkpoints,
         evidence=read_task_evidence(tx, found),
         attempts=_list_attempts(view, id) or None,
+        words=list_words(tx, id) or None,
         actions=offered_actions.list_planned_task_actions(
             id, found.status, holder["id"] if is_held and holder else None
         ),
@@ -163,6 +167,7 @@ def _read_step(view: StateView, id: str) -> TaskWhole:
         parents=[],
         children=[],
         attempts=_list_attempts(view, id) or None,
+        words=list_words(tx, id) or None,
         actions=offered_actions.list_session_actions(session) if step == session.step_id else [],
     )
 

@@ -56,6 +56,8 @@ class LaunchRequest:
     """The session to resume, or a new UUID for vendors that let us choose it."""
     is_resume: bool = False
     mcp: McpServer | None = None
+    program: tuple[str, ...] = ()
+    """The command of deepwork, for the hooks of vendors that take them at a start."""
     max_usd: float | None = None
     is_review: bool = False
     """Whether the agent may change nothing: what it would have to ask for is refused, as nobody is there."""
@@ -81,6 +83,10 @@ class Adapter(Protocol):
     @property
     def takes_session_id(self) -> bool:
         """Whether we choose the id of a new session."""
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether its agents are started with hooks, which tell them things while they work."""
 
     def build_launch(self, request: LaunchRequest) -> Launch:
         """Build the command of a start."""
@@ -117,6 +123,7 @@ class StreamAdapter:
     read_log: Callable[[str], str] = str
     """Returns the errors of what it writes to stderr."""
     takes_session_id: bool = False
+    has_hooks: bool = False
 
     def build_launch(self, request: LaunchRequest) -> Launch:
         """Build the command of a start."""

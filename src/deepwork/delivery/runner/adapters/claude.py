@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -39,6 +40,7 @@ from deepwork.delivery.runner.models import (
     UsageReported,
 )
 from deepwork.kernel.foreign_text import read_moment
+from deepwork.kernel.vendors import BY_NAME
 
 DEFAULT_PERMISSION: Final = "acceptEdits"
 _TOOL_END_PATTERN = re.compile(r'\{"type":\s?"user".*?"tool_use_id":\s?"([^"\\]+)"', re.DOTALL)
@@ -61,6 +63,10 @@ def build_launch(request: LaunchRequest) -> Launch:
         flags += ["--mcp-config", str(config), "--strict-mcp-config"]
         env["MCP_CONNECTION_NONBLOCKING"] = "false"  # else the model may begin before our tools are there
         files[config] = _build_mcp_config(request.mcp)
+    if request.program:
+        hooks = request.folder / "hooks.json"
+        flags += ["--settings", str(hooks)]  # in addition to those of the user and the project
+        files[hooks] = _build_hooks(request.program)
     argv = ("claude", "-p", "--output-format", "stream-json", "--verbose", *flags)
     return Launch(argv, env, files, request.session_id)
 
@@ -69,6 +75,21 @@ def _build_mcp_config(server: McpServer) -> str:
     """Build the file that names our server."""
     entry = {"type": "stdio", "command": server.argv[0], "args": [*server.argv[1:]]}
     return json.dumps({"mcpServers": {SERVER_NAME: entry}}, indent=2)
+
+
+def _build_hooks(program: Sequence[str]) -> str:
+    """Build the settings with which it calls our hooks: they tell the agent things while it works."""
+    vendor = BY_NAME["claude-code"]
+    assert vendor.hooks
+    entries = {
+        theirs: {
+            "type": "command",
+            "command": shlex.join([*program, "hook", ours, "--client", vendor.name]),
+            "timeout": vendor.hooks.timeout,
+        }
+        for ours, theirs in vendor.hooks.events.items()
+    }
+    return json.dumps({"hooks": {event: [{"hooks": [hook]}] for event, hook in entries.items()}}, indent=2)
 
 
 def _list_session_flags(request: LaunchRequest) -> Iterator[str]:
@@ -229,4 +250,5 @@ ADAPTER: Final = StreamAdapter(
     '"tool_result"',
     _KNOWN_TYPES,
     takes_session_id=True,
+    has_hooks=True,
 )

@@ -1,11 +1,13 @@
-"""Any command: its last line is its message, its exit code the result.
+"""Any command: its last line of words is its message, its exit code the result.
 
-A line that is a JSON object `{"type": "result", "is_error": …}` may say that it failed, and what it used:
-`usage: {input_tokens, cached_tokens, output_tokens}`, `total_cost_usd`, `model`.
+A line that is a JSON object `{"type": "result", "is_error": …}` may say that it failed, what it came to
+(`result`), and what it used: `usage: {input_tokens, cached_tokens, output_tokens}`, `total_cost_usd`,
+`model`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from deepwork.delivery.runner.adapters.base import (
@@ -37,6 +39,7 @@ class CommandAdapter:
 
     kind: str = COMMAND_KIND
     takes_session_id: bool = False
+    has_hooks: bool = False
 
     def build_launch(self, request: LaunchRequest) -> Launch:
         """Build the command of a start: the profile's words, with the path of the prompt file in them."""
@@ -63,28 +66,40 @@ class CommandAdapter:
 
 
 def _read_message(line: str) -> Iterator[Signal]:
+    if not is_words(line):
+        return
     text = clean_text(line.strip()[:MAX_MESSAGE_BYTES], MAX_MESSAGE_BYTES)
-    text = text.encode()[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore").strip()
-    if text:
+    if text := text.encode()[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore").strip():
         yield Said(text)
 
 
+def is_words(line: str) -> bool:
+    """Return whether a line is meant for people: it has letters or digits, and is no JSON object or list."""
+    if not any(map(str.isalnum, line)):
+        return False
+    if not line.strip().startswith(("{", "[")):
+        return True
+    try:
+        return not isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        return True
+
+
 def _read_result(event: Event) -> Iterator[Signal]:
-    usage = get_object(event, "usage")
+    usage, model = get_object(event, "usage"), get_id(event, "model") or None
     usd_micros = get_usd_micros(event, "total_cost_usd")
-    if usage or usd_micros is not None:
+    if usage or model or usd_micros is not None:
         yield UsageReported(
             START_TOTAL,
             get_count(usage, "input_tokens"),
             get_count(usage, "cached_tokens"),
             get_count(usage, "output_tokens"),
             usd_micros,
-            get_id(event, "model") or None,
+            model,
             is_total=True,
         )
-    is_error = event.get("is_error") is True
-    text = get_text(event, "result", MAX_MESSAGE_BYTES) if is_error else ""
-    yield Ended(is_error, text, get_id(event, "subtype"))
+    text = get_text(event, "result", MAX_MESSAGE_BYTES)
+    yield Ended(event.get("is_error") is True, text, get_id(event, "subtype"))
 
 
 ADAPTER = CommandAdapter()

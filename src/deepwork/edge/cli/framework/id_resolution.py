@@ -21,6 +21,7 @@ _COMBINED_KINDS = {
     "any": ("plan", "task", "record", "agent", "session", "issue", "tracked_task", "message", "workspace"),
     "any_issue": ("issue", "tracked_task"),
     "any_task": ("task", "tracked_task"),
+    "told": ("task", "attempt", "agent", "run"),
     "plan_or_job": ("plan", "job"),
     "task_or_plan": ("plan", "task"),
 }
@@ -106,6 +107,7 @@ _WIDER_KINDS = {
     "tracked_task": ("tracked_task", "task"),
     "any_task": ("tracked_task", "task"),
     "any_issue": ("issue", "tracked_task"),
+    "told": ("task", "attempt", "agent", "run"),
 }
 
 

@@ -42,7 +42,7 @@ _KINDS_BY_GROUP = {
     ("diff", "task_id"): "any_task",
     ("answer", "id"): "any_issue",
     ("approvals", "id"): "approval",
-    ("tell", "agent"): "agent",
+    ("tell", "target"): "told",
     ("show", "id"): "any",
     ("run", "target"): "plan_or_job",
     ("land", "work"): "task_or_plan",

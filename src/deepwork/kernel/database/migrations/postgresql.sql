@@ -983,3 +983,8 @@ UPDATE spending SET run_id = (SELECT run_id FROM attempts WHERE attempts.id = su
          WHERE stream LIKE 'attempt:%';
 CREATE INDEX spending_by_run ON spending (run_id);
 UPDATE alembic_version SET version_num='0022' WHERE alembic_version.version_num = '0021';
+ALTER TABLE notices ADD COLUMN attempt_id TEXT;
+ALTER TABLE notices ADD COLUMN start BIGINT;
+CREATE INDEX notices_by_task ON notices (task_id, carried_at);
+ALTER TABLE attempts ADD COLUMN interrupted_by TEXT;
+UPDATE alembic_version SET version_num='0023' WHERE alembic_version.version_num = '0022';

@@ -483,7 +483,7 @@ CREATE TABLE notices (
 	task_id TEXT, 
 	about TEXT, 
 	carried_at BIGINT, 
-	created_seq BIGINT, 
+	created_seq BIGINT, attempt_id TEXT, start BIGINT, 
 	PRIMARY KEY (id), 
 	FOREIGN KEY(agent_id) REFERENCES agents (id)
 );
@@ -684,7 +684,7 @@ CREATE TABLE attempts (
 	exhausted BIGINT DEFAULT '0' NOT NULL, 
 	created_at BIGINT NOT NULL, 
 	updated_at BIGINT NOT NULL, 
-	ended_at BIGINT, 
+	ended_at BIGINT, interrupted_by TEXT, 
 	PRIMARY KEY (id), 
 	UNIQUE (task_id, number), 
 	FOREIGN KEY(run_id) REFERENCES runner_runs (id)
@@ -832,6 +832,7 @@ CREATE TABLE sealed_lists (
 );
 CREATE INDEX ix_audit_approvals ON audit (substr(arguments, 1, 32)) WHERE tool IN ('give_approval', 'refuse_approval', 'use_approval');
 CREATE INDEX spending_by_run ON spending (run_id);
-INSERT INTO "alembic_version" VALUES('0022');
+CREATE INDEX notices_by_task ON notices (task_id, carried_at);
+INSERT INTO "alembic_version" VALUES('0023');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -30,6 +30,7 @@ from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import is_shallow
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.merge_commits import find_own_branch_tip
+from deepwork.kernel.git.refs import get_commit
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp
 from deepwork.work.plans.stores.claim_store import ClaimStore
@@ -71,6 +72,8 @@ class LandingService:
     def land(self, request: LandRequest, wait_seconds: float | None = None) -> LandResult:
         """Land what is done, and return what became of it; waits for other processes that land there."""
         work = self._finder.find(request.workflow_id, request.task_id, commits=request.commits)
+        if request.onto is None and work.workflow.base_branch is None and work.workflow.repository_path:
+            get_commit(self._open_git(Path(work.workflow.repository_path)), "HEAD")  # else nothing can land
         target = choose_target(work.workflow, request.onto)
         require_target(self._open_git(work.repository), target)
         self._require_whole_history(work)

@@ -226,7 +226,8 @@ def locate_place(run: Run) -> WorkPlace:
     main = Path(run.repository_path)
     top = find_repository(main) or main
     name = build_slug(f"job {run.job}", run.id)
-    return WorkPlace(main, top / WORKTREES / name / main.relative_to(top), f"{BRANCH_PREFIX}{name}")
+    folder = top / WORKTREES / name / main.relative_to(top)
+    return WorkPlace(main, folder, folder, f"{BRANCH_PREFIX}{name}")
 
 
 def find_tree_of_session(database: Database, session_id: str) -> Path | None:

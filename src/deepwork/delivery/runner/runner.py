@@ -20,15 +20,19 @@ from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.worker import PlanDone, Worker, repeat_until_over
 from deepwork.delivery.runner.workspace_setup import require_trusted_setup
 from deepwork.kernel.call import current_call
-from deepwork.kernel.config import Settings, require_known_keys
+from deepwork.kernel.config import STATE_FOLDER, Settings, require_known_keys
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
+from deepwork.kernel.files.repositories import find_tree_root
+from deepwork.kernel.git.refs import FIRST_COMMIT, get_commit
+from deepwork.kernel.git.uncommitted import list_uncommitted
 from deepwork.work.plans.models import PlanStatus, Workflow
 from deepwork.work.plans.scheduling import Scheduler
 from deepwork.work.plans.stores.plan_store import PlanStore
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.job_runs import JobStarter
+    from deepwork.kernel.git.command import Git
 
 
 class Runner:
@@ -44,10 +48,12 @@ class Runner:
         require_trusted_checks: Callable[[Workflow], None],
         localize: Callable[[Transaction, Workflow], Workflow],
         build_job_starter: Callable[[], JobStarter],
+        open_git: Callable[[Path], Git],
     ) -> None:
         self._database, self._settings, self._plans, self._host = database, settings, plans, host
         self._build_engine, self._require_trusted_checks = build_engine, require_trusted_checks
         self._localize, self._build_job_starter = localize, build_job_starter
+        self._open_git = open_git
         self._runs = RunService(database)
 
     # Starting
@@ -80,6 +86,7 @@ class Runner:
         """
         jobs = self._build_job_starter()
         name, _ = jobs.find(job_workflow)
+        self._require_commit(jobs.project)
         new = self._build_job_run(name, goal, request, jobs.project)
         self._require_sound_settings()
         jobs.require_trusted_checks(name)
@@ -124,7 +131,25 @@ class Runner:
             workflow = self._localize(tx, PlanStore(tx).get(workflow_id))
             now, is_left = tx.now, AttemptStore(tx).has_open_of_plan(workflow_id)
         _require_runnable(workflow, is_left=is_left)
+        self._require_commit(Path(workflow.repository_path or self._settings.repository_root))
         return workflow, now
+
+    def _require_commit(self, project: Path) -> None:
+        """Raise unless worktrees can be made of the project: each begins with a commit."""
+        if find_tree_root(project) is None:
+            raise NotAllowed(
+                f"{project} is in no git repository, and agents work in worktrees of one.",
+                suggestion=f"Make one: `git init && {FIRST_COMMIT}`.",
+            )
+        get_commit(self._open_git(project), "HEAD")
+
+    def list_unseen_files(self, project: Path) -> list[str]:
+        """List what is not committed in a person's checkout: agents begin with a commit, and do not see it.
+
+        Settings of deepwork are not meant for agents.
+        """
+        found = list_uncommitted(self._open_git(project))
+        return [path for path in found if STATE_FOLDER not in Path(path).parts]
 
     def _choose_chain(self, request: RunRequest) -> tuple[AgentProfile, ...]:
         catalog = self._load_catalog()

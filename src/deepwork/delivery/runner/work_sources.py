@@ -39,6 +39,8 @@ class WorkPlace:
     main: Path
     """The folder of the project in the person's checkout, which is never changed."""
     tree: Path
+    folder: Path
+    """The project's folder in the tree, where agents work: a project may be a subfolder of its repository."""
     branch: str
 
 

@@ -245,7 +245,7 @@ class WorkspacePreparer:
                 suggestion="End its workspace with {tool:workspace_update}; the next claim makes a new one.",
             )
         port = self._ports.take(tree, settings.ports, main_tree) if settings.ports else None
-        tree = _find_project_folder(main_tree, tree)
+        tree = find_project_folder(main_tree, tree)
         if tree.resolve() == main_tree.resolve() or not (settings.setup or settings.copy):
             return PreparedTree(port)
         environment = build_setup_environment(port) if environment is None else environment
@@ -284,7 +284,7 @@ def build_setup_environment(port: int | None) -> dict[str, str]:
     return build_agent_environment(_NO_PROFILE) | more
 
 
-def _find_project_folder(main_tree: Path, tree: Path) -> Path:
+def find_project_folder(main_tree: Path, tree: Path) -> Path:
     """Return the project's folder in a tree: a project may be a subfolder of its repository."""
     top = find_tree_root(main_tree)
     inside = tree / main_tree.relative_to(top) if top else tree

@@ -16,7 +16,7 @@ from dataclasses import field
 from hashlib import new as new_hash
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from deepwork.kernel.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
 from deepwork.kernel.files.lock import open_unlocked
@@ -304,6 +304,10 @@ def find_branch_tip(git: Git, branch: str) -> str | None:
     return resolve_commit(git, BRANCH_PREFIX + branch) or resolve_commit(git, branch)
 
 
+FIRST_COMMIT: Final = "git add --all && git commit --message Begin"
+"""The command that helps in a repository without a commit."""
+
+
 def get_commit(git: Git, name: str | None) -> str:
     """Resolve a name, by default HEAD, to a commit; raises if it does not exist."""
     commit = resolve_commit(git, name or "HEAD")
@@ -312,7 +316,7 @@ def get_commit(git: Git, name: str | None) -> str:
     if name in (None, "HEAD"):
         raise NotAllowed(
             f"The repository in {git.root} has no commit yet.",
-            suggestion="Create a first commit, then call again.",
+            suggestion=f"Create a first commit, then call again: `{FIRST_COMMIT}`.",
         )
     raise InvalidInput(
         f"There is no branch, tag or commit {str(name)[:MAX_ECHOED]!r} in this repository.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from deepwork.delivery.runner.models import Run, RunRequest
     from deepwork.edge.server.application import Application
 
+_MAX_UNSEEN = 5
+_INCLUDE = "git add --all && git commit  # includes them, for trees that are made from now on"
 JSON_LINES_HELP = "Print one JSON object per line."
 _PLAN_PREFIX = "wf_"
 
@@ -61,7 +64,9 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
         found = find_target(app, target, goal)
         try:
             if dry_run:
-                _print_preview(preview_run(app, found, request), as_json=as_json)
+                preview = preview_run(app, found, request)
+                _warn_of_unseen_files(app, app.settings.repository_root)
+                _print_preview(preview, as_json=as_json)
                 return
             started = start_run(app, found, request, is_local=engine is None)
         except NotAllowed as refused:
@@ -69,10 +74,21 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
                 raise
             _print_done(found, refused.message, as_json=as_json)
             return
+        _warn_of_unseen_files(app, Path(started.repository_path))
         if engine is not None:
             start_in_engine(engine, app, started, request.parallel)
         code = continue_run(app, started.id, place, detach=detach, as_json=as_json)
     sys.exit(code)
+
+
+def _warn_of_unseen_files(app: Application, project: Path) -> None:
+    """Say which files agents do not see, because their trees begin with a commit."""
+    if not project.is_dir() or not (found := app.runner.list_unseen_files(project)):
+        return
+    shown = ", ".join([*found[:_MAX_UNSEEN], *(["…"] if len(found) > _MAX_UNSEEN else [])])
+    count = f"{len(found)} uncommitted file{'s' if len(found) > 1 else ''}"
+    said = f"Agents do not see {count} of your checkout: {shown}\n{_INCLUDE}"
+    print("\n".join(map(to_printable, said.split("\n"))), file=sys.stderr)
 
 
 def _refuse_late_run() -> int:
@@ -103,7 +119,7 @@ def render_preview(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "No task is ready, so nothing would be started."
     for row in rows:
         yield to_printable(f"{row['task']}, by {row['profile']}")
-        yield to_printable(f"  in    {row['tree']}")
+        yield to_printable(f"  in    {row['folder']}")
         yield to_printable(f"  runs  {shlex.join(row['argv'])}")
         yield to_printable(f"  with  {', '.join(row['env'])}")
 

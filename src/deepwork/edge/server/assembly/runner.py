@@ -81,6 +81,7 @@ def build_runner(parts: RunnerParts) -> Runner:
         lambda workflow: _require_trusted_checks(parts, workflow),
         parts.workspaces.repositories.localize,
         lambda: _build_job_starter(parts),
+        open_git,
     )
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -27,9 +27,9 @@ from deepwork.edge.cli.servers import list_servers
 from deepwork.kernel.config import STATE_FOLDER, Settings, find_unknown_keys, load_settings
 from deepwork.kernel.config_options import OPTIONS
 from deepwork.kernel.database.opening import open_engine
-from deepwork.kernel.environment import build_child_environment
+from deepwork.kernel.environment import build_child_environment, get_cache_folder, get_user_folder
 from deepwork.kernel.errors import DeepworkError, DefinitionError, GitError
-from deepwork.kernel.files.private import find_hidden_checks
+from deepwork.kernel.files.private import find_full_disk, find_hidden_checks
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.user_settings import open_trust_store, render_untrusted_line
 
@@ -124,6 +124,7 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
     yield from _find_agent_problems(settings)
     if _get_git_version(settings.project_root) is None:
         yield "git was not found. Install it, or put it on the PATH."
+    yield from _find_full_disks(settings)
     if not os.access(settings.project_root, os.W_OK):
         yield f"{settings.project_root} is not writable by this user. Change its owner or mode."
     store_problems = _list_store_problems(settings)
@@ -131,6 +132,26 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
     if not store_problems:
         yield from _find_stopped_work(settings)
     yield from _find_secret_problems(settings)
+
+
+def _find_full_disks(settings: Settings) -> Iterator[str]:
+    """Find the disks that have no room for what deepwork writes, and say what they are for."""
+    uses = {
+        "project": settings.project_root,
+        "store": settings.store_folder,
+        "temporary files": Path(gettempdir()),
+        "settings": get_user_folder(),
+        "clean trees of checks": get_cache_folder(),
+    }
+    full: dict[Path, list[str]] = {}
+    for use, folder in uses.items():
+        if (disk := find_full_disk(folder)) is not None:
+            full.setdefault(disk, []).append(use)
+    for disk, kept in full.items():
+        yield (
+            f"The disk at {disk} is full ({', '.join(kept)}). Nothing that was answered is lost. Free some"
+            " space there; runs continue by themselves."
+        )
 
 
 def _list_store_problems(settings: Settings) -> list[str]:

@@ -46,7 +46,13 @@ from deepwork.kernel.database.tables import VERSION_TABLE
 from deepwork.kernel.database.wakeups import SQLiteListener, WakeupChannel
 from deepwork.kernel.errors import Code, StorageError, StoreNotAdopted
 from deepwork.kernel.files.lock import FileLock
-from deepwork.kernel.files.private import find_store_link_problem, make_folder, move_durably, to_storage_error
+from deepwork.kernel.files.private import (
+    find_full_disk,
+    find_store_link_problem,
+    make_folder,
+    move_durably,
+    to_storage_error,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -273,6 +279,8 @@ class SQLite:
         if not isinstance(error, sqlite3.Error):
             return None
         reason = getattr(error, "sqlite_errorname", None) or str(error)
+        if ("IOERR" in reason or "CANTOPEN" in reason) and find_full_disk(self.path.parent):
+            reason = "FULL"  # SQLite says so only of the file itself, not of what it needs beside it
         return _build_error(reason, self.name, self._find_newest_backup())
 
     def describe(self) -> Iterator[tuple[str, str]]:
@@ -309,10 +317,16 @@ class SQLite:
                 if version is not None:
                     require_own_mark(read_identity(connection), self.name)
         except sqlite3.Error as error:
-            backup = self._find_newest_backup() or "none"
-            yield f"The file cannot be read: {error}. The newest backup is {backup}."
+            yield self._describe_unreadable(error)
         except StorageError as error:
             yield f"{error.message} {error.suggestion}"
+
+    def _describe_unreadable(self, error: sqlite3.Error) -> str:
+        problem = self.to_storage_error(error)
+        if problem is not None and problem.code is Code.STORAGE_FULL:
+            return f"{problem.message} {problem.suggestion}"
+        backup = self._find_newest_backup() or "none"
+        return f"The file cannot be read: {error}. The newest backup is {backup}."
 
     def _find_log_problems(self) -> Iterator[str]:
         wal = self.path.with_name(f"{self.path.name}-wal")

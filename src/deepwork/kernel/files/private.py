@@ -10,11 +10,33 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 from deepwork.kernel.errors import Code, StorageError
 
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
+_LEAST_ROOM = 64 * 1024
+"""Less is no room: SQLite cannot even create what a reader needs beside the file."""
+
+
+def find_full_disk(path: Path) -> Path | None:
+    """Return the disk that a path is on, by the folder where it is mounted, if it is full; else None."""
+    folder = next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
+    try:
+        found = os.statvfs(folder)
+        if found.f_bavail * found.f_frsize >= _LEAST_ROOM and (found.f_favail or not found.f_files):
+            return None
+        device = folder.stat().st_dev
+        same = takewhile(lambda each: each.stat().st_dev == device, (folder, *folder.parents))
+        return list(same)[-1]
+    except OSError:  # it cannot be asked
+        return None
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Return whether an error says that a disk, or the user's share of it, is full."""
+    return error.errno in _DISK_FULL_ERRNOS
 
 
 def format_path(path: Path) -> str:
@@ -24,7 +46,7 @@ def format_path(path: Path) -> str:
 
 def to_storage_error(action: str, path: Path, error: OSError) -> StorageError:
     """Build an error that says which action failed for which file, with a suggestion."""
-    if error.errno in _DISK_FULL_ERRNOS:
+    if is_disk_full(error):
         return StorageError(
             f"Cannot {action} {format_path(path)}: the disk is full.",
             code=Code.STORAGE_FULL,

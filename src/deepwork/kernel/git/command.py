@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HASH_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 MAX_LISTING_BYTES = 256 * 2**20
 """Output limit of our own queries: about a million files."""
+_DISK_FULL_MESSAGES = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 _NO_REPOSITORY_MESSAGE = "not a git repository"
 BAD_LIST_OF_COMMITS = "invalid object name: "
 _QUOTED_CONTENT = re.compile(
@@ -232,6 +234,11 @@ class Git:
         said = _format_output(finished.stderr)
         if _NO_REPOSITORY_MESSAGE in said:
             return NotARepository(f"{self.root} is not a git repository.")
+        if any(text in said for text in _DISK_FULL_MESSAGES):
+            return GitError(
+                f"git {command} failed, because the disk is full: {said}",
+                suggestion="Free some space, then call again; `deepwork doctor` says on which disk.",
+            )
         return GitError(f"git {command} failed with code {finished.code}: {said or 'it gave no reason'}")
 
 

@@ -40,6 +40,7 @@ ACTIONS = [
     "send_back_review",
     "send_back_step",
     "set_budget",
+    "set_run",
     "stop_run",
     "task_release",
     "task_update_status",

@@ -222,6 +222,30 @@ def test_toolsets_of_the_project_config_are_used(sandbox: Sandbox):
     assert "--toolsets" not in find_entry(sandbox, "cursor", "project")
 
 
+def test_setup_says_what_the_tools_cost_in_every_session(sandbox: Sandbox):
+    everything = sandbox.run("setup", "claude-code", "--print", "--json").json
+    few = sandbox.run("setup", "claude-code", "--print", "--json", "--toolsets", "plans,agents").json
+
+    assert 0 < few["tokens"] < everything["tokens"]
+    assert few["tokens"] < 100 * few["tools"] * 2
+
+
+def test_a_project_with_only_plans_is_offered_few_tools(sandbox: Sandbox):
+    (sandbox.project / "plan.yml").write_text(
+        "name: Hotel\nsummary: s\ntasks: [{name: Export, description: Write it.}]\n"
+    )
+    assert sandbox.run("plans", "create", "--file", "plan.yml").code == 0
+
+    plans = sandbox.run("setup", "claude-code", "--print", "--json").json
+    chosen = sandbox.run("setup", "claude-code", "--print", "--json", "--toolsets", "all").json
+    assert sandbox.run("track", "start", "Login", "People log in").code == 0
+    more = sandbox.run("setup", "claude-code", "--print", "--json").json
+
+    assert sorted(plans["toolsets"]) == ["agents", "plans"]
+    assert {"jobs", "tracking"} <= set(plans["left_out"])
+    assert (chosen["left_out"], more["left_out"]) == ([], [])
+
+
 def test_an_unknown_toolset_or_client_is_named_in_the_error(sandbox: Sandbox):
     toolset = sandbox.run("setup", "codex", "--toolsets", "nonsense")
     client = sandbox.run("setup", "nonsense")

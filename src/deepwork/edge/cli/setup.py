@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -192,16 +193,30 @@ def _build_toolbox(settings: Settings) -> ToolsetCatalog:
 
     from deepwork.edge.server.application import Application
     from deepwork.edge.server.registry import select_tools
+    from deepwork.kernel.text_budget.tokens import estimate_tokens
     from deepwork.views.setup.guidance import ToolsetCatalog
+    from deepwork.views.setup.project import has_only_plans
 
     def count(toolsets: Sequence[str]) -> int:
         chosen = replace(unopened, toolsets=tuple(toolsets))
         return len(select_tools(Application(chosen).registry, chosen))
 
+    def estimate(toolsets: Sequence[str]) -> int:
+        chosen = replace(unopened, toolsets=tuple(toolsets))
+        shown = [
+            {"name": spec.name, "description": spec.listed_description, "inputSchema": spec.listed_schema}
+            for spec in select_tools(Application(chosen).registry, chosen).values()
+        ]
+        return estimate_tokens(json.dumps(shown, separators=(",", ":")))
+
     unopened = replace(settings, database="unused.db")
     registry = Application(replace(unopened, toolsets=("all",))).registry
     return ToolsetCatalog(
-        tuple(sorted({spec.toolset for spec in registry.values()})), settings.toolsets, count
+        tuple(sorted({spec.toolset for spec in registry.values()})),
+        settings.toolsets,
+        count,
+        estimate,
+        has_only_plans=has_only_plans(settings),
     )
 
 
@@ -224,6 +239,7 @@ def _print_result(
             "toolsets": list(choice.toolsets),
             "left_out": list(choice.left_out),
             "tools": choice.tools,
+            "tokens": choice.tokens,
         }
     if mode == "check":
         answer["in_order"] = all(change.action == "unchanged" for change in plan.changes)
@@ -252,17 +268,18 @@ def _render_result(
     if not plan.changes:
         yield "  nothing to remove"
     if plan.choice and mode != "remove":
-        yield f"{plan.choice.tools} tools: {', '.join(plan.choice.toolsets)}."
-        yield from _render_left_out(client, plan)
+        names, tokens = ", ".join(plan.choice.toolsets), round(plan.choice.tokens, -2)
+        yield f"{plan.choice.tools} tools, at most {tokens:,} tokens in every session: {names}."
+        yield from _render_left_out(plan)
     yield from plan.notes
     if mode == "write":
         yield f"Next: {client.next_step}"
 
 
-def _render_left_out(client: Vendor, plan: SetupPlan) -> Iterator[str]:
+def _render_left_out(plan: SetupPlan) -> Iterator[str]:
     if plan.choice and plan.choice.left_out:
         left_out = ", ".join(plan.choice.left_out)
-        yield f"Left out, because {client.title} shows at most {client.tool_limit} tools: {left_out}."
+        yield f"Left out, because {plan.choice.because}: {left_out}."
         yield "Choose others, for example --toolsets jobs,plans,reviews; `--toolsets all` offers everything."
 
 

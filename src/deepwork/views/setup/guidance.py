@@ -6,19 +6,27 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 from deepwork.kernel.records import dataclass
+from deepwork.kernel.vendors import Vendor
 from deepwork.views.setup.jsonc import UnreadableText, get_line_number
 
+_PLAN_TOOLSETS = ("plans", "agents")
+"""What agents need that only work on plans."""
 # Ordered by use to a single agent in an editor; plans and the toolsets that need plans come last.
 _TOOLSET_PRIORITY = ("jobs", "reviews", "tracking", "agents", "messages", "plans", "workspaces", "templates")
 
 
 @dataclass(frozen=True)
 class ToolsetCatalog:
-    """All toolsets, those configured for the project, and a function that counts the tools of a selection."""
+    """All toolsets, those configured for the project, and functions that measure a selection."""
 
     toolsets: tuple[str, ...]
     configured: tuple[str, ...]
     count: Callable[[Sequence[str]], int]
+    """Counts the tools."""
+    estimate: Callable[[Sequence[str]], int]
+    """Estimates the tokens that their descriptions cost in every session."""
+    has_only_plans: bool = False
+    """Whether the project has plans and nothing else, and its settings choose no toolsets."""
 
     def expand(self, chosen: Sequence[str]) -> tuple[str, ...]:
         """Resolve "all" and sort the names by importance."""
@@ -43,22 +51,35 @@ class ToolsetChoice:
     named: tuple[str, ...] | None = None
     """The names to write into the entry; None lets the server use its settings."""
     tools: int = 0
+    tokens: int = 0
+    because: str | None = None
+    """Why some are left out."""
 
 
 def choose_toolsets(
-    catalog: ToolsetCatalog, requested: Sequence[str] | None, limit: int | None
+    catalog: ToolsetCatalog, requested: Sequence[str] | None, client: Vendor
 ) -> ToolsetChoice:
-    """Choose the requested toolsets, or as many configured ones as fit the client's tool limit."""
+    """Choose the requested toolsets, or as many configured ones as fit the client's tool limit.
+
+    A project that has only plans needs few.
+    """
+    wanted, because, limit = catalog.expand(catalog.configured), None, client.tool_limit
     if requested:
-        return ToolsetChoice(
-            catalog.expand(requested), named=tuple(requested), tools=catalog.count(requested)
-        )
-    wanted = catalog.expand(catalog.configured)
-    fitting = wanted
-    while (tools := catalog.count(fitting)) > (limit or tools) and len(fitting) > 1:
-        fitting = fitting[:-1]
-    named = fitting if fitting != wanted else None
-    return ToolsetChoice(fitting, wanted[len(fitting) :], named, tools)
+        wanted = fitting = catalog.expand(requested)
+    elif catalog.has_only_plans:
+        fitting, because = catalog.expand(_PLAN_TOOLSETS), "this project has only plans"
+    else:
+        fitting = wanted
+        while catalog.count(fitting) > (limit or catalog.count(fitting)) and len(fitting) > 1:
+            fitting, because = fitting[:-1], f"{client.title} shows at most {limit} tools"
+    return ToolsetChoice(
+        fitting,
+        tuple(name for name in wanted if name not in fitting),
+        tuple(requested) if requested else (fitting if fitting != wanted else None),
+        catalog.count(fitting),
+        catalog.estimate(fitting),
+        because,
+    )
 
 
 BEGIN = "<!-- deepwork:begin, written by `deepwork setup`, which replaces the text between the marks -->"

@@ -110,9 +110,7 @@ class SetupPlanner:
             )
         program, notes = self._choose_program(request)
         before = list_arguments(client.shape, existing) if is_marked(client.shape, existing) else []
-        choice = choose_toolsets(
-            self._load_toolsets(), request.toolsets or parse_toolsets(before), client.tool_limit
-        )
+        choice = choose_toolsets(self._load_toolsets(), request.toolsets or parse_toolsets(before), client)
         folder = self._get_folder_argument(request)
         arguments = build_serve_arguments(folder, choice.named, list_user_arguments(before))
         drafts.edit(path, "server", lambda text: entry.put_entry(client, text, program, arguments))

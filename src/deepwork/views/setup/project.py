@@ -10,11 +10,16 @@ from typing import Any
 
 from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.config_options import OPTIONS, Option
+from deepwork.kernel.database.existing_store import read_existing_store
+from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.files.config_file import load_config_file
 from deepwork.kernel.files.paths import confine
 from deepwork.kernel.files.private import make_state_folder, to_storage_error, write_atomically
 from deepwork.kernel.records import dataclass
 
 EXAMPLE_JOB = "release_notes"
+_STORE_WAIT_SECONDS = 1.0
 _CONFIG_HEADER = """\
 # deepwork settings for this project. Flags and DEEPWORK_... variables override them.
 # Commented settings show the defaults: remove the `#` to change one.
@@ -46,6 +51,28 @@ def init_project(root: Path, *, example_job: bool = False, example_review: bool 
             result, root, root / ".deepreview", (examples / "deepreview.yml").read_text(encoding="utf-8")
         )
     return result
+
+
+def has_only_plans(settings: Settings) -> bool:
+    """Return whether a project has plans and nothing else, and its settings choose no toolsets."""
+    is_shared = "://" in settings.database_location or settings.global_store
+    if is_shared or settings.toolsets != ("all",) or "toolsets" in load_config_file(settings.project_root):
+        return False
+    if (settings.state_folder / "jobs").is_dir():
+        return False
+    try:
+        return bool(read_existing_store(settings.database_location, _STORE_WAIT_SECONDS, _holds_only_plans))
+    except DeepworkError:  # of another version, or in use: `deepwork doctor` explains it
+        return False
+
+
+def _holds_only_plans(tx: Transaction) -> bool:
+    sql = """
+        SELECT EXISTS (SELECT 1 FROM plans) AS plans, EXISTS (SELECT 1 FROM job_sessions) AS jobs,
+               EXISTS (SELECT 1 FROM tracked_workflows) AS tracks
+    """
+    found = tx.fetch_one(sql)
+    return found is not None and bool(found["plans"]) and not (found["jobs"] or found["tracks"])
 
 
 def render_config() -> str:

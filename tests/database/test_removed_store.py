@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -121,6 +123,27 @@ def test_what_is_removed_from_a_folder_that_did_not_change_for_long_is_noticed(
     with pytest.raises(StorageError, match="was removed"):
         list_names(settled)
 
+    settled.close()
+
+
+def test_what_is_removed_is_noticed_where_only_the_time_of_modification_says_so(
+    settled: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    look = os.stat
+    changed_at = look(tmp_path / "store").st_ctime_ns
+
+    def stat(path: str) -> SimpleNamespace:
+        found = {name: getattr(look(path), name) for name in dir(look(path)) if name.startswith("st_")}
+        return SimpleNamespace(**found | {"st_ctime_ns": changed_at})
+
+    monkeypatch.setattr(store_file, "os", SimpleNamespace(**vars(os) | {"stat": stat}))
+    list_names(settled)
+    (tmp_path / "store" / "deepwork.db").unlink()
+
+    with pytest.raises(StorageError, match="was removed"):
+        list_names(settled)
+
+    monkeypatch.undo()
     settled.close()
 
 

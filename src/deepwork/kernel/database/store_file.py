@@ -315,16 +315,19 @@ _PRAGMAS = (
 _QUIET_NS = 3_000_000_000
 """How long a folder has not changed before its time stamp is trusted: no later change can have the same one,
 as the stamps of no file system are coarser than two seconds."""
-_FolderStamp = tuple[int, int, int]
+_FolderStamp = tuple[int, int, int, int]
 
 
 def _read_folder_stamp(folder: str) -> _FolderStamp | None:
-    """Read which folder is at this path, and when something was last added to, removed or renamed in it."""
+    """Read which folder is at this path, and when something was last added to, removed or renamed in it.
+
+    Some file systems, such as exFAT in older kernels, change only the time of modification then.
+    """
     try:
         status = os.stat(folder)  # noqa: PTH116 - several times as fast
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns
 
 
 class OpenFile:
@@ -349,8 +352,9 @@ class OpenFile:
         stamp = _read_folder_stamp(self._folder)
         if stamp is not None and stamp == self._quiet_folder:
             return True
+        now = time.time_ns()  # before the full look, which may take any time
         is_in_place = self.has_own_path() and is_log_in_place(self._identity)
-        is_quiet = stamp is not None and 0 < stamp[2] < time.time_ns() - _QUIET_NS
+        is_quiet = stamp is not None and 0 < max(stamp[2:]) < now - _QUIET_NS
         self._quiet_folder = stamp if is_in_place and is_quiet and not self._is_link() else None
         return is_in_place
 

@@ -214,6 +214,21 @@ def test_a_commit_that_fails_is_the_error_of_everybody_who_waits_for_it(app: App
     assert list_leases(app) == ["c"]
 
 
+def test_a_change_is_not_refused_for_what_is_never_stored(app: Application, tmp_path: Path):
+    def refuse_second(tx: Transaction) -> None:
+        if tx.fetch_value("SELECT count(*) FROM leases") > 1:
+            raise KeyError("taken")
+
+    def remove_store(_: Transaction) -> None:
+        (tmp_path / "deepwork.db").unlink()
+
+    _, *done = run_together(
+        app, add_lease(app, "a"), add_lease(app, "b", refuse_second), add_lease(app, "c", remove_store)
+    )
+
+    assert [type(each.exception()) for each in done] == [StorageError] * 3
+
+
 def test_nobody_returns_and_nothing_that_follows_runs_before_the_commit(
     app: Application, commits: list[SQLiteSession]
 ):

@@ -2,7 +2,7 @@
 
 Whoever has made a change gives the open transaction to the next writer that waits, and the last one commits
 for all. Each change is a savepoint: it sees those before it, and if it fails, the others stay. Nobody returns
-before the commit, and a commit that fails is the error of every writer.
+before the commit, not even with an error of its own, and a commit that fails is the error of every writer.
 """
 
 from __future__ import annotations
@@ -227,4 +227,5 @@ class SharedWrite:
         except BaseException:
             self._queue.end_turn()
             raise
-        self._queue.end_turn(self._gate if error is None else None)
+        # Who failed waits, too: what it was refused for may be a change that is not stored yet.
+        self._queue.end_turn(self._gate if error is None or isinstance(error, Exception) else None)

@@ -8,8 +8,10 @@ the target defines them, and no guarded file that differs from the target's.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -278,6 +280,17 @@ class Attack:
         for name in ("core.symlinks", "core.trustctime"):
             self._git("config", name, "false")
 
+    def name_right_tree(self) -> None:
+        """Let the index say that what it holds is a tree in which everything is right."""
+        self._name_tree({"solution.txt": "right\n"})
+
+    def name_other_tree(self) -> None:
+        self._name_tree({"solution.txt": "wrong\n", "guarded/rule": "loose\n"})
+
+    def name_tree_without_first_makefile(self) -> None:
+        """Let the index say that what it holds is a tree without one of its files."""
+        self._name_tree({}, without="GNUmakefile")
+
     def store_lie(self) -> None:
         """Store the tree of the guarded files as it was under the name of the tree that they have now."""
         self._git("add", "-A", "-f")
@@ -485,16 +498,37 @@ class Attack:
             place.chmod(0o644)
             place.write_bytes(zlib.compress(content))
 
+    def _name_tree(self, files: dict[str, str], without: str = "") -> None:
+        """Put the list of trees of another index, with other files, into the one of the tree."""
+        self._git("add", "-A", "-f")
+        place, other = Path(self._git_dir()) / "index", self.elsewhere / "other"
+        other.write_bytes(place.read_bytes())
+        index = {"GIT_INDEX_FILE": str(other)}
+        for path, text in files.items():
+            self._stage(path, text, index)
+        if without:
+            self._ask("update-index", "--force-remove", without, env=index)
+        self._ask("write-tree", env=index)
+        self._ask("write-tree")
+        own, named = place.read_bytes(), other.read_bytes()
+        if b"TREE" in own and b"TREE" in named:
+            trees = named[named.rindex(b"TREE") + 8 : -20]
+            count = int.from_bytes(own[8:12])
+            trees = re.sub(rb"\A\0\d+", b"\0%d" % count, trees)
+            forged = own[: own.rindex(b"TREE") + 4] + len(trees).to_bytes(4) + trees
+            place.write_bytes(forged + hashlib.sha1(forged).digest())
+
+    def _stage(self, path: str, text: str, index: dict[str, str]) -> None:
+        (self.elsewhere / "content").write_text(text)
+        blob = self._ask("hash-object", "-w", "--no-filters", str(self.elsewhere / "content"))
+        self._ask("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", env=index)
+
     def _commit_on(self, branch: str, start: str, files: dict[str, str], *parents: str) -> None:
         """Commit files on a branch without a working tree."""
-        entries: list[str] = []
-        for path, text in files.items():
-            (self.elsewhere / "content").write_text(text)
-            blob = self._ask("hash-object", "-w", "--no-filters", str(self.elsewhere / "content"))
-            entries += ["--cacheinfo", f"100644,{blob},{path}"]
         index = {"GIT_INDEX_FILE": str(self.elsewhere / "index")}
         self._ask("read-tree", start, env=index)
-        self._ask("update-index", "--add", *entries, env=index)
+        for path, text in files.items():
+            self._stage(path, text, index)
         flags = [word for parent in dict.fromkeys(parents) for word in ("-p", parent)]
         commit = self._ask("commit-tree", "-m", "evil", *flags, self._ask("write-tree", env=index))
         self._git("update-ref", f"refs/heads/{branch}", commit)
@@ -576,6 +610,21 @@ KNOWN_ATTACKS: dict[str, tuple[str, ...]] = {
     "other bytes by a setting": ("name_attributes", "write_right", "commit_all", "report"),
     "a tree that lies": ("write_right", "loosen_rule", "store_lie", "restore_rule", "report"),
     "a tree that lies about a new file": ("write_right", "add_guarded", "store_lie", "report", "commit_all"),
+    "an index that names a right tree": ("write_wrong", "name_right_tree", "report", "report"),
+    "an index that names a right tree, committed": ("write_wrong", "commit_all", "name_right_tree", "report"),
+    "an index that names other rules": ("write_right", "commit_all", "name_other_tree", "report"),
+    "an index that names other rules, uncommitted": ("write_right", "name_other_tree", "report"),
+    "an index that names another tree later": ("write_right", "report", "name_other_tree", "report"),
+    "an index that names other rules in clean trees": (
+        *("judge_in_clean_trees", "write_right", "commit_all", "name_other_tree", "report"),
+    ),
+    "an index that names a tree without a file": (
+        *("write_wrong", "add_first_makefile", "name_tree_without_first_makefile", "report"),
+    ),
+    "an index that names a tree without a file, in clean trees": (
+        *("judge_in_clean_trees", "write_wrong", "add_first_makefile"),
+        *("name_tree_without_first_makefile", "report"),
+    ),
     "a branch of its own": ("write_right", "commit_all", "report", "make_integration_branch"),
     "a target of its own": ("write_right", "commit_all", "report", "move_target"),
     "what it builds on changed": ("change_ground", "write_right", "commit_all", "report"),

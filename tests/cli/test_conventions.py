@@ -64,6 +64,7 @@ OTHERWISE = {
     ("run", "--json"): "Print one JSON object per line.",
     ("runs", "attach", "--json"): "Print one JSON object per line.",
     ("runs", "logs", "--json"): "Print one JSON object per line.",
+    ("runs", "set", "--json"): "Print one JSON object per line.",
     ("hook", "--path"): "The project. Default: the folder that the event names.",
 }
 """Commands in which a shared option has another help text."""

@@ -278,7 +278,7 @@ def test_the_summary_says_what_comes_next():
     assert needs[0] == "Login: needs you, 2 of 3 tasks done, 1 failed, 1 h 30 min, $0.00"
     assert any(line.startswith("deepwork status") for line in needs)
     assert left[0].startswith("Login: unattended")
-    assert any(line.endswith("deepwork runs attach run_1") for line in left)
+    assert any(line.startswith("deepwork runs attach run_1") for line in left)
 
 
 # Times

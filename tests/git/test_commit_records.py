@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import zlib
 from pathlib import Path
@@ -163,6 +164,19 @@ def test_commits_in_a_row_are_listed_as_git_lists_them(
     assert programs[0] == "log"
     assert alone == asked
     assert (len(alone.commits), alone.contains_start) == (3, True)
+
+
+@pytest.mark.parametrize("author", ["Ada ", "  Ada\t", ""])
+def test_an_author_is_named_as_git_names_them(project: Project, programs: list[str], author: str) -> None:
+    start, text = project.git("rev-parse", "HEAD^"), project.git("cat-file", "commit", "HEAD")
+    made = store_commit(project, re.sub(r"\nauthor .*? <", lambda _: f"\nauthor {author} <", text))
+
+    alone = list_new_commits(project.safe_git, start, made, 9)
+    assert programs == []
+    project.git("update-ref", "refs/heads/kept", made)
+    project.git("repack", "-a", "-d", "-q")
+
+    assert list_new_commits(project.safe_git, start, made, 9) == alone
 
 
 @pytest.mark.parametrize("added", ["encoding ISO-8859-1", "gpgsig no signature", "parent {start}"])

@@ -175,7 +175,7 @@ def _read_exact(git: Git, hashes: Collection[str]) -> list[_Entry]:
 
 
 _PLAIN_COMMIT = re.compile(
-    r"tree (\w+)\nparent (\w+)\nauthor ([^\n<>]*?) <[^\n<>]*> [^\n]*\n"
+    r"tree (\w+)\nparent (\w+)\nauthor ([^\n<>]*?)[ \t]*<[^\n<>]*> [^\n]*\n"
     r"committer [^\n<>]* <[^\n<>]*> (\d+) [-+]\d+\n\n([^\0]*)"
 )
 """A commit with one parent that is neither signed nor written in another encoding."""

@@ -20,6 +20,7 @@ def main() -> None:
 
         hide_process()
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
+        gc.disable()  # the process ends before its garbage matters
         from deepwork.views.hooks.entrypoint import main as answer_event  # noqa: PLC0415
 
         answer_event(sys.argv[2:])

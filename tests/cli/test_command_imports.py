@@ -97,6 +97,17 @@ def test_a_command_that_reads_imports_few_modules_and_no_validation(tmp_path: Pa
     assert len([name for name in imported if name.startswith("deepwork")]) <= BUDGETS[command]
 
 
+@pytest.mark.parametrize(
+    "command", ["jobs list", "jobs get-workflows", "sessions list", "templates list", "review rules"]
+)
+def test_a_command_that_lists_valid_definitions_imports_no_validation(tmp_path: Path, command: str):
+    run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
+    run_deepwork(tmp_path, "jobs", "new", "report")
+    imported = list_imported(tmp_path, *command.split())
+
+    assert not imported & {*SERVERS, "pydantic", "psycopg", "rich", "sqlalchemy"}
+
+
 def make_work(project: Path) -> dict[str, str]:
     """Store an agent, a plan with a task, and tracked work; return their ids by the command that shows them."""
     app = make_app(project, str(project / ".deepwork" / "deepwork.db"))

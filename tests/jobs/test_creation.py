@@ -15,6 +15,7 @@ from deepwork import create_server
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.mcp_server import create_server as defined
 from deepwork.edge.server.registration import McpTool
+from deepwork.kernel.answers import build_model, read_answer
 from deepwork.kernel.config import load_settings
 from deepwork.work.jobs.quality_gate import QualityGate
 from deepwork.work.jobs.responses import FinishedStep
@@ -174,11 +175,11 @@ def test_1_7_1_answers_are_plain_dictionaries(tmp_path: Path):
     )
 
     assert all(type(answer) is dict for answer in answers)
-    assert FinishedStep.model_validate(answers[2]).model_dump(mode="json") == answers[2]
+    assert read_answer(FinishedStep, answers[2]).model_dump() == answers[2]
 
 
 def test_1_7_2_a_step_has_one_of_three_statuses():
-    assert get_args(FinishedStep.model_fields["status"].annotation) == (
+    assert get_args(build_model(FinishedStep).model_fields["status"].annotation) == (
         "needs_work",
         "next_step",
         "workflow_complete",

@@ -12,16 +12,20 @@ from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGrou
 from deepwork.kernel.foreign_text import split_lines
 from deepwork.work.plans.diagrams import render_text
 from deepwork.work.plans.models import Node, Outline
-from deepwork.work.templates.inputs import Definition
 from deepwork.work.templates.models import normalize_placeholders
 
 
-class _TemplateFileType(Definition):
-    """A template file: a definition that may also have a name, a description and a version."""
+def _build_file_type() -> Any:
+    from deepwork.work.templates.inputs import Definition  # only a command that reads a file needs it
 
-    name: str | None = None
-    description: str | None = None
-    version: int | None = None
+    class TemplateFileType(Definition):
+        """A template file: a definition that may also have a name, a description and a version."""
+
+        name: str | None = None
+        description: str | None = None
+        version: int | None = None
+
+    return TemplateFileType
 
 
 class _AssignmentParam(click.ParamType[tuple[str, str]]):
@@ -118,10 +122,7 @@ templates = ToolGroup(
         "create": CommandOverrides(
             {
                 "template": click.Argument(
-                    ["template"],
-                    required=False,
-                    type=DocumentParam(lambda: _TemplateFileType),
-                    metavar="[FILE|-]",
+                    ["template"], required=False, type=DocumentParam(_build_file_type), metavar="[FILE|-]"
                 )
             },
             "Give either --from-workflow-id, or tasks and variables as YAML or JSON in a file or, with `-`, "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from deepwork.gates.budgets.models import Budget
 from deepwork.kernel.files.definition_models import DefinitionModel
 
 
@@ -14,7 +13,3 @@ class BudgetDefinition(DefinitionModel):
     usd: float = Field(default=0, gt=0, description="Dollars above 0.")
     tokens: int = Field(default=0, gt=0, description="A whole number above 0.")
     minutes: float = Field(default=0, gt=0, description="Minutes above 0.")
-
-    def to_model(self) -> Budget | None:
-        given = Budget(self.usd or None, self.tokens or None, self.minutes or None)
-        return given if given.units else None

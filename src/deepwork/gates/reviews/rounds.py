@@ -64,6 +64,16 @@ class ReviewPolicy:
     is_explicit: bool = False
     """Whether the definition of the review names the number of rounds."""
 
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> ReviewPolicy:
+        """Read what a valid definition of a review says about its rounds, in job.yml or .deepreview."""
+        return cls(
+            rounds=data.get("rounds", cls.rounds),
+            blocks=tuple(dict.fromkeys(map(Severity, data.get("blocks", cls.blocks)))),
+            scope=ReviewScope(data.get("scope", cls.scope)),
+            by_other=data.get("by") == "other",
+        )
+
 
 @dataclass(frozen=True)
 class Finding:

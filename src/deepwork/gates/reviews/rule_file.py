@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, RootModel
 
 from deepwork.gates.reviews.models import ReviewRule, Strategy
-from deepwork.gates.reviews.rounds import DEFAULT_ROUNDS, ReviewPolicy, ReviewScope, Severity
+from deepwork.gates.reviews.rounds import ReviewPolicy
 from deepwork.kernel.files import globs
 from deepwork.kernel.files.definition_models import DefinitionModel, OneOf, Text, build_problem
 from deepwork.kernel.files.globs import Globs
@@ -92,15 +92,6 @@ class RoundsDefinition(DefinitionModel):
         "anyone", description="other if the author's own agent may not review; else anyone."
     )
 
-    def build_policy(self) -> ReviewPolicy:
-        """Return when the review ends."""
-        return ReviewPolicy(
-            self.rounds or DEFAULT_ROUNDS,
-            tuple(dict.fromkeys(map(Severity, self.blocks))),
-            ReviewScope(self.scope),
-            by_other=self.by == "other",
-        )
-
 
 class ReviewDefinition(RoundsDefinition):
     """Write how to review: a mapping with strategy and instructions."""
@@ -143,7 +134,7 @@ class RuleDefinition(DefinitionModel):
             names_all_changed=context.all_changed_filenames,
             shows_unchanged=context.unchanged_matching_files,
             rounds=self.review.rounds or None,
-            policy=self.review.build_policy(),
+            policy=ReviewPolicy.parse(self.review.model_dump(exclude_unset=True)),
         )
 
 

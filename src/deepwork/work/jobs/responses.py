@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+import inspect
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from deepwork.kernel.answers import Answer
+
+Value = TypeVar("Value")
+Added = Annotated[Value | None, "left out when null"]
 
 
-class JobAnswer(BaseModel):
+class JobAnswer(Answer):
     """An answer about jobs; keeps every key of the first versions, null when unused.
 
     Keys that were added later are `Added`: a client cannot expect them, so they are left out when null.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    @classmethod
-    def of(cls, record: object, **others: Any) -> Self:
-        """Build the answer from the attributes of a record with the names of its fields, as `Answer.of`."""
-        names = [name for name in cls.model_fields if name not in others and hasattr(record, name)]
-        return cls(**{name: getattr(record, name) for name in names}, **others)
-
-
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-Value = TypeVar("Value")
-Added = Annotated[Value | None, Field(exclude_if=_is_none)]
-"""A key that is left out when null."""
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        kinds = inspect.get_annotations(cls)
+        cls.kept_nulls |= {name for name, kind in kinds.items() if not kind.startswith("Added[")}
 
 
 class StackEntry(JobAnswer):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from deepwork.kernel.config import STATE_FOLDER
 from deepwork.kernel.files.definitions import DefinitionCatalog, DefinitionReader, list_entries
 from deepwork.kernel.files.private import to_printable_name
-from deepwork.kernel.files.problems import MAX_PROBLEMS, FileProblem, InvalidDefinition
+from deepwork.kernel.files.problems import MAX_PROBLEMS, DefinitionProblem, FileProblem, InvalidDefinition
+from deepwork.kernel.files.schema_check import is_surely_valid
 from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.kernel.records import dataclass
 from deepwork.work.plans.models import Outline
@@ -24,6 +25,7 @@ from deepwork.work.templates.models import (
     parse_variable,
 )
 
+SCHEMA_FILE = Path(__file__).with_name("template.schema.json")
 _TEMPLATES_FOLDER = f"{STATE_FOLDER}/templates"
 _FILE_SUFFIXES = (".yml", ".yaml", ".json")
 
@@ -125,13 +127,8 @@ def _build_contents(files: list[_TemplateFile], problems: list[FileProblem]) -> 
 
 
 def _parse_template(document: YamlDocument, id: str, stem: str, source: TemplateSource) -> Template:
-    # Imported here, because building the models takes time and a server starts without reading templates.
-    from deepwork.kernel.files.definition_models import validate_data  # noqa: PLC0415
-    from deepwork.work.templates.template_file import TemplateDefinition  # noqa: PLC0415
-
     data = document.data
-    _, malformed = validate_data(TemplateDefinition, data)
-    if malformed:
+    if malformed := _find_malformed(data):
         raise _build_error(map(document.locate, malformed))
     tasks = [Outline.read(task) for task in data["tasks"]]
     declared = [parse_variable(each) for each in data.get("variables", ())]
@@ -146,6 +143,16 @@ def _parse_template(document: YamlDocument, id: str, stem: str, source: Template
         version=data.get("version", 1),
         source=source,
     )
+
+
+def _find_malformed(data: Any) -> list[DefinitionProblem]:
+    if is_surely_valid(SCHEMA_FILE, data):
+        return []
+    # Imported here, because building the models takes longer than reading a valid template.
+    from deepwork.kernel.files.definition_models import validate_data  # noqa: PLC0415
+    from deepwork.work.templates.template_file import TemplateDefinition  # noqa: PLC0415
+
+    return validate_data(TemplateDefinition, data)[1]
 
 
 def _find_problems(

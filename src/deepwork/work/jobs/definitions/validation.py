@@ -23,6 +23,7 @@ from deepwork.kernel.files.yaml import YamlDocument
 from deepwork.kernel.records import dataclass
 from deepwork.work.jobs.definitions.checks import find_contradictions
 from deepwork.work.jobs.definitions.models import JOB_FILE, Job, is_identifier
+from deepwork.work.jobs.definitions.parsing import parse_job
 
 _JOB_TEMPLATE = Template("""\
 # Check this file with `deepwork jobs validate $name`.
@@ -118,9 +119,6 @@ def validate_job(folder: Path, reader: DefinitionReader) -> JobValidation:
         if absence := _find_access_problem(folder):
             return JobValidation(None, lines=(absence,))
         return JobValidation(None, "Failed to load the job:", tuple(map(str, error.problems)))
-    # Imported here, because building the models takes time and a server starts without reading jobs.
-    from deepwork.work.jobs.definitions.job_file import parse_job  # noqa: PLC0415
-
     job, malformed, parts = parse_job(document.data or {}, folder)
     found = [*malformed, *_find_contradictions(job, parts, MAX_PROBLEMS - len(malformed))]
     found += _find_unusable_instructions(job, reader)

@@ -7,9 +7,8 @@ from typing import Any, Protocol
 
 from deepwork.delivery.landing.models import Landing, LandingKind, LandingStatus, Problem, Skipped, WorkOrigin
 from deepwork.gates.checks.responses import CheckLine
-from deepwork.kernel.answers import Answer, IsoTime
+from deepwork.kernel.answers import Act, Answer, IsoTime, offer
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.offered_actions import Act, offer
 from deepwork.kernel.paging import Page
 from deepwork.kernel.states import Standing
 from deepwork.work.workspaces.models import WORK_ELSEWHERE

@@ -8,8 +8,7 @@ from typing import Any
 from deepwork.delivery.runner.models import Attempt, Run, RunStatus
 from deepwork.delivery.runner.rules import PERSON_MOVES, find_run_overrun
 from deepwork.gates.budgets.models import MICROS_PER_USD
-from deepwork.kernel.answers import Answer, IsoTime
-from deepwork.kernel.offered_actions import Act, offer
+from deepwork.kernel.answers import Act, Answer, IsoTime, offer
 from deepwork.kernel.paging import Page
 from deepwork.kernel.values import format_optional_timestamp
 

@@ -112,7 +112,7 @@ def _list_sources() -> list[str]:
         for file in os.scandir(folder)
         if file.name.endswith(_DECLARED) or file.name in _NAMED
     ]
-    shared = (*("answers.py", "values.py", "offered_actions.py", "operations.py", "paging.py"), "vendors.py")
+    shared = ("answers.py", "values.py", "operations.py", "paging.py", "vendors.py")
     own = ("registry.py", "schemas.py", "start_workflow.py", "tool_models.py", "plain_arguments.py")
     return sorted(
         [

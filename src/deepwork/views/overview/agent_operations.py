@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from deepwork.kernel.answers import Answer, Id
+from deepwork.kernel.answers import Act, Answer, Asked, Id
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.offered_actions import Act, Asked
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, Page, PageLimit
 from deepwork.kernel.values import format_optional_timestamp, format_timestamp

@@ -7,11 +7,10 @@ from typing import ClassVar
 
 from deepwork.delivery.landing.responses import offer_to_continue
 from deepwork.delivery.runner.responses import offer_raise
-from deepwork.kernel.answers import Answer
+from deepwork.kernel.answers import Act, Answer
 from deepwork.kernel.attention import Attention
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.events.log import EventStore
-from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.states import Cause
 from deepwork.views.overview import offered_actions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deepwork.kernel.offered_actions import Act, Asked, offer
+from deepwork.kernel.answers import Act, Asked, offer
 from deepwork.views.overview.session_rows import SessionRow
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS

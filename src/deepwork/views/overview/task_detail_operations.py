@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar
 from deepwork.delivery.runner.operations import RunLines
 from deepwork.delivery.runner.responses import AttemptLine
 from deepwork.delivery.runner.words import Word, list_words
-from deepwork.kernel.answers import Answer, Field, Id
+from deepwork.kernel.answers import Act, Answer, Field, Id
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.values import format_optional_timestamp, format_timestamp
 from deepwork.views.overview import offered_actions

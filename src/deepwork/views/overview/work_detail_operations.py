@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from deepwork.kernel.answers import Answer, Id, IsoTime
+from deepwork.kernel.answers import Act, Answer, Id, IsoTime
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.offered_actions import Act
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.values import format_timestamp
 from deepwork.views.overview import offered_actions

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from deepwork.kernel.answers import Answer
-from deepwork.kernel.offered_actions import Act
+from deepwork.kernel.answers import Act, Answer
 from deepwork.kernel.paging import Page
 from deepwork.work.tracking.responses import DecisionView, IssueView
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from deepwork.kernel.answers import Field, Id
+from deepwork.kernel.answers import Act, Field, Id, offer
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.offered_actions import Act, offer
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, decode_cursor, encode_cursor
 from deepwork.work.tracking.attribution import RunDirectory

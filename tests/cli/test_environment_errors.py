@@ -102,7 +102,7 @@ def test_a_full_disk_is_not_reported_as_a_bug(
     monkeypatch.setattr(main.deepwork, "main", fails)
 
     assert run_main(monkeypatch, "status") == 1
-    assert "notes.txt could not be written: No space left on device." in capsys.readouterr().err
+    assert "notes.txt could not be written: the disk is full." in capsys.readouterr().err
 
 
 def test_another_missing_file_is_reported_as_a_bug(

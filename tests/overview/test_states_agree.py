@@ -403,6 +403,22 @@ def test_a_run_and_its_attempts(interfaces: Interfaces):
     )
 
 
+def test_a_run_that_needed_a_person_until_its_work_went_on(interfaces: Interfaces):
+    app = interfaces.app
+    plan, _ = make_plan(app)
+    run = start_run(app, plan)
+    RunService(app.database).set_status(run.id, RunStatus.NEEDS_PERSON, "Look.")
+    execute(app, "UPDATE runner_runs SET created_at = created_at - 1")
+
+    before = agree(interfaces.run(run.id))
+    start_run(app, plan)
+    after = agree(interfaces.run(run.id))
+    execute(app, "UPDATE plans SET status = 'completed'")
+
+    assert (before[0], after) == ("needs_you", ("stopped", None, None))
+    assert agree(interfaces.run(run.id)) == ("done", None, None)
+
+
 def test_an_attempt_that_ended_badly(interfaces: Interfaces):
     app = interfaces.app
     plan, ids = make_plan(app)

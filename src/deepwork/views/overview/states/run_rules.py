@@ -67,6 +67,9 @@ class RunFacts:
     landed: int = 0
     unlanded: int = 0
     """How many completed tasks of its plan could land."""
+    is_plan_done: bool = False
+    is_continued: bool = False
+    """Whether another run of its plan began after it."""
 
 
 def judge_run(run: RunFacts) -> Standing:
@@ -87,7 +90,9 @@ def _judge_ended_run(run: RunFacts) -> Standing:
     plan, status = run.run.workflow_id, run.run.status
     if status is RunStatus.STOPPED:
         return Standing(State.STOPPED, next=_continue(run))
-    if status is RunStatus.NEEDS_PERSON:
+    if status is RunStatus.NEEDS_PERSON and not run.is_plan_done:
+        if run.is_continued:
+            return STOPPED
         return Standing(State.NEEDS_YOU, _find_ending(run), _first_line(run.run.reason), _continue(run))
     if plan and run.unlanded:
         return Standing(State.DONE, next=Command.LAND.about(plan))

@@ -244,6 +244,17 @@ class StateStore:
         )
         return [row["id"] for row in self._tx.fetch_all(sql, ids=list(ids))]
 
+    def find_plans_of_runs(self, ids: Sequence[str]) -> dict[str, Row]:
+        """Find what became of the plans of these runs: `is_done`, and `is_continued` by a later run."""
+        sql = """
+            SELECT run.id, CASE WHEN plans.status = 'completed' THEN 1 ELSE 0 END AS is_done,
+                   (SELECT count(*) FROM runner_runs AS later
+                     WHERE later.workflow_id = run.workflow_id AND later.created_at > run.created_at)
+                   AS is_continued
+              FROM runner_runs AS run JOIN plans ON plans.id = run.workflow_id WHERE run.id IN :ids
+        """
+        return {row["id"]: row for row in self._tx.fetch_all(sql, ids=list(ids))}
+
     def list_left_sessions(self, ids: Sequence[str]) -> list[Row]:
         """List those of these sessions that nobody changed since their last run ended.
 

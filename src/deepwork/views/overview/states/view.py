@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
-from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, ParkedFor, Run
+from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, ParkedFor, Run, RunStatus
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.gates.budgets.models import SubjectKind
 from deepwork.gates.budgets.service import BudgetService, name_day
@@ -224,6 +224,8 @@ class StateView:
         for row in self._store.list_hosts(ids):
             hosts[row["run_id"]][row["host"]] = row["agents"]
         usage = RunStore(self.tx).sum_usage(ids)
+        waiting = [run.id for run in runs if run.status is RunStatus.NEEDS_PERSON]
+        since = self._store.find_plans_of_runs(waiting) if waiting else {}
         plans = sorted({run.workflow_id for run in runs if run.workflow_id and run.status.is_final})
         landed = self._store.count_landed(plans) if plans else {}
         landable = self._store.count_landable(plans, self._processes.host) if plans else {}
@@ -238,6 +240,8 @@ class StateView:
                 usd_micros=usage.get(run.id, (0, 0))[1],
                 landed=landed.get(run.workflow_id or "", 0),
                 unlanded=landable.get(run.workflow_id or "", 0),
+                is_plan_done=run.id in since and bool(since[run.id]["is_done"]),
+                is_continued=run.id in since and bool(since[run.id]["is_continued"]),
             )
             for run in runs
         ]

@@ -35,7 +35,8 @@ def run_plan(project: RunProject) -> None:
 def test_what_landed_and_was_merged_is_removed_after_a_dry_run(make_project: MakeProject):
     project = make_project()
     run_plan(project)
-    assert run(project, "land", project.plan).code == 0
+    landed = run(project, "land", project.plan, "--json")
+    assert (landed.code, {row["state"] for row in landed.json["landings"]}) == (0, {"landed"})
     unmerged = run(project, "clean", "--older-than", "0", "--json").json
     run_git(project.folder, "merge", "-q", f"deepwork/integration/{project.plan}")
     project.fingerprint = take_fingerprint(project.folder)

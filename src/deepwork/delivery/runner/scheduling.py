@@ -241,9 +241,24 @@ class RunScheduler:
         if offered.tasks and problem is None:
             return False  # a limit ends by itself
         self._runs.set_status(
-            run.id, RunStatus.NEEDS_PERSON, problem or lost or _describe_need(offered, attempts)
+            run.id, RunStatus.NEEDS_PERSON, problem or lost or self._describe_need(offered, attempts)
         )
         return True
+
+    def _describe_need(self, offered: NextTasks, attempts: Sequence[Attempt]) -> str:
+        """Say what needs a person: what the attempts wait for, then other tasks, by their names."""
+        parts = [attempt.reason for attempt in attempts if attempt.reason]
+        told = {attempt.task_id for attempt in attempts if attempt.reason}
+        if others := [id for id in offered.needs_person or () if id not in told][:_NAMED_TASKS]:
+            with self._database.reading() as tx:
+                tasks = TaskStore(tx).find_by_ids(others)
+            named = ", ".join(repr(tasks[id].name) for id in others if id in tasks)
+            parts.append(
+                f"These tasks wait for a person: {named}. `deepwork status` has the command for each."
+            )
+        if offered.approval:
+            parts.append("The plan waits for an approval: `deepwork approvals list`.")
+        return " ".join(parts) or offered.reason or "No task can start without a person."
 
 
 def list_next_tasks(tx: Transaction, workflow_id: str) -> NextTasks:
@@ -290,16 +305,3 @@ def _find_limit(run: Run, attempts: Sequence[Attempt], spent: int) -> str | None
         results = "1 result waits" if waiting == 1 else f"{waiting} results wait"
         return f"{results} for a person: `deepwork approvals list`."
     return None
-
-
-def _describe_need(offered: NextTasks, attempts: Sequence[Attempt]) -> str:
-    parts = [attempt.reason for attempt in attempts if attempt.reason]
-    if tasks := offered.needs_person:
-        named = ", ".join(tasks[:_NAMED_TASKS])
-        parts.append(
-            f"These tasks wait for a person: {named}. `deepwork approvals list` shows what to approve;"
-            " `deepwork tasks retry ID` gives a failed one new attempts."
-        )
-    if offered.approval:
-        parts.append("The plan waits for an approval: `deepwork approvals list`.")
-    return " ".join(parts) or offered.reason or "No task can start without a person."

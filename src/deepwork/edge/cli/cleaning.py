@@ -48,5 +48,7 @@ def _render(answer: Mapping[str, Any]) -> Iterator[str]:
     for each in answer["kept"]:
         yield to_printable(f"kept {each['kind']}  {each['name']}: {each['kept']}")
     yield f"{len(answer['removable'])} {done}, {len(answer['kept'])} kept."
+    if not answer["removable"] and not answer["is_removed"]:
+        yield "deepwork clean --older-than 0  # lists also what has just ended"
     if answer["removable"] and not answer["is_removed"]:
         yield "deepwork clean --yes  # removes these"

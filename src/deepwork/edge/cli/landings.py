@@ -20,7 +20,7 @@ from deepwork.edge.cli.framework.output import (
     to_printable,
 )
 from deepwork.edge.cli.framework.progress import ProgressLines
-from deepwork.edge.cli.states import name_state, show_state
+from deepwork.edge.cli.states import add_states, name_state, show_state
 from deepwork.kernel.errors import NotFound
 from deepwork.kernel.foreign_text import split_lines
 
@@ -49,6 +49,7 @@ def land(work: str, onto: str | None, commits: bool, as_json: bool, path: str, *
         chosen = _find_work(app, work)
         options = {"onto": onto} if onto else {}
         answer = _call(app, "land_work", {**chosen, **options, "commit": commits})
+        answer["landings"] = add_states(app, "landing", answer["landings"])
     print_answer(answer, as_json=as_json, render=_render_result)
     sys.exit(int(answer["exit_code"]))
 

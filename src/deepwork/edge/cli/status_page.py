@@ -93,7 +93,7 @@ def _render_head(answer: Mapping[str, Any], columns: int) -> Iterator[str]:
     openers = ", ".join(answer["servers"]) or "no other process"
     yield shorten(to_printable(f"project  {answer['project']}"), columns)
     yield shorten(to_printable(f"store    {answer['store']}, open by {openers}"), columns)
-    yield f"runs     {_format_counts(counts['states'], ended=counts['completed'])}"
+    yield f"work     {_format_counts(counts['states'], ended=counts['completed'])}"
     if any(counts["tasks"].values()):
         yield f"tasks    {_format_counts(counts['tasks'])}"
     if answer["untrusted_settings"]:

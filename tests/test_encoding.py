@@ -78,11 +78,12 @@ values = st.recursive(
 
 @cache
 def import_all_answers() -> list[type[Answer]]:
-    """Import every module that may define answers, and return the classes of them."""
+    """Import every module that may define answers, and return the classes of those that may hold answers."""
     for module in pkgutil.walk_packages(deepwork.__path__, "deepwork."):
         if module.name.rpartition(".")[2] != "__main__":
             importlib.import_module(module.name)
-    return sorted(walk_subclasses(Answer), key=lambda kind: f"{kind.__module__}.{kind.__name__}")
+    found = [kind for kind in walk_subclasses(Answer) if kind.model_dump is Answer.model_dump]
+    return sorted(found, key=lambda kind: f"{kind.__module__}.{kind.__name__}")
 
 
 def walk_subclasses(kind: type[Answer]) -> Iterator[type[Answer]]:

@@ -29,6 +29,6 @@ def test_a_walk_lists_the_modules_and_git_programs_of_a_request() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("walk", "limit"), [("finished_step", 11), ("run, two attempts", 40)])
+@pytest.mark.parametrize(("walk", "limit"), [("finished_step", 12), ("run, two attempts", 40)])
 def test_a_walk_starts_few_git_programs(walk: str, limit: int) -> None:
     assert 0 < int(follow(walk)[-1]) <= limit

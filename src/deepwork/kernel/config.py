@@ -223,7 +223,7 @@ def require_known_keys(root: Path) -> None:
     known = [option.key for option in OPTIONS if option.in_file]
     near = get_close_matches(unknown[0], known, 1)
     raise DefinitionError(
-        f"{STATE_FOLDER}/config.yml has unknown keys: {', '.join(unknown)}.",
+        f"{STATE_FOLDER}/config.yml has unknown keys: {', '.join(repr(key[:60]) for key in unknown[:5])}.",
         suggestion=f"Did you mean `{near[0]}`?" if near else "Remove them, or correct their spelling.",
     )
 

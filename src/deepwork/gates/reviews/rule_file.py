@@ -134,7 +134,7 @@ class RuleDefinition(DefinitionModel):
             names_all_changed=context.all_changed_filenames,
             shows_unchanged=context.unchanged_matching_files,
             rounds=self.review.rounds or None,
-            policy=ReviewPolicy.parse(self.review.model_dump(exclude_unset=True)),
+            policy=ReviewPolicy.parse(self.review.model_dump(exclude_unset=True, exclude={"instructions"})),
         )
 
 

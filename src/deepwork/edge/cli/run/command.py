@@ -25,7 +25,7 @@ from deepwork.edge.cli.run.options import (
 )
 from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.errors import InvalidInput, NotAllowed, NotFound
-from deepwork.kernel.foreign_text import dump_json
+from deepwork.kernel.foreign_text import dump_json, quote_line
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.models import Run, RunRequest
@@ -85,7 +85,8 @@ def _warn_of_unseen_files(app: Application, project: Path) -> None:
     """Say which files agents do not see, because their trees begin with a commit."""
     if not project.is_dir() or not (found := app.runner.list_unseen_files(project)):
         return
-    shown = ", ".join([*found[:_MAX_UNSEEN], *(["…"] if len(found) > _MAX_UNSEEN else [])])
+    names = map(quote_line, found[:_MAX_UNSEEN])  # what is in a repository may be anybody's words
+    shown = ", ".join([*names, *(["…"] if len(found) > _MAX_UNSEEN else [])])
     count = f"{len(found)} uncommitted file{'s' if len(found) > 1 else ''}"
     said = f"Agents do not see {count} of your checkout: {shown}\n{_INCLUDE}"
     print("\n".join(map(to_printable, said.split("\n"))), file=sys.stderr)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from checks.make import COUNT, SUBJECT, Project, shell
+from deepwork.gates.checks.runner import CheckRunner
 from deepwork.kernel.errors import Code
 from patience import wait_until
 
@@ -103,6 +104,21 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_a_proof_that_is_stored_just_after_one_looked_for_it_is_used(
+    any_project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    any_project.define_check(shell(COUNT))
+    [first] = any_project.prove()
+    find, answers = CheckRunner.find_proof, iter([True])
+    monkeypatch.setattr(
+        CheckRunner, "find_proof", lambda *looked: None if next(answers, False) else find(*looked)
+    )
+
+    [second] = any_project.prove()
+
+    assert (second.id, next(answers, None)) == (first.id, None)
 
 
 @pytest.mark.differs

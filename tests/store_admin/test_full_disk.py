@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from application import skip_or_fail
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import Git
 from workspaces.make import run_git
@@ -51,7 +52,7 @@ def run_on_small_disk(folder: Path, *commands: str) -> list[dict[str, Any]]:
     argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == NO_MOUNT or "unshare failed" in done.stderr:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()[-200:]}")
+        skip_or_fail(f"no file system can be mounted here: {done.stderr.strip()[-200:]}")
     return [json.loads(line) for line in (folder / "notes" / "all").read_text().splitlines()]
 
 

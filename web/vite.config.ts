@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
+import { budget } from "./scripts/budget.mjs";
 
 /** Adds a small script to the head that sets the theme before the first paint. Its name contains a hash. */
 function themeFirst(): Plugin {
@@ -17,7 +18,7 @@ function themeFirst(): Plugin {
 }
 
 export default defineConfig({
-  plugins: [themeFirst()],
+  plugins: [themeFirst(), budget()],
   build: {
     outDir: "../src/deepwork/views/dashboard/static",
     emptyOutDir: true,

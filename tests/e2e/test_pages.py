@@ -212,7 +212,7 @@ def test_missing_runs_and_pages_show_an_error_and_a_link_back(visitor: Visitor) 
     visitor.page.get_by_role("alert").get_by_text("Not found", exact=True).wait_for()
     visitor.open("/nowhere")
 
-    visitor.page.get_by_role("link", name="Go home").click()
+    visitor.page.get_by_role("link", name="Go to the inbox").click()
 
     visitor.page.wait_for_selector("text=Needs you")
     visitor.troubles.clear()  # the browser logs the 404

@@ -1,64 +1,24 @@
 /** The frame around every page: navigation, connection status, and the page itself. */
 
-import { effect, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
+import { leaveAsking } from "./acts";
 import { now, clockTime } from "./clock";
+import { useHome } from "./data/home";
 import { connection, lastReceived, me, nextTry, reconnectNow } from "./data/live";
-import { LOOK_AGAIN, useResource } from "./data/resource";
-import type { HomeAnswer } from "./data/shapes";
-import { isHelpOpen, PAGES } from "./keys";
-import { Agents } from "./pages/agents";
-import { ApprovalPage, Approvals } from "./pages/approvals";
-import { Blockers } from "./pages/blockers";
-import { Decisions } from "./pages/decisions";
-import { Health } from "./pages/health";
-import { affectsHome, Home } from "./pages/home";
-import { Jobs } from "./pages/jobs";
-import { LandingPage } from "./pages/landings";
-import { Plans } from "./pages/plans";
-import { RunPage } from "./pages/run";
-import { Runs } from "./pages/runs";
-import { TaskPage } from "./pages/task";
-import { WhyPage } from "./pages/why";
-import { AgentRunPage, Work } from "./pages/work";
+import { isHelpOpen, listKeys } from "./keys";
 import { hasShortcuts, setShortcuts, setTheme, theme, type Theme } from "./preferences";
-import { path, query, replace, runAddress } from "./router";
+import { address, path, replace } from "./router";
+import { ENTRIES, findPlace, findRedirect, subject, waiting, type PageProps, type Route } from "./routes";
+import { ActDialog } from "./ui/actbar";
 import { announce, Announcer } from "./ui/announce";
 import { Dialog } from "./ui/dialog";
+import { Empty, NoPage, Skeleton } from "./ui/parts";
+import { ResultLine } from "./ui/result";
 import { GlobalSearch } from "./ui/search";
-import { Empty } from "./ui/parts";
-import { parseRunPath } from "./view/addresses";
-
-/** The subject of the page, for the window title. */
-export const subject = signal("");
-const waiting = signal(0);
-
-effect(() => {
-  document.title = `${waiting.value ? `(${waiting.value}) ` : ""}${subject.value ? `${subject.value} · ` : ""}deepwork`;
-});
-
-const ICONS: Record<string, string> = {
-  "/": "M2.5 7.5L8 2.8l5.5 4.7M4 6.8v6.4h8V6.8",
-  "/runs": "M2.5 4h11M2.5 8h7M2.5 12h9",
-  "/approvals": "M8 1.6l5.4 2v4.2c0 3.2-2.2 5.4-5.4 6.6-3.2-1.2-5.4-3.4-5.4-6.6V3.6zM5.5 7.8l1.8 1.8 3.4-3.6",
-  "/blockers": "M4 14V2M4 3h8l-2 3 2 3H4",
-  "/decisions": "M8 2v4M8 6L3.5 10v3.5M8 6l4.5 4v3.5",
-  "/agents": "M8 2.5a2.6 2.6 0 1 0 0 5.2a2.6 2.6 0 1 0 0-5.2M3 13.5c.6-2.8 2.5-4 5-4s4.4 1.2 5 4",
-  "/work": "M8 1.8v2.4M8 11.8v2.4M1.8 8h2.4M11.8 8h2.4M3.6 3.6l1.7 1.7M10.7 10.7l1.7 1.7M12.4 3.6l-1.7 1.7M5.3 10.7l-1.7 1.7M8 5.6a2.4 2.4 0 1 0 0 4.8a2.4 2.4 0 1 0 0-4.8",
-  "/jobs": "M3 3h10v10H3zM5.5 6.2l1.2 1.2 2-2M5.5 10h5",
-  "/plans": "M2.5 4.5h3v-2h-3zM10.5 8.8h3v-2h-3zM2.5 13.2h3v-2h-3zM5.5 3.5h2v4.3h3M5.5 12.2h2V7.8",
-  "/why": "M6 6.2a2 2 0 1 1 2.9 1.8c-.6.3-.9.8-.9 1.5M8 11.6v.3M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 1 0 0-12.4",
-  "/health": "M1.5 8.5h3l2-5 3 9 2-4h3",
-};
 
 export function App() {
-  const home = useResource<HomeAnswer>("/home", affectsHome, LOOK_AGAIN);
-  useEffect(() => {
-    const total = home.data?.needs_you_total;
-    if (total === undefined) return;
-    if (total > waiting.value && waiting.value >= 0 && home.seq) announce(`${total} ${total === 1 ? "item needs" : "items need"} you.`);
-    waiting.value = total;
-  }, [home.data]);
   return (
     <div class="shell">
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
@@ -68,65 +28,74 @@ export function App() {
       <div class="body">
         <ConnectionNotice />
         <main id="main" tabIndex={-1}>
-          <Page home={home} />
+          <Page />
         </main>
+        <ResultLine />
       </div>
+      <WaitingCount />
+      <ActDialog />
       <Announcer />
       {isHelpOpen.value && <Help />}
     </div>
   );
 }
 
-function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
-  const at = path.value;
-  const [, first = "", id] = at.split("/");
-  const rest = decodeURIComponent(at.split("/").slice(2).join("/"));
-  const names: Record<string, string> = { "": "Home", runs: "Runs", approvals: "Approvals", blockers: "Blockers", decisions: "Decisions", agents: "Agents", work: "Agents at work", jobs: "Jobs", plans: "Plans", why: "Why", health: "Health" };
+/** Keeps the number in the navigation and the window's title. */
+function WaitingCount() {
+  const home = useHome();
   useEffect(() => {
-    if (!rest) subject.value = names[first] ?? "";
-  }, [at]);
-  const run = first === "runs" ? parseRunPath(rest) : null;
-  useEffect(() => {
-    if (run?.tab) replace(runAddress(run.id, { ...Object.fromEntries(query.value), tab: run.tab }));
-  }, [at]);
-  if (connection.value === "login") return <Login />;
-  switch (first) {
-    case "":
-      return <Home home={home} />;
-    case "runs":
-      if (!id) return <Runs />;
-      if (run) return <RunPage key={run.id} id={run.id} />;
-      break;
-    case "tasks":
-      if (id) return <TaskPage key={rest} id={rest} />;
-      break;
-    case "approvals":
-      return id ? <ApprovalPage key={id} id={id} /> : <Approvals />;
-    case "blockers":
-      return <Blockers />;
-    case "decisions":
-      return <Decisions />;
-    case "agents":
-      return <Agents />;
-    case "work":
-      return id ? <AgentRunPage key={id} id={rest} /> : <Work />;
-    case "jobs":
-      return <Jobs />;
-    case "plans":
-      return <Plans />;
-    case "landings":
-      if (id) return <LandingPage key={id} id={id} />;
-      break;
-    case "why":
-      return <WhyPage />;
-    case "health":
-      return <Health />;
+    const total = home.data?.needs_you_total;
+    if (total === undefined) return;
+    if (total > waiting.value && home.seq) announce(`${total} ${total === 1 ? "item needs" : "items need"} you.`);
+    waiting.value = total;
+  }, [home.data]);
+  return null;
+}
+
+/** The pages that are loaded; null if loading failed. */
+const loaded = signal<ReadonlyMap<Route, ComponentType<PageProps> | null>>(new Map());
+
+async function load(route: Route): Promise<void> {
+  let page: ComponentType<PageProps> | null = null;
+  try {
+    page = (await route.load()).default;
+  } catch {
+    // The server is not reachable, or it has another version, whose files have other names.
   }
+  loaded.value = new Map(loaded.value).set(route, page);
+}
+
+function Page() {
+  const at = path.value;
+  const place = findPlace(at);
+  const route = place?.route;
+  useEffect(() => {
+    const to = findRedirect(at, address.peek().split("?")[1] ?? "");
+    if (to) replace(to);
+    leaveAsking();
+  }, [at]);
+  useEffect(() => {
+    if (!place?.rest) subject.value = route?.name ?? "";
+  }, [route, place?.rest]);
+  useEffect(() => {
+    if (route && !loaded.peek().get(route)) void load(route);
+  }, [route]);
+  if (connection.value === "login") return <Login />;
+  if (!place || !route) return findRedirect(at, "") ? null : <NoPage />;
+  const Shown = loaded.value.get(route);
+  if (Shown === null) return <NotLoaded />;
+  if (!Shown) return <div class="page"><Skeleton rows={8} /></div>;
+  // The page of a thing begins anew with another thing; a list stays while its items are opened.
+  return <Shown key={ENTRIES.includes(route as (typeof ENTRIES)[number]) ? route.path : `${route.path}/${place.rest}`} rest={place.rest} />;
+}
+
+function NotLoaded() {
   return (
-    <Empty title="Page not found" isPage>
-      <a class="button" href="/">
-        Go home
-      </a>
+    <Empty title="This page could not be loaded" isPage>
+      <p>The server is not reachable, or it has a newer version.</p>
+      <button type="button" class="button" onClick={() => location.reload()}>
+        Reload
+      </button>
     </Empty>
   );
 }
@@ -146,11 +115,11 @@ function Sidebar() {
       <GlobalSearch />
       <nav aria-label="Pages">
         <ul>
-          {Object.entries(PAGES).map(([key, [to, name]]) => (
+          {ENTRIES.map(({ path: to, name, key, icon, load }) => (
             <li>
-              <a href={to} aria-current={isAt(to) ? "page" : undefined} title={hasShortcuts.value ? `g ${key}` : undefined}>
+              <a href={to} aria-current={isAt(to) ? "page" : undefined} title={hasShortcuts.value ? `g ${key}` : undefined} onPointerEnter={() => void load().catch(() => {})}>
                 <svg class="shape" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
-                  <path d={ICONS[to]} />
+                  <path d={icon} />
                 </svg>
                 <span>{name}</span>
                 {to === "/" && waiting.value > 0 && (
@@ -229,22 +198,12 @@ function Login() {
   );
 }
 
-const KEYS: [string, string][] = [
-  ["j  k", "Next, previous in the list"],
-  ["Enter", "Open the selected item"],
-  ["Esc", "Close the open item"],
-  ["← →", "Collapse, expand in a tree"],
-  ["[  ]", "Previous tab, next tab"],
-  ["/", "Search"],
-  ["?", "This help"],
-];
-
 function Help() {
   return (
     <Dialog title="Keyboard shortcuts" onClose={() => (isHelpOpen.value = false)}>
       <div class="keys">
         <dl>
-          {KEYS.map(([key, meaning]) => (
+          {listKeys().map(([key, meaning]) => (
             <div>
               <dt>
                 <kbd>{key}</kbd>
@@ -254,7 +213,7 @@ function Help() {
           ))}
         </dl>
         <dl>
-          {Object.entries(PAGES).map(([key, [, name]]) => (
+          {ENTRIES.map(({ key, name }) => (
             <div>
               <dt>
                 <kbd>g {key}</kbd>

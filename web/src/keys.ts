@@ -1,32 +1,64 @@
-/** Keyboard shortcuts. They are off while the user types, and can be turned off altogether. */
+/** Keyboard shortcuts. They are off while somebody types, and can be turned off altogether. */
 
 import { signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { actsFor, asking, begin, focus, getSubjects, labelOf, leaveAsking, type Act } from "./acts";
 import { hasShortcuts } from "./preferences";
 import { go, query, replace, withQuery } from "./router";
+import { ENTRIES } from "./routes";
+import { undoLast } from "./ui/result";
 import { stepTab } from "./ui/tabs";
 
 export const isHelpOpen = signal(false);
 
-export const PAGES: Record<string, [string, string]> = {
-  h: ["/", "Home"],
-  r: ["/runs", "Runs"],
-  v: ["/approvals", "Approvals"],
-  b: ["/blockers", "Blockers"],
-  d: ["/decisions", "Decisions"],
-  a: ["/agents", "Agents"],
-  w: ["/work", "At work"],
-  j: ["/jobs", "Jobs"],
-  p: ["/plans", "Plans"],
-  y: ["/why", "Why"],
-  s: ["/health", "Health"],
-};
+/** Returns whether it did something; false lets the key do what it does elsewhere. */
+type Handler = () => boolean | void;
+
+const BUILT_IN: [string, string][] = [
+  ["j  k", "Next, previous in the list"],
+  ["Enter", "Open the selected item"],
+  ["Esc", "Close the open item"],
+  ["← →", "Collapse, expand in a tree"],
+  ["[  ]", "Previous tab, next tab"],
+  ["u", "Undo, if the last act allows it"],
+  ["Ctrl ↵", "Send what you typed"],
+  ["/", "Search"],
+  ["?", "This help"],
+];
+
+const pageKeys: { key: string; handler: Handler; description: string }[] = [];
+
+/** A key of a page that is no act, such as the next file; it works while the view is shown. */
+export function useKey(key: string, handler: Handler, description: string): void {
+  const current = useRef(handler);
+  current.current = handler;
+  useEffect(() => {
+    const mine = { key, handler: () => current.current(), description };
+    pageKeys.push(mine);
+    return () => void pageKeys.splice(pageKeys.indexOf(mine), 1);
+  }, [key, description]);
+}
+
+/** The acts that apply now: those registered, and those of the item alone. */
+export function listActs(): Act[] {
+  const { more = [] } = focus.value;
+  const subjects = getSubjects();
+  return subjects.length ? [...actsFor(subjects), ...(subjects.length === 1 ? more : [])] : [];
+}
+
+/** All keys with what they do here. */
+export function listKeys(): [string, string][] {
+  const acts = listActs().flatMap((act): [string, string][] => (act.key ? [[act.key, labelOf(act, getSubjects()[0]!)]] : []));
+  return [...acts, ...pageKeys.map(({ key, description }): [string, string] => [key, description]), ...BUILT_IN];
+}
 
 let goPressedAt = 0;
 const GO_WITHIN = 1200;
 
 export function startKeys(): void {
   document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.defaultPrevented || event.altKey || event.isComposing) return;
+    if (event.ctrlKey || event.metaKey) return;
     const target = event.target as HTMLElement;
     const isTyping = target.closest?.("input, textarea, select, [contenteditable]") !== null;
     if (event.key === "Escape") {
@@ -42,21 +74,32 @@ export function startKeys(): void {
 /** Closes the innermost open item, on Esc. */
 function closeInnermost(): void {
   if (document.querySelector("dialog[open]")) return;
-  const open = ["event", "file", "task"].find((name) => query.value.has(name));
+  if (asking.peek()) return void leaveAsking();
+  const open = ["event", "file", "task", "item"].find((name) => query.value.has(name));
   if (open) go(withQuery({ [open]: null }));
 }
 
 function handleKey(key: string): boolean {
-  if (Date.now() - goPressedAt < GO_WITHIN && PAGES[key]) {
+  const entry = ENTRIES.find((each) => each.key === key);
+  if (Date.now() - goPressedAt < GO_WITHIN && entry) {
     goPressedAt = 0;
-    go(PAGES[key][0]);
+    go(entry.path);
     return true;
   }
   goPressedAt = 0;
+  // What the page knows comes before what the frame does.
+  for (const each of [...pageKeys].reverse()) if (each.key === key && each.handler() !== false) return true;
+  const act = listActs().find((each) => each.key === key);
+  if (act) {
+    begin(act, getSubjects());
+    return true;
+  }
   switch (key) {
     case "g":
       goPressedAt = Date.now();
       return true;
+    case "u":
+      return undoLast();
     case "/": {
       const field = document.querySelector<HTMLInputElement>("main [data-search]") ?? document.querySelector<HTMLInputElement>("[data-search]");
       field?.focus();

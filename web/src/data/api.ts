@@ -15,14 +15,18 @@ export class ApiError extends Error {
 export class NoResponse extends Error {}
 
 export interface Read<T> {
+  /** Undefined only if it is what the given ETag names. */
   data: T;
   /** The number of the last event that the answer includes. */
   seq: number;
+  tag: string | null;
 }
 
-export async function read<T>(address: string, signal?: AbortSignal): Promise<Read<T>> {
-  const answer = await request(`/api/v1${address}`, { signal: signal ?? null, headers: { Accept: "application/json" } });
-  return { data: (await answer.json()) as T, seq: parseSeq(answer) };
+export async function read<T>(address: string, signal?: AbortSignal, tag?: string | null): Promise<Read<T>> {
+  const headers = { Accept: "application/json", ...(tag ? { "If-None-Match": tag } : {}) };
+  const answer = await request(`/api/v1${address}`, { signal: signal ?? null, headers, cache: "no-store" });
+  const data = answer.status === 304 ? undefined : await answer.json();
+  return { data: data as T, seq: parseSeq(answer), tag: answer.headers.get("ETag") };
 }
 
 /** Call a tool; the idempotency key makes a repeated click harmless. */
@@ -40,7 +44,7 @@ async function request(address: string, options: RequestInit): Promise<Response>
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new NoResponse("The server is not responding.");
   }
-  if (!answer.ok) throw new ApiError(answer.status, await parseError(answer));
+  if (!answer.ok && answer.status !== 304) throw new ApiError(answer.status, await parseError(answer));
   return answer;
 }
 

@@ -20,7 +20,7 @@ interface Message {
   created_at: string | number;
 }
 
-export function Agents() {
+export default function Agents() {
   const list = useResource<{ agents: AgentLine[]; tracked?: TrackedAgent[]; total: number }>("/agents?limit=200", anyOf("agent", "plan_task", "message", "task"));
   const chosen = query.value.get("agent");
   return (

@@ -6,6 +6,7 @@ import { me } from "../data/live";
 import { canUsePasskeys, createPasskey, type PersonProof } from "../data/passkeys";
 import { useResource } from "../data/resource";
 import type { Amounts } from "../data/shapes";
+import type { PageProps } from "../routes";
 import { query, runAddress, withQuery } from "../router";
 import { Ago, dollars, Empty, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
 import { findObstacle, prove, ProofField, useProvenCall } from "../ui/prove";
@@ -84,7 +85,7 @@ const isOfProof = (event: { type: string }): boolean => event.type.startsWith("p
 
 const useProof = () => useResource<PersonProof>("/person-proof", isOfProof);
 
-export function Approvals() {
+export default function Approvals() {
   const status = query.value.get("status") || "pending";
   const list = useResource<{ approvals: Approval[]; total?: number }>(status === "all" ? "/approvals?all=true" : `/approvals?status=${encodeURIComponent(status)}`, isOfApproval);
   return (
@@ -133,7 +134,7 @@ function ApprovalCard({ approval }: { approval: Approval }) {
   );
 }
 
-export function ApprovalPage({ id }: { id: string }) {
+export function ApprovalPage({ rest: id }: PageProps) {
   const whole = query.value.has("whole");
   const found = useResource<ApprovalView>(`/approvals/${encodeURIComponent(id)}${whole ? "?whole=true" : ""}`, isOfApproval);
   return (

@@ -8,7 +8,7 @@ import { Empty, Loaded, humanize } from "../ui/parts";
 import { GrowingList, ISSUE_TYPES, IssueCard } from "./run-notes";
 import { Choice, useQueryText } from "./runs";
 
-export function Blockers() {
+export default function Blockers() {
   const [agent, setAgent] = useQueryText("agent");
   const wanted = new URLSearchParams({ state: query.value.get("state") || "open", limit: "100" });
   for (const name of ["type", "agent", "run", "order", "cursor"]) {

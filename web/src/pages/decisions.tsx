@@ -7,7 +7,7 @@ import { Empty, Loaded, formatCount, humanize } from "../ui/parts";
 import { CATEGORIES, DecisionCard, GrowingList } from "./run-notes";
 import { Choice, useQueryText } from "./runs";
 
-export function Decisions() {
+export default function Decisions() {
   const [typed, setTyped] = useQueryText("q");
   const wanted = new URLSearchParams({ limit: "100" });
   for (const name of ["q", "category", "cursor"]) {

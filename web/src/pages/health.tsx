@@ -19,7 +19,7 @@ interface Status {
 
 const KNOWN_FIELDS = new Set(["version", "started_at", "database", "processes", "events", "counts"]);
 
-export function Health() {
+export default function Health() {
   const status = useResource<Status>("/status", null);
   // No event covers this, so reload it every 15 seconds.
   const quarter = Math.floor(now.value / 15_000);

@@ -1,7 +1,7 @@
 /** Home: what needs you, what is running, and recent runs. */
 
 import { useState } from "preact/hooks";
-import type { EventFilter, Resource } from "../data/resource";
+import { useHome } from "../data/home";
 import type { HomeAnswer, Need } from "../data/shapes";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
@@ -9,12 +9,10 @@ import { Ago, Copy, Empty, Line, Loaded, Section } from "../ui/parts";
 import { RunList } from "../ui/runlist";
 import { State } from "../ui/state";
 
-/** Nearly every event affects this page; the exceptions are listed. */
-export const affectsHome: EventFilter = (event) => !["message:created", "message:read", "message:archived", "template:created", "repository:registered", "attempt:progress"].includes(event.type);
-
 const SHOWN = 30;
 
-export function Home({ home }: { home: Resource<HomeAnswer> }) {
+export default function Home() {
+  const home = useHome();
   const [shown, setShown] = useState(SHOWN);
   return (
     <div class="page">

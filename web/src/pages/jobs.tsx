@@ -10,7 +10,7 @@ interface JobsAnswer {
   errors?: { job_name: string; job_dir?: string; error: string }[];
 }
 
-export function Jobs() {
+export default function Jobs() {
   const jobs = useResource<JobsAnswer>("/jobs", anyOf("session"));
   const sessions = useResource<RunsAnswer>("/runs?kind=job&limit=50", anyOf("session", "review"));
   return (

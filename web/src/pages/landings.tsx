@@ -1,7 +1,7 @@
 /** Landings: those of a plan as a queue, and one landing with what is in its way. */
 
 import { useEffect } from "preact/hooks";
-import { subject } from "../app";
+import { subject, type PageProps } from "../routes";
 import { useResource, type EventFilter } from "../data/resource";
 import type { Landing, LandingsAnswer, RunRef } from "../data/shapes";
 import { query, runAddress, taskAddress, withQuery } from "../router";
@@ -74,7 +74,7 @@ export function TaskLandings({ task }: { task: string }) {
   );
 }
 
-export function LandingPage({ id }: { id: string }) {
+export default function LandingPage({ rest: id }: PageProps) {
   const landing = useResource<Landing & { workflow?: RunRef | null }>(`/landings/${encodeURIComponent(id)}`, (event) => /^(landing|approval):/.test(event.type));
   const title = landing.data?.title;
   useEffect(() => {

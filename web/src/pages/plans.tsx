@@ -9,7 +9,7 @@ import { State, StateMark } from "../ui/state";
 
 const OPENED = 6;
 
-export function Plans() {
+export default function Plans() {
   const plans = useResource<RunsAnswer>("/runs?kind=plan&limit=50", anyOf("plan", "plan_task"));
   const isOpen = (run: RunLine) => ["ready", "in_progress", "paused", "planning"].includes(run.status);
   return (

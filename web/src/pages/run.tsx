@@ -1,15 +1,15 @@
 /** One run: its objective, its progress, and tabs with different views of it. */
 
 import { useEffect } from "preact/hooks";
-import { subject } from "../app";
+import { subject, type PageProps } from "../routes";
 import { LOOK_AGAIN, ofRun, useResource, type EventFilter } from "../data/resource";
 import type { RunDetails } from "../data/shapes";
 import { useTasks } from "../data/useTasks";
-import { go, query, withQuery } from "../router";
+import { go, query, replace, runAddress, withQuery } from "../router";
 import { Actions } from "../ui/actions";
 import { announce } from "../ui/announce";
 import { Evidence } from "../ui/evidence";
-import { dollars, Ago, Bar, Copy, Field, Fields, Loaded, formatCount, Prose, Skeleton, tokens, Duration, ErrorNotice, humanize } from "../ui/parts";
+import { dollars, Ago, Bar, Copy, Field, Fields, Loaded, formatCount, Prose, Skeleton, tokens, Duration, ErrorNotice, humanize, NoPage } from "../ui/parts";
 import { PhaseDots } from "../ui/runlist";
 import { Next, Standing } from "../ui/standing";
 import { State } from "../ui/state";
@@ -22,9 +22,18 @@ import { LogTab } from "./run-log";
 import { StepsTab } from "./run-steps";
 import { TasksTab } from "./run-tasks";
 import { Timeline } from "./run-timeline";
+import { parseRunPath } from "../view/addresses";
 import { TaskPeek } from "./task";
 
-export function RunPage({ id }: { id: string }) {
+export default function RunPage({ rest }: PageProps) {
+  const place = parseRunPath(rest);
+  useEffect(() => {
+    if (place?.tab) replace(runAddress(place.id, { ...Object.fromEntries(query.value), tab: place.tab }));
+  }, [rest]);
+  return place ? <Run key={place.id} id={place.id} /> : <NoPage />;
+}
+
+function Run({ id }: { id: string }) {
   const affectsRun: EventFilter = ofRun(id);
   const run = useResource<RunDetails>(`/runs/${encodeURIComponent(id)}`, affectsRun, LOOK_AGAIN);
   const status = run.data?.state ?? run.data?.status;

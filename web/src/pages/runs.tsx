@@ -14,21 +14,20 @@ const PASSED = ["kind", "status", "profile", "q", "agent", "since", "until", "so
 
 const affectsRuns = anyOf("workflow", "phase", "task", "plan", "plan_task", "session", "issue", "review");
 
-export function Runs({ kind, title = "Runs" }: { kind?: string; title?: string }) {
+export default function Runs() {
   const wanted = new URLSearchParams();
   for (const name of PASSED) {
     const value = query.value.get(name);
     if (value) wanted.set(name, name === "until" && value.length === 10 ? `${value}T23:59:59Z` : name === "since" && value.length === 10 ? `${value}T00:00:00Z` : value);
   }
-  if (kind) wanted.set("kind", kind);
   wanted.set("limit", "50");
   const address = `/runs?${wanted}`;
   const runs = useResource<RunsAnswer>(address, affectsRuns);
   const isFiltered = PASSED.some((name) => !["sort", "order", "cursor"].includes(name) && query.value.has(name));
   return (
     <div class="page">
-      <h1>{title}</h1>
-      <Filters kind={kind} />
+      <h1>Runs</h1>
+      <Filters />
       <Loaded of={runs} rows={10}>
         {(data) =>
           data.runs.length === 0 ? (
@@ -139,16 +138,16 @@ function Order() {
   );
 }
 
-function Filters({ kind }: { kind?: string }) {
+function Filters() {
   const [words, setWords] = useQueryText("q");
   const [agent, setAgent] = useQueryText("agent");
   const set = (name: string) => (event: { currentTarget: HTMLInputElement }) => go(withQuery({ [name]: event.currentTarget.value, cursor: null }));
   return (
     <form class="filters" role="search" aria-label="Filter runs" onSubmit={(event) => event.preventDefault()}>
       <input type="search" data-search placeholder="Name or objective" aria-label="Name or objective" value={words} onInput={(event) => setWords(event.currentTarget.value)} />
-      {!kind && <Choice name="kind" label="Kind" none="All kinds" options={[["track", "Tracked"], ["plan", "Plans"], ["job", "Jobs"]]} />}
+      <Choice name="kind" label="Kind" none="All kinds" options={[["track", "Tracked"], ["plan", "Plans"], ["job", "Jobs"]]} />
       <Choice name="status" label="State" none="All states" options={STATES.map((state) => [state, getLook(state).word])} />
-      {!kind && supportsParameter("/runs", "profile") && <Choice name="profile" label="Profile" none="All profiles" options={[["simple", "Simple"], ["standard", "Standard"], ["complex", "Complex"]]} />}
+      {supportsParameter("/runs", "profile") && <Choice name="profile" label="Profile" none="All profiles" options={[["simple", "Simple"], ["standard", "Standard"], ["complex", "Complex"]]} />}
       <input type="search" class="short" placeholder="Agent" aria-label="Agent" value={agent} onInput={(event) => setAgent(event.currentTarget.value)} />
       <label class="dated">
         <span>from</span>

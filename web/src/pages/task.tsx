@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { subject } from "../app";
+import { subject, type PageProps } from "../routes";
 import { useResource } from "../data/resource";
 import type { Attempt, Checkpoint, GateDecision, RelatedTask, ReviewRound, Milestone, StateFields, TaskAnswer, Word } from "../data/shapes";
 import { parseTime } from "../data/tasks";
@@ -29,7 +29,7 @@ function useTask(id: string) {
   });
 }
 
-export function TaskPage({ id }: { id: string }) {
+export default function TaskPage({ rest: id }: PageProps) {
   const task = useTask(id);
   useEffect(() => {
     if (task.data) subject.value = task.data.task.name;

@@ -13,7 +13,7 @@ function readQuestion(): WhyQuestion {
   return { path: given.get("path") ?? undefined, line: Number(given.get("line")) || undefined, commit: given.get("commit") ?? undefined };
 }
 
-export function WhyPage() {
+export default function WhyPage() {
   const question = readQuestion();
   const asked = formatQuestion(question);
   const [typed, setTyped] = useState(asked);

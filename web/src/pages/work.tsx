@@ -1,7 +1,7 @@
 /** Agents at work: the runs of agents that deepwork started, and what each agent does now. */
 
 import { useEffect } from "preact/hooks";
-import { subject } from "../app";
+import { subject, type PageProps } from "../routes";
 import { absolute, duration, now } from "../clock";
 import { anyOf, LOOK_AGAIN, useResource } from "../data/resource";
 import type { AgentRun, AgentRunsAnswer } from "../data/shapes";
@@ -14,7 +14,7 @@ import { Next, Standing } from "../ui/standing";
 
 const affectsWork = anyOf("run", "attempt");
 
-export function Work() {
+export default function Work() {
   const current = useResource<AgentRunsAnswer>("/runner/runs?state=current&limit=100", affectsWork, LOOK_AGAIN);
   return (
     <div class="page">
@@ -162,7 +162,7 @@ function EndedRuns() {
   );
 }
 
-export function AgentRunPage({ id }: { id: string }) {
+export function AgentRunPage({ rest: id }: PageProps) {
   const run = useResource<AgentRun>(`/runner/runs/${encodeURIComponent(id)}`, (event) => event.data.id === id || event.data.run_id === id, LOOK_AGAIN);
   const name = run.data && nameRun(run.data);
   useEffect(() => {

@@ -147,6 +147,16 @@ export function Empty({ title, children, isPage }: { title: string; children?: C
   );
 }
 
+export function NoPage() {
+  return (
+    <Empty title="Page not found" isPage>
+      <a class="button" href="/">
+        Go to the inbox
+      </a>
+    </Empty>
+  );
+}
+
 export function Skeleton({ rows = 5 }: { rows?: number }) {
   return (
     <div class="skeleton" role="status" aria-label="Loading">

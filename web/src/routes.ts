@@ -1,0 +1,91 @@
+/** Every page, with the module that draws it: a page is loaded when somebody goes there. */
+
+import { effect, signal } from "@preact/signals";
+import type { ComponentType } from "preact";
+
+export interface PageProps {
+  /** What follows the page's own path, decoded: "", "ab_123", "ab_123/now". */
+  rest: string;
+}
+
+export interface Route {
+  path: string;
+  name: string;
+  load: () => Promise<{ default: ComponentType<PageProps> }>;
+}
+
+/** A page in the navigation. */
+export interface Entry extends Route {
+  /** Goes there after `g`. */
+  key: string;
+  /** An SVG path on a grid of 16 by 16. */
+  icon: string;
+  /** Takes what follows its path, too. */
+  takesRest?: boolean;
+}
+
+export const ENTRIES: Entry[] = [
+  { path: "/", name: "Inbox", key: "i", icon: "M2 9l2.2-5.5h7.6L14 9v4H2zM2 9h3.4l1 1.8h3.2l1-1.8H14", load: () => import("./pages/home") },
+  { path: "/work", name: "At work", key: "w", icon: "M8 1.8v2.4M8 11.8v2.4M1.8 8h2.4M11.8 8h2.4M3.6 3.6l1.7 1.7M10.7 10.7l1.7 1.7M12.4 3.6l-1.7 1.7M5.3 10.7l-1.7 1.7M8 5.6a2.4 2.4 0 1 0 0 4.8a2.4 2.4 0 1 0 0-4.8", load: () => import("./pages/work") },
+  { path: "/approvals", name: "Approvals", key: "v", icon: "M8 1.6l5.4 2v4.2c0 3.2-2.2 5.4-5.4 6.6-3.2-1.2-5.4-3.4-5.4-6.6V3.6zM5.5 7.8l1.8 1.8 3.4-3.6", load: () => import("./pages/approvals") },
+  { path: "/blockers", name: "Blockers", key: "b", icon: "M4 14V2M4 3h8l-2 3 2 3H4", load: () => import("./pages/blockers") },
+  { path: "/runs", name: "Runs", key: "r", icon: "M2.5 4h11M2.5 8h7M2.5 12h9", load: () => import("./pages/runs") },
+  { path: "/agents", name: "Agents", key: "a", icon: "M8 2.5a2.6 2.6 0 1 0 0 5.2a2.6 2.6 0 1 0 0-5.2M3 13.5c.6-2.8 2.5-4 5-4s4.4 1.2 5 4", load: () => import("./pages/agents") },
+  { path: "/jobs", name: "Jobs", key: "j", icon: "M3 3h10v10H3zM5.5 6.2l1.2 1.2 2-2M5.5 10h5", load: () => import("./pages/jobs") },
+  { path: "/plans", name: "Plans", key: "p", icon: "M2.5 4.5h3v-2h-3zM10.5 8.8h3v-2h-3zM2.5 13.2h3v-2h-3zM5.5 3.5h2v4.3h3M5.5 12.2h2V7.8", load: () => import("./pages/plans") },
+  { path: "/decisions", name: "Decisions", key: "d", icon: "M8 2v4M8 6L3.5 10v3.5M8 6l4.5 4v3.5", load: () => import("./pages/decisions") },
+  { path: "/why", name: "Why", key: "y", icon: "M6 6.2a2 2 0 1 1 2.9 1.8c-.6.3-.9.8-.9 1.5M8 11.6v.3M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 1 0 0-12.4", load: () => import("./pages/why") },
+  { path: "/health", name: "Health", key: "e", icon: "M1.5 8.5h3l2-5 3 9 2-4h3", load: () => import("./pages/health") },
+];
+
+/** The pages of single things: their path is followed by an id. */
+export const THINGS: Route[] = [
+  { path: "/runs", name: "Run", load: () => import("./pages/run") },
+  { path: "/tasks", name: "Task", load: () => import("./pages/task") },
+  { path: "/approvals", name: "Approval", load: () => import("./pages/approvals").then((module) => ({ default: module.ApprovalPage })) },
+  { path: "/landings", name: "Landing", load: () => import("./pages/landings") },
+  { path: "/work", name: "Run", load: () => import("./pages/work").then((module) => ({ default: module.AgentRunPage })) },
+];
+
+/** Addresses of earlier versions, and where they lead; the query stays. */
+export const REDIRECTS: [from: string, to: string][] = [];
+
+/** The subject of the page, for the title of the window. */
+export const subject = signal("");
+/** How much waits for a person. */
+export const waiting = signal(0);
+
+effect(() => {
+  document.title = `${waiting.value ? `(${waiting.value}) ` : ""}${subject.value ? `${subject.value} · ` : ""}deepwork`;
+});
+
+export interface Place {
+  route: Route;
+  rest: string;
+}
+
+/** The page at a path; null if there is none. */
+export function findPlace(at: string): Place | null {
+  const clean = at.length > 1 ? at.replace(/\/+$/, "") : at;
+  for (const route of ENTRIES) if (clean === route.path) return { route, rest: "" };
+  for (const route of [...THINGS, ...ENTRIES.filter((each) => each.takesRest)]) if (clean.startsWith(`${route.path}/`)) return { route, rest: decode(clean.slice(route.path.length + 1)) };
+  return null;
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // not an id of ours
+  }
+}
+
+/** Where an address of an earlier version leads now; null if it is none. */
+export function findRedirect(at: string, search: string): string | null {
+  const found = REDIRECTS.find(([from]) => from === at.replace(/\/+$/, ""));
+  if (!found) return null;
+  const [path, own = ""] = found[1].split("?");
+  const both = new URLSearchParams(own);
+  for (const [name, value] of new URLSearchParams(search)) both.set(name, value);
+  return both.size ? `${path}?${both}` : path!;
+}

@@ -28,7 +28,7 @@ demo: $(READY) ## Run agents, a job, reviews, a plan and a track on real servers
 # Tests write many small files: in memory, if there is enough, they take half the time. `make test-all` uses the disk.
 MEMORY := $(shell [ "$$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')" -ge 6000 ] 2>/dev/null && echo /dev/shm)
 
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 ifneq ($(MEMORY),)
 test: export TMPDIR := $(MEMORY)

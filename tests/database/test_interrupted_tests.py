@@ -67,7 +67,7 @@ def test_a_test_run_that_ends_early_leaves_no_server_and_no_data(tmp_path: Path,
 
 
 @signals
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.thorough), "1"])
 def test_a_test_run_that_ends_early_leaves_no_process_and_no_folder(
     tmp_path: Path, number: signal.Signals, workers: str
 ):

@@ -245,7 +245,7 @@ def test_rows_take_turns_and_warming_up_is_not_counted():
     assert {name: len(values) for name, values in took.items()} == {"a": 4, "b": 4}
 
 
-QUICK = {"calls", "crowds", "commands", "set-plan", "growth-claims", "four-tools", "day"}
+QUICK = {"calls", "commands"}
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,10 @@ def list_commands() -> list[tuple[tuple[str, ...], click.Command]]:
     )
 
 
-@pytest.mark.parametrize("how", ["with ids", "as JSON", "with mistakes"])
+@pytest.mark.parametrize(
+    "how",
+    ["with ids", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("as JSON", "with mistakes"))],
+)
 def test_no_command_prints_a_control_character(
     store: tuple[Path, dict[str, str]], shell: Shell, how: str, monkeypatch: pytest.MonkeyPatch
 ):

@@ -117,6 +117,7 @@ def test_lists_are_filtered_and_sorted_by_the_server(visitor: Visitor, made: Mad
     visitor.page.wait_for_selector(f'[data-issue="{made.blocker}"]')
 
 
+@pytest.mark.thorough
 def test_the_dashboard_works_with_postgresql(browser: Browser, postgres_url: str, tmp_path: Path) -> None:
     empty_database(postgres_url)
     with Dashboard(tmp_path, database=postgres_url) as dashboard, Visitor(browser, dashboard) as visitor:

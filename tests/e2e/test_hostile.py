@@ -193,6 +193,7 @@ _SUSPECTS = """() => {
 }"""
 
 
+@pytest.mark.thorough
 def test_text_from_agents_is_shown_as_text_and_never_runs(
     browser: Browser, project: Path, hostile: Hostile
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_plan_its_tasks_and_its_run(pages: Pages) -> None:
     assert [pages.read("plan", plan), pages.read("task", ids["build"])] == ["stopped", "stopped"]
 
 
+@pytest.mark.thorough
 def test_a_landing_and_its_task(pages: Pages) -> None:
     app = pages.app
     plan, ids = make_plan(app)
@@ -154,6 +155,7 @@ def take_branch(app: Application) -> None:
     execute(app, sql, until=4_000_000_000_000)
 
 
+@pytest.mark.thorough
 def test_a_job(pages: Pages) -> None:
     app = pages.app
 

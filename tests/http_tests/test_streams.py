@@ -194,6 +194,7 @@ def is_connected(server_port: int, client_port: int) -> bool:
     return any(row[1].endswith(ends[0]) and row[2].endswith(ends[1]) and row[3] == "01" for row in rows)
 
 
+@pytest.mark.thorough
 def test_an_unresponsive_listener_is_disconnected_without_delaying_others(fresh: HttpServer):
     import socket as sockets
 

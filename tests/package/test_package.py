@@ -190,6 +190,7 @@ UV = Path(sys.executable).with_name("uv")
 NO_REGISTRY = ("network", "connect", "dns error", "Failed to fetch")
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_the_program_runs_with_uvx_from_a_clone(source: Path, tmp_path: Path):
     if not UV.exists():

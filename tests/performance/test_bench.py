@@ -264,6 +264,7 @@ def test_a_section_measures_every_row_with_the_real_program(section: str, tmp_pa
 SERVER = f"{sys.executable} -P -m deepwork serve --path . --db {{db}}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("section", "option"),
     [

@@ -26,6 +26,7 @@ def test_a_plan_stays_consistent_under_random_operations_on_sqlite():
     run_state_machine_as_test(OnSQLite, settings=settings(ORDINARY, max_examples=25))
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_plan_stays_consistent_under_random_operations_on_postgres(postgres_url: str):
     class OnPostgres(PlanMachine):

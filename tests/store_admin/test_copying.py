@@ -424,6 +424,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 """
 
 
+@pytest.mark.thorough
 def test_a_copy_needs_no_more_memory_than_a_few_rows(place: Place, tmp_path: Path):
     if not Path("/proc/self/status").exists():
         skip_or_fail("this system does not report how much memory a process needed")

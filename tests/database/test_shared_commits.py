@@ -38,12 +38,13 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Application
 
 @pytest.fixture
 def commits(app: Application, monkeypatch: pytest.MonkeyPatch) -> list[SQLiteSession]:
-    """The sessions that were committed."""
+    """The sessions of writers that were committed."""
     made: list[SQLiteSession] = []
     commit = SQLiteSession._commit
 
     def note(session: SQLiteSession) -> None:
-        made.append(session)
+        if session._lock is not None:
+            made.append(session)
         commit(session)
 
     monkeypatch.setattr(SQLiteSession, "_commit", note)

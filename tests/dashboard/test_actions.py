@@ -19,7 +19,10 @@ from deepwork.views.dashboard.actions import ACTIONS_BY_PATH
 ACTIONS = [
     "abandon_task",
     "abort_workflow",
+    "approve_work",
     "cancel_landing",
+    "close_comment",
+    "comment_on_task",
     "enroll_passkey",
     "enroll_passphrase",
     "give_approval",
@@ -39,6 +42,7 @@ ACTIONS = [
     "rewind_task",
     "send_back_review",
     "send_back_step",
+    "send_back_task",
     "set_budget",
     "set_run",
     "stop_run",

@@ -40,7 +40,7 @@ def address(path: str, world: World) -> str:
     """Return the path with an existing id."""
     ids = {
         "/tasks/": world.tasks["part"], "/agents/": world.agent, "/runner/runs/": world.agent_run,
-        "/runner/attempts/": world.attempt,
+        "/runner/attempts/": world.attempt, "/review/": world.planned["ship"],
     }  # fmt: skip
     id = next((id for part, id in ids.items() if part in path), world.track)
     query = (

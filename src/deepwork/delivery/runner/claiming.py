@@ -9,11 +9,12 @@ from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import FAILED_STAGES, Attempt, AttemptStage, Run, RunEvent, RunStatus
 from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.profiles import AgentProfile
-from deepwork.delivery.runner.prompts import build_correction_prompt
+from deepwork.delivery.runner.prompts import build_correction_prompt, build_words_prompt
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.rules import choose_profile, find_run_overrun
 from deepwork.delivery.runner.service import has_room, move_attempt
 from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.delivery.runner.words import has_unheard_words
 from deepwork.delivery.runner.work_sources import StepBudget, WorkItem, WorkPlace, WorkSources
 from deepwork.gates.budgets.models import Cost, SubjectKind
 from deepwork.gates.budgets.rules import find_own_refusal
@@ -103,16 +104,29 @@ class TaskClaimer:
         return NothingClaimed(reason, host=host)
 
     def _continue_session(self, tx: Transaction, attempt: Attempt) -> Attempt:
-        """Let the session that did the work go on, if its landing was returned after its attempt ended."""
+        """Let the session that did the work continue, if its work was returned after its attempt ended.
+
+        A landing returns it, or a person who says something about work that was done.
+        """
+        if continued := self._continue_for_words(tx, attempt):
+            return continued
         landing = LandingStore(tx).find_open(attempt.task_id)
         if landing is None or landing.status is not LandingStatus.RETURNED:
             return attempt
         last = AttemptStore(tx).find(landing.attempt_id or "")
-        owner = (attempt.profile, attempt.host)
-        if last is None or last.vendor_session is None or (last.profile, last.host) != owner:
+        if last is None or not _has_session_of(last, attempt):
             return attempt
         prompt = build_correction_prompt(landing.reason or "The work could not land.", landing.title)
         return copy_with(attempt, vendor_session=last.vendor_session, next_prompt=prompt)
+
+    def _continue_for_words(self, tx: Transaction, attempt: Attempt) -> Attempt | None:
+        earlier = AttemptStore(tx).list_of_task(attempt.task_id)
+        if not earlier or earlier[-1].stage is not AttemptStage.DONE:
+            return None
+        if not (_has_session_of(earlier[-1], attempt) and has_unheard_words(tx, attempt.task_id)):
+            return None
+        prompt = build_words_prompt(TaskStore(tx).get(attempt.task_id).name)
+        return copy_with(attempt, vendor_session=earlier[-1].vendor_session, next_prompt=prompt)
 
     def _provide_tree(self, tx: Transaction, task_id: str) -> None:
         """Assign a worktree together with the claim: what a task changes is tracked where it is claimed."""
@@ -189,6 +203,12 @@ class TaskClaimer:
             move_attempt(
                 tx, left, AttemptStage.STOPPED, reason=f"Its lease ended; {self._host} took the task."
             )
+
+
+def _has_session_of(last: Attempt, attempt: Attempt) -> bool:
+    """Return whether an attempt has a session that this one, of the same agent and host, can continue."""
+    owner = (attempt.profile, attempt.host)
+    return last.vendor_session is not None and (last.profile, last.host) == owner
 
 
 def _has_lease(tx: Transaction, attempt: Attempt) -> bool:

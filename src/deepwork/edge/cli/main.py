@@ -43,6 +43,10 @@ COMMANDS = {
     "approvals": ("deepwork.edge.cli.approvals:approvals", "What waits for your approval: look, and decide."),
     "answer": ("deepwork.edge.cli.people:answer", "Answer an issue or a review that waits for you."),
     "tell": ("deepwork.edge.cli.people:tell", "Tell whoever works on a task something."),
+    "comment": (
+        "deepwork.edge.cli.comments:comment",
+        "Comment on a line of a task's work; its agent corrects it.",
+    ),
     "events": ("deepwork.edge.cli.events:events", "Follow events as they happen."),
     "jobs": ("deepwork.edge.cli.jobs:jobs", "Jobs: list, validate, create and draw them."),
     "sessions": (
@@ -99,7 +103,7 @@ COMMANDS = {
 
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
-    "You": "status show approvals answer tell dashboard",
+    "You": "status show approvals answer tell comment dashboard",
     "Run": "run runs land landings work rewind rewinds",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
     "Look": "why diff check proofs provenance events spend",

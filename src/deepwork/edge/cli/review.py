@@ -148,6 +148,34 @@ def list_rounds(path: str, as_json: bool, **place: Any) -> None:
         print_answer(call_operation(app, "list_review_rounds", {}), as_json=as_json)
 
 
+@review.command("queue")
+@click.option(
+    "--show",
+    type=click.Choice(["waiting", "reviewed", "landed", "all"]),
+    default="waiting",
+    help="Which finished tasks. Default: waiting, those not reviewed and not landed.",
+)
+@place_options
+@json_option
+def list_queue(show: str, as_json: bool, path: str, **place: Any) -> None:
+    """List finished tasks for you to review, with what weakens their tests."""
+    from deepwork.edge.cli import comments
+
+    comments.list_queue(show, as_json, path, **place)
+
+
+@review.command("approve")
+@click.argument("task", metavar="TASK")
+@passphrase_option
+@place_options
+@json_option
+def approve_work(task: str, **options: Any) -> None:
+    """Say that you reviewed the work of a completed task; a comment or another attempt makes that stale."""
+    from deepwork.edge.cli import comments
+
+    comments.approve_work(task, **options)
+
+
 def _decide(
     action: str, review_id: str, path: str, as_json: bool, passphrase_stdin: bool, **place: Any
 ) -> None:

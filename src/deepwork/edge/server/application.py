@@ -20,6 +20,7 @@ from deepwork.kernel.values import FoundOnFirstUse
 
 if TYPE_CHECKING:
     from deepwork.delivery.cleaning import CleaningOperations
+    from deepwork.delivery.feedback.operations import FeedbackOperations
     from deepwork.delivery.landing.operations import LandingOperations
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.operations import RewindOperations
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
     from deepwork.kernel.events.feed import EventFeed
     from deepwork.views.overview.agent_operations import AgentOperations
     from deepwork.views.overview.approval_evidence import ApprovalEvidenceOperations
+    from deepwork.views.overview.review_operations import ReviewBenchOperations
     from deepwork.views.overview.states.store import LocalProcesses
     from deepwork.views.overview.states.view import StateView
     from deepwork.views.overview.why import WhyService
     from deepwork.views.overview.why_operations import WhyOperations
+    from deepwork.views.overview.work_looking import WorkLooker
     from deepwork.work.agents.presence import Presence
     from deepwork.work.agents.tools import AgentTools
     from deepwork.work.jobs.quality_gate import QualityGate
@@ -194,10 +197,7 @@ class Application:
     def _build_approval_evidence(self) -> ApprovalEvidenceOperations:
         from deepwork.views.overview.approval_evidence import ApprovalEvidenceOperations
 
-        def read_output(name: str) -> bytes | None:
-            return self.checks.outputs.read(name)
-
-        return ApprovalEvidenceOperations(self.database, self._diffs, read_output)
+        return ApprovalEvidenceOperations(self.database, self._work_looker, self._read_check_output)
 
     def _build_audit_operations(self) -> AuditOperations:
         from deepwork.delivery.runner.store import AttemptStore
@@ -216,6 +216,26 @@ class Application:
 
         folder = self.processes.state_folder
         return CleaningOperations(self.database, self.repositories.host, folder, open_git)
+
+    def _build_review_bench(self) -> ReviewBenchOperations:
+        from deepwork.views.overview.review_operations import ReviewBenchOperations
+
+        parts = self.database, self._view_states, self._work_looker
+        return ReviewBenchOperations(*parts, self._read_check_output)
+
+    def _read_check_output(self, name: str) -> bytes | None:
+        return self.checks.outputs.read(name)
+
+    @cached_property
+    def _work_looker(self) -> WorkLooker:
+        from deepwork.views.overview.work_looking import WorkLooker
+
+        return WorkLooker(self._diffs, self.get_checks)
+
+    def _build_feedback_operations(self) -> FeedbackOperations:
+        from deepwork.delivery.feedback.operations import FeedbackOperations
+
+        return FeedbackOperations(self.database, self._diffs)
 
     def _build_landing_operations(self) -> LandingOperations:
         from deepwork.delivery.landing.operations import LandingOperations
@@ -586,6 +606,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.views.overview.approval_evidence:ApprovalEvidenceOperations": (
         Application._build_approval_evidence
     ),
+    "deepwork.views.overview.review_operations:ReviewBenchOperations": Application._build_review_bench,
     "deepwork.gates.checks.operations:ProofOperations": Application._build_proof_operations,
     "deepwork.gates.access.operations:AuditOperations": Application._build_audit_operations,
     "deepwork.gates.reviews.operations:ReviewOperations": Application._build_review_operations,
@@ -593,6 +614,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.work.tracking.operations:TrackOperations": Application._build_track_operations,
     "deepwork.views.overview.agent_operations:AgentOperations": Application._build_agent_operations,
     "deepwork.delivery.cleaning:CleaningOperations": Application._build_cleaning_operations,
+    "deepwork.delivery.feedback.operations:FeedbackOperations": Application._build_feedback_operations,
     "deepwork.delivery.landing.operations:LandingOperations": Application._build_landing_operations,
     "deepwork.views.overview.why_operations:WhyOperations": Application._build_why_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,

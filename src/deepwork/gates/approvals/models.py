@@ -26,6 +26,7 @@ class ApprovalKind(CaseInsensitiveEnum):
     BUDGET = "budget"
     TRACKED_TASK = "tracked_task"
     LANDING = "landing"  # the merged result of a task, before a branch is moved to it
+    REVIEW = "review"  # completed work that nothing asks about; a person says that they looked at it
     ACT = "act"  # of a person who lets work pass a gate, such as skipping a task that has to pass checks
 
     @property
@@ -170,6 +171,7 @@ _SUBJECT_WORDS = {
     ApprovalKind.BUDGET: "the budget",
     ApprovalKind.TRACKED_TASK: "the tracked task",
     ApprovalKind.LANDING: "the landing",
+    ApprovalKind.REVIEW: "the work on the task",
     ApprovalKind.ACT: "what you want to do",
 }
 

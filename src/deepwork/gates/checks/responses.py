@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from deepwork.gates.checks.models import CHECKS_FILE, CheckVerdict, Proof
 from deepwork.kernel.answers import Answer, IsoTime
@@ -12,6 +12,11 @@ from deepwork.kernel.foreign_text import fence, remove_invisible
 from deepwork.kernel.paging import Page
 from deepwork.kernel.text_budget.tokens import estimate_tokens, fits, measure_tail
 from deepwork.kernel.values import format_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from deepwork.gates.checks.weakened_tests import Weakening
 
 
 class CheckLine(Answer):
@@ -38,6 +43,35 @@ class CheckLine(Answer):
             at=format_timestamp(proof.waived_at or proof.created_at),
             proof_id=proof.id,
         )
+
+
+class WeakLine(Answer):
+    """A line of a patch, in the old or in the new version of its file."""
+
+    side: str
+    line: int
+    text: str
+
+
+class WeakenedTests(Answer):
+    """What makes the tests of one file say less than before; a person should look at these lines."""
+
+    kind: str
+    path: str
+    count: int
+    lines: list[WeakLine] | None = None
+
+    @classmethod
+    def of_weakening(cls, found: Weakening) -> Self:
+        lines = [WeakLine(side=each.side, line=each.line, text=each.text) for each in found.lines]
+        return cls(kind=found.kind.value, path=found.path, count=found.count, lines=lines or None)
+
+
+def list_weakened(patch: str, guarded: Collection[str] = ()) -> list[WeakenedTests]:
+    """List what makes tests say less in a patch, as every interface shows it."""
+    from deepwork.gates.checks.weakened_tests import find_weakened_tests  # noqa: PLC0415 - many patterns
+
+    return [WeakenedTests.of_weakening(each) for each in find_weakened_tests(patch, guarded)]
 
 
 class ProofSummary(Answer):

@@ -162,6 +162,10 @@ class CheckService:
         shown = describe_changes((), differences, read_diffs(place.store, differences))
         return list(shown["paths"])
 
+    def select_guarded(self, tree: Path, base: str, paths: Iterable[str]) -> list[str]:
+        """Return those of these changed files that decide whether checks pass, by the checks of the base."""
+        return select_guarded(self.load_definitions(tree, base).guarded, self._find_place(tree).prefix, paths)
+
     def list_changed_files(self, before: str, after: str) -> list[tuple[str, str]]:
         """List the files that differ between two commits, with the letter that git has for how."""
         store = self._find_place(self._project).store

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import check_hash
+from deepwork.kernel.records import dataclass
 
 _HUNK_PATTERN = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
@@ -26,7 +27,7 @@ def find_line_before(patch: str, line: int) -> int | None:
     A patch without hunks changes no line. Of a patch that is cut off, only lines before the cut are right.
     """
     offset = 0
-    for old, new, kind in _list_lines(patch):
+    for old, new, kind, _ in _list_lines(patch):
         if new > line:
             break
         if kind == "+" and new == line:
@@ -42,8 +43,8 @@ def _get_offset_after(old: int, new: int, kind: str) -> int:
     return old + (kind != "+") - new - (kind != "-")
 
 
-def _list_lines(patch: str) -> Iterator[tuple[int, int, str]]:
-    """List the lines of the hunks: the next line in the old and in the new version, and the kind of line."""
+def _list_lines(patch: str) -> Iterator[tuple[int, int, str, str]]:
+    """List the lines of hunks: the next line in the old and in the new version, the kind, and the text."""
     old = new = left_old = left_new = 0
     for text in patch.split("\n"):
         kind = text[:1] or " "  # some programs cut white space at the end of lines
@@ -55,7 +56,7 @@ def _list_lines(patch: str) -> Iterator[tuple[int, int, str]]:
             continue
         if kind not in " +-":
             continue
-        yield old, new, kind
+        yield old, new, kind, text[1:]
         is_old, is_new = kind != "+", kind != "-"
         old, left_old, new, left_new = old + is_old, left_old - is_old, new + is_new, left_new - is_new
 
@@ -248,3 +249,55 @@ def _strip_end(file: list[bytes]) -> list[bytes]:
     while file and file[-1] == b" ":
         file = file[:-1]
     return file
+
+
+@dataclass(frozen=True)
+class PatchFile:
+    """A file of a patch, with the lines that it removes and adds."""
+
+    path: str
+    """Its new name; the old one if it is deleted."""
+    is_deleted: bool
+    removed: tuple[tuple[int, str], ...]
+    """Numbers in the old version, and texts."""
+    added: tuple[tuple[int, str], ...]
+
+
+def read_changed_lines(patch: str) -> list[PatchFile]:
+    """Read the files of a patch; lines of files that look like headers count as the lines that they are."""
+    return [_read_file(part) for part in _split_files(patch)]
+
+
+def _split_files(patch: str) -> list[list[str]]:
+    """Split a patch into the lines of its files. Lines of a hunk have a prefix, so none begins a file."""
+    files: list[list[str]] = []
+    for line in patch.split("\n"):
+        if line.startswith("diff --git "):
+            files.append([])
+        if files:
+            files[-1].append(line)
+    return files
+
+
+def _read_file(lines: Sequence[str]) -> PatchFile:
+    first = next((at for at, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
+    header = lines[:first]
+    changes: dict[str, list[tuple[int, str]]] = {"-": [], "+": []}
+    for old, new, kind, text in _list_lines("\n".join(lines[first:])):
+        if kind in changes:
+            changes[kind].append((old if kind == "-" else new, text))
+    return PatchFile(
+        _find_name(header),
+        any(line.startswith("deleted file mode") for line in header),
+        tuple(changes["-"]),
+        tuple(changes["+"]),
+    )
+
+
+def _find_name(header: Sequence[str]) -> str:
+    names = {line[:4]: line[4:] for line in header if line.startswith(("--- ", "+++ "))}
+    for start in ("+++ ", "--- "):
+        if (written := names.get(start)) and (name := _parse_name(written.encode())):
+            return name.removeprefix("a/") if start == "--- " else name
+    # Nothing but a mode or a name changed: `diff --git a/x b/x`.
+    return header[0].rpartition(" b/")[2] if header else ""

@@ -106,6 +106,10 @@ class NoticeStore:
         sql = f"UPDATE notices SET carried_at = :now, {_CARRIED_TO} WHERE id IN :ids"
         self._tx.execute(sql, ids=list(ids), now=self._tx.now)
 
+    def withdraw(self, ids: Sequence[str]) -> None:
+        """Delete these notices, unless something carried them: what was said was said."""
+        self._tx.execute("DELETE FROM notices WHERE id IN :ids AND carried_at IS NULL", ids=list(ids))
+
     def mark_carried_about(self, ids: Sequence[str]) -> None:
         """Mark the notices about these messages as carried: the agent read the messages themselves."""
         sql = "UPDATE notices SET carried_at = :now WHERE about IN :ids AND carried_at IS NULL"

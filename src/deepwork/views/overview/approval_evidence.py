@@ -10,6 +10,7 @@ from deepwork.delivery.landing.store import LandingStore
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import Proof, ProofSubject
+from deepwork.gates.checks.responses import WeakenedTests
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.answers import Answer, Field, Id
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -21,9 +22,11 @@ from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.states import Command
 from deepwork.views.overview.spending import Amounts, build_task_spending
+from deepwork.views.overview.work_looking import WorkLooker
+from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.attribution_service import GONE
-from deepwork.work.tracking.diffs import ChangedFile, DiffService, TreeComparison, read_patch
+from deepwork.work.tracking.diffs import ChangedFile, TreeComparison, read_patch
 from deepwork.work.tracking.models import Watch
 from deepwork.work.tracking.watch_store import WatchStore
 
@@ -54,6 +57,8 @@ class ApprovalEvidence(Answer):
     files_count: int | None = None
     patch: str | None = None
     truncated: bool | None = None
+    weakened: list[WeakenedTests] | None = None
+    """What makes tests say less than before; look at it first."""
     warning: str | None = None
     checks: list[CheckResult]
     spent: Amounts | None = None
@@ -71,6 +76,10 @@ class _WorkFacts:
     """What was refused before."""
     proofs: dict[str, Proof] | None = None
     repository: str | None = None
+    base: str | None = None
+    """The commit that a landing moves its branch from."""
+    project: str | None = None
+    """The repository of the plan of a task."""
     watches: tuple[Watch, ...] = ()
     spent: dict[str, Any] | None = None
 
@@ -81,10 +90,11 @@ class ApprovalEvidenceOperations:
     traits: ClassVar = Traits(toolset="overview", people_only=True)
 
     def __init__(
-        self, database: Database, diffs: DiffService, read_output: Callable[[str], bytes | None]
+        self, database: Database, looker: WorkLooker, read_output: Callable[[str], bytes | None]
     ) -> None:
         """`read_output` returns what a check printed, by the name of its file; None if that was removed."""
-        self._database, self._diffs, self._read_output = database, diffs, read_output
+        self._database, self._looker, self._read_output = database, looker, read_output
+        self._diffs = looker.diffs
 
     @operation("read")
     def get_approval_evidence(
@@ -101,6 +111,7 @@ class ApprovalEvidenceOperations:
         try:
             if compared := self._compare(facts, refused):
                 found = read_patch(compared, max_bytes) | {"warning": _find_changes_since(approval, compared)}
+                found["weakened"] = self._find_weakened(facts, compared)
         except (DeepworkError, OSError) as error:
             found = {"warning": f"Cannot show what it changed: {error}"}
         can_decide = approval.status in _DECIDABLE
@@ -129,6 +140,12 @@ class ApprovalEvidenceOperations:
         since = refused.decided_at if refused else None
         return self._diffs.compare(facts.approval.subject_id, facts.watches, since)[0]
 
+    def _find_weakened(self, facts: _WorkFacts, compared: TreeComparison) -> list[WeakenedTests] | None:
+        tree = Path(facts.repository or facts.watches[-1].tree_path)
+        base = facts.base or self._diffs.compare(facts.approval.subject_id, facts.watches)[1]
+        look = self._looker.look_at(compared, base, Path(facts.project or tree), tree)
+        return list(look.weakened) or None
+
     def _describe_check(self, shown: dict[str, Any], proofs: dict[str, Proof]) -> CheckResult:
         proof = proofs.get(shown["check"])
         if proof is None or proof.definition_digest != shown.get("definition"):  # it ran for other work
@@ -154,12 +171,20 @@ def _load(tx: Transaction, approval: Approval) -> _WorkFacts:
     refused = next((each for each in older if each.status is ApprovalStatus.REFUSED), None)
     proofs = ProofStore(tx).list_made_for(ProofSubject(kind.value, id))
     if kind is ApprovalKind.TASK:
+        plan = PlanStore(tx).get(TaskStore(tx).get(id).workflow_id)
         return _WorkFacts(
-            approval, refused, proofs, watches=tuple(WatchStore(tx).list_of_task(id)), spent=_sum(tx, id)
+            approval,
+            refused,
+            proofs,
+            project=plan.repository_path,
+            watches=tuple(WatchStore(tx).list_of_task(id)),
+            spent=_sum(tx, id),
         )
     landing = LandingStore(tx).get(id)
     spent = _sum(tx, landing.task_id) if landing.task_id else None
-    return _WorkFacts(approval, refused, proofs, landing.repository_path, spent=spent)
+    return _WorkFacts(
+        approval, refused, proofs, landing.repository_path, approval.shown.get("onto"), spent=spent
+    )
 
 
 def _sum(tx: Transaction, task_id: str) -> dict[str, Any]:

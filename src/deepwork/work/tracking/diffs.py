@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deepwork.gates.checks.models import ALWAYS_GUARDED
+from deepwork.gates.checks.responses import WeakenedTests, list_weakened
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
@@ -68,6 +70,8 @@ class TaskPatch(Answer):
     files_count: int
     patch: str
     truncated: bool | None = None
+    weakened: list[WeakenedTests] | None = None
+    """What makes tests say less, in the part of the patch that is here."""
     warning: str | None = None
 
 
@@ -159,7 +163,9 @@ class DiffService:
         except (DeepworkError, OSError) as error:
             warning = f"Cannot show the diff: {error}"
             return TaskPatch(task_id=task_id, is_running=is_running, warning=warning, **none)
-        return TaskPatch(task_id=task_id, base=base, is_running=is_running, **found)
+        guarded = [each.path for each in found["files"] if each.path in ALWAYS_GUARDED]
+        weakened = list_weakened(found["patch"], guarded) or None
+        return TaskPatch(task_id=task_id, base=base, is_running=is_running, weakened=weakened, **found)
 
     def require_here(self, watch: Watch) -> None:
         """Raise if the tree of a watch is on another machine."""

@@ -43,6 +43,8 @@ _KINDS_BY_GROUP = {
     ("answer", "id"): "any_issue",
     ("approvals", "id"): "approval",
     ("tell", "target"): "told",
+    ("comment", "task"): "task",
+    ("comment", "task_id"): "task",
     ("show", "id"): "any",
     ("run", "target"): "plan_or_job",
     ("land", "work"): "task_or_plan",

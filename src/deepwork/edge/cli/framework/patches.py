@@ -17,8 +17,31 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _HEADERS = ("diff --git ", "index ", "--- ", "+++ ", "new file mode", "deleted file mode", "similarity ")
 
 
+_WEAKENED = {
+    "test_file_deleted": "a file of tests was deleted",
+    "tests_deleted": "tests were deleted",
+    "tests_replaced": "tests have other names now, or are others",
+    "tests_skipped": "tests are skipped or expected to fail",
+    "others_left_out": "the tests beside one do not run",
+    "assertions_removed": "there are fewer assertions",
+    "always_true": "assertions cannot fail",
+    "guarded_file": "it decides whether checks pass",
+}
+
+
+def render_weakened(found: Mapping[str, Any]) -> Iterator[str]:
+    """Render what makes tests say less than before: a person should look at these lines first."""
+    for each in found.get("weakened") or ():
+        what = _WEAKENED.get(each["kind"], each["kind"])
+        yield terminal.paint(to_printable(f"! {each['path']}: {what} ({each['count']})"), "yellow")
+        for line in each.get("lines") or ():
+            sign = "-" if line["side"] == "old" else "+"
+            yield to_printable(f"    {sign}{line['line']}: {line['text']}")
+
+
 def render_stat(found: Mapping[str, Any]) -> Iterator[str]:
     """Render a line for each file that differs, and a line for all."""
+    yield from render_weakened(found)
     files: Sequence[Mapping[str, Any]] = found["files"]
     for file in files:
         lines = (

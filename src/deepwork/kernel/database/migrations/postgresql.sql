@@ -988,3 +988,29 @@ ALTER TABLE notices ADD COLUMN start BIGINT;
 CREATE INDEX notices_by_task ON notices (task_id, carried_at);
 ALTER TABLE attempts ADD COLUMN interrupted_by TEXT;
 UPDATE alembic_version SET version_num='0023' WHERE alembic_version.version_num = '0022';
+CREATE TABLE review_comments (
+    id TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    workflow_id TEXT NOT NULL,
+    attempt_id TEXT,
+    path TEXT NOT NULL,
+    side TEXT NOT NULL,
+    line BIGINT NOT NULL,
+    line_text TEXT NOT NULL,
+    text TEXT NOT NULL,
+    tree TEXT NOT NULL,
+    by_whom TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    sent_at BIGINT,
+    notice_id TEXT,
+    closed_as TEXT,
+    closed_by TEXT,
+    closed_at BIGINT,
+    created_seq BIGINT,
+    PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX review_comments_by_creation ON review_comments (created_seq);
+CREATE INDEX review_comments_by_task ON review_comments (task_id, created_seq);
+ALTER TABLE review_comments ALTER COLUMN created_seq SET NOT NULL;
+ALTER TABLE review_comments ALTER COLUMN created_seq SET DEFAULT nextval('creation_order');
+UPDATE alembic_version SET version_num='0024' WHERE alembic_version.version_num = '0023';

@@ -833,6 +833,30 @@ CREATE TABLE sealed_lists (
 CREATE INDEX ix_audit_approvals ON audit (substr(arguments, 1, 32)) WHERE tool IN ('give_approval', 'refuse_approval', 'use_approval');
 CREATE INDEX spending_by_run ON spending (run_id);
 CREATE INDEX notices_by_task ON notices (task_id, carried_at);
-INSERT INTO "alembic_version" VALUES('0023');
+CREATE TABLE review_comments (
+	id TEXT NOT NULL, 
+	task_id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	attempt_id TEXT, 
+	path TEXT NOT NULL, 
+	side TEXT NOT NULL, 
+	line BIGINT NOT NULL, 
+	line_text TEXT NOT NULL, 
+	text TEXT NOT NULL, 
+	tree TEXT NOT NULL, 
+	by_whom TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	sent_at BIGINT, 
+	notice_id TEXT, 
+	closed_as TEXT, 
+	closed_by TEXT, 
+	closed_at BIGINT, 
+	created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX review_comments_by_creation ON review_comments (created_seq);
+CREATE INDEX review_comments_by_task ON review_comments (task_id, created_seq);
+CREATE TRIGGER review_comments_creation AFTER INSERT ON review_comments WHEN NEW.created_seq IS NULL BEGIN UPDATE review_comments SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM review_comments)) WHERE rowid = NEW.rowid; END;
+INSERT INTO "alembic_version" VALUES('0024');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

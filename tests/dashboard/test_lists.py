@@ -268,6 +268,33 @@ def test_search_finds_runs_tasks_decisions_and_issues(world: World, page: TestCl
     assert run["id"] == world.job
 
 
+def test_search_finds_registered_agents_by_name(world: World, page: TestClient):
+    [name] = {each["name"] for each in read(page, "/agents")["agents"]} & {"Edsger"} or {
+        read(page, "/agents")["agents"][0]["name"]
+    }
+
+    found = read(page, "/search", q=name.upper())["results"]
+
+    assert [(each["kind"], each["title"]) for each in found if each["kind"] == "agent"] == [("agent", name)]
+    assert "run" not in found[-1]
+
+
+def test_the_log_of_everything_is_read_in_pages_and_has_the_names_of_its_ids(world: World, page: TestClient):
+    whole = read(page, "/log", limit=1000)
+    seqs = [event["seq"] for event in whole["events"]]
+    assert seqs == list(range(whole["oldest_seq"], whole["last_seq"] + 1))
+    assert {event["workflow_id"] for event in whole["events"]} > {world.track, world.plan}
+    assert whole["names"][world.track] == "Payments"
+    assert whole["names"][world.planned["backend"]] == "backend"
+
+    newest = read(page, "/log", limit=3)["events"]
+    assert [event["seq"] for event in newest] == seqs[-3:]
+    older = read(page, "/log", limit=3, before=seqs[-3])["events"]
+    assert [event["seq"] for event in older] == seqs[-6:-3]
+    decisions = read(page, "/log", type="decision:created", limit=1000)["events"]
+    assert {event["type"] for event in decisions} == {"decision:created"}
+
+
 def test_the_jobs_endpoint_returns_the_jobs_of_the_project(world: World, page: TestClient):
     answer = read(page, "/jobs")
 

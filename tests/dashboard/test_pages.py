@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -126,8 +129,11 @@ def test_a_browser_without_a_token_gets_the_sign_in_page(alone: Application):
 
     assert answer.status_code == 401
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert "The link is printed when the server starts" in answer.text
-    assert "content-security-policy" in answer.headers
+    assert '<input id="token" name="token" type="password"' in answer.text
+    [style] = re.findall("<style>(.*?)</style>", answer.text, re.DOTALL)
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'")
     assert stranger.get("/api/v1/home").json()["code"] == "UNAUTHORIZED"
 
 

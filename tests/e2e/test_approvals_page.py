@@ -101,7 +101,7 @@ def connect_passkeys(visitor: Visitor) -> tuple[CDPSession, str]:
 
 def add_passkey(visitor: Visitor) -> None:
     page = visitor.page
-    visitor.open("/approvals")
+    visitor.open("/settings?show=credentials")
     page.get_by_role("button", name="Add a passkey").click()
     page.get_by_label("Name of the passkey").fill("laptop")
     page.get_by_label("Passphrase").fill(PASSPHRASE)
@@ -179,7 +179,7 @@ def test_a_person_decides_with_each_kind_of_proof(visitor: Visitor, app: Applica
         Person(app).check(PASSPHRASE)
 
     # Going back to the passphrase needs the passkey.
-    visitor.open("/approvals")
+    visitor.open("/settings?show=credentials")
     visitor.page.get_by_role("button", name="Remove all passkeys").click()
     visitor.page.wait_for_selector("text=Decisions need a passphrase.")
     assert Person(app).check(PASSPHRASE).method == "passphrase"
@@ -190,7 +190,7 @@ def test_the_pages_are_accessible_and_say_where_passkeys_work(
 ) -> None:
     id = ask_for(app, "aaaaaaaa/draft", SHOWN)
     guarded = ask_about_guarded_files(app)
-    for address in ("/approvals", f"/approvals/{guarded}", f"/approvals/{id}"):
+    for address in ("/settings?show=credentials", "/approvals", f"/approvals/{guarded}", f"/approvals/{id}"):
         visitor.open(address)
         if guarded in address:
             visitor.page.wait_for_selector(
@@ -202,10 +202,12 @@ def test_the_pages_are_accessible_and_say_where_passkeys_work(
         )
         assert found == [], address
         if folder := os.environ.get("DEEPWORK_TESTS_SCREENSHOTS"):
-            visitor.page.screenshot(path=f"{folder}/{address.replace('/', '_')}.png", full_page=True)
+            visitor.page.screenshot(
+                path=f"{folder}/{address.replace('/', '_').replace('?', '_')}.png", full_page=True
+            )
 
     visitor.page.goto(f"http://127.0.0.1:{dashboard.port}/?token={dashboard.token}")
-    visitor.page.goto(f"http://127.0.0.1:{dashboard.port}/approvals")
+    visitor.page.goto(f"http://127.0.0.1:{dashboard.port}/settings?show=credentials")
     visitor.page.wait_for_selector(f"text=http://localhost:{dashboard.port}")
     visitor.foreign.clear()
 

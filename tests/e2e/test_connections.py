@@ -121,8 +121,8 @@ def test_lists_are_filtered_and_sorted_by_the_server(visitor: Visitor, made: Mad
 def test_the_dashboard_works_with_postgresql(browser: Browser, postgres_url: str, tmp_path: Path) -> None:
     empty_database(postgres_url)
     with Dashboard(tmp_path, database=postgres_url) as dashboard, Visitor(browser, dashboard) as visitor:
-        visitor.open("/health")
-        visitor.page.wait_for_selector("text=postgresql")
+        visitor.open("/settings")
+        visitor.page.wait_for_selector("text=PostgreSQL")
         visitor.open("/")
         team = make_app(tmp_path, postgres_url)
         try:
@@ -167,9 +167,9 @@ def test_the_page_is_not_live_while_the_server_cannot_read_its_store(
         moved = store.rename(store.with_name("moved.db"))
         store.mkdir()
 
-        visitor.page.wait_for_selector("#connection.is-gone")
+        visitor.page.wait_for_selector("#connection.is-failed")
         visitor.page.get_by_role("button", name="Retry now").click()
-        visitor.page.wait_for_selector("#connection.is-gone")
+        visitor.page.wait_for_selector("#connection.is-failed")
         store.rmdir()
         moved.rename(store)
 

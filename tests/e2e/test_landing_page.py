@@ -73,7 +73,7 @@ def test_a_person_lands_a_plan_and_asks_why_a_line_exists(visitor: Visitor, app:
     take_screenshot(visitor, "landing")
     page.get_by_role("link", name="a.txt").click()
     page.locator(".chain").get_by_text("parse").first.wait_for()
-    assert visitor.address.startswith("/why?path=a.txt&commit=main")
+    assert visitor.address.startswith("/history?show=why&path=a.txt&commit=main")
 
     # A line of a diff leads to the chain behind it, by keyboard.
     visitor.open(f"/tasks/{plan.ids['parse']}")

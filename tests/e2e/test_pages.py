@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def list_paths(made: MadeProject) -> list[str]:
     run, part = f"/runs/{made.track}", made.tasks["part"]
     return [
-        "/", "/runs", "/runs?q=nothing-of-the-kind", "/approvals", "/blockers", "/decisions", "/agents", f"/agents?agent={made.agent}",
-        "/jobs", "/plans", "/health", run, f"{run}?tab=graph", f"{run}?tab=tasks", f"{run}?tab=files",
+        "/", "/runs", "/runs?q=nothing-of-the-kind", "/approvals", "/blockers", "/history", "/history?show=decisions", "/history?show=why", "/agents", f"/agents?agent={made.agent}",
+        "/jobs", "/plans", "/settings", "/settings?show=credentials", "/settings?show=browser", run, f"{run}?tab=graph", f"{run}?tab=tasks", f"{run}?tab=files",
         f"{run}?tab=files&file=src/ledger/balance.py", f"{run}?tab=decisions", f"{run}?tab=issues", f"{run}?tab=log",
         f"{run}?tab=timeline&task={part}", f"/tasks/{part}", f"/tasks/{part}?diff=split", f"/runs/{made.done}",
         f"/runs/{made.plan}?tab=graph", f"/tasks/{made.planned['backend']}", f"/runs/{made.job}",
@@ -117,7 +117,7 @@ def test_lists_can_be_reached_by_keyboard(visitor: Visitor, made: MadeProject) -
     page = visitor.page
     freeze_clock(visitor)
     visitor.open("/")
-    for keys, heading in (("gr", "Runs"), ("gb", "Blockers"), ("gd", "Decisions"), ("gr", "Runs")):
+    for keys, heading in (("gr", "Runs"), ("gh", "History"), ("ge", "Settings"), ("gr", "Runs")):
         for key in keys:
             page.keyboard.press(key)
         page.wait_for_selector(f"main h1:text-is('{heading}')")
@@ -178,7 +178,7 @@ def test_shortcuts_can_be_turned_off_and_are_off_while_typing(visitor: Visitor) 
     freeze_clock(visitor)
     visitor.open("/runs")
     visitor.page.keyboard.press("/")
-    visitor.page.keyboard.type("gb")
+    visitor.page.keyboard.type("ge")
     assert visitor.address.startswith("/runs")
 
     visitor.page.keyboard.press("Escape")
@@ -187,7 +187,7 @@ def test_shortcuts_can_be_turned_off_and_are_off_while_typing(visitor: Visitor) 
     visitor.page.keyboard.press("Escape")
     visitor.page.wait_for_selector("dialog", state="detached")
     visitor.page.keyboard.press("g")
-    visitor.page.keyboard.press("b")
+    visitor.page.keyboard.press("e")
 
     assert visitor.address.startswith("/runs")
 

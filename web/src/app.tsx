@@ -7,7 +7,7 @@ import { leaveAsking } from "./acts";
 import { now, clockTime } from "./clock";
 import { useHome } from "./data/home";
 import { connection, lastReceived, me, nextTry, reconnectNow } from "./data/live";
-import { isHelpOpen, listKeys } from "./keys";
+import { isHelpOpen, isPaletteOpen, listKeys } from "./keys";
 import { hasShortcuts, setShortcuts, setTheme, theme, type Theme } from "./preferences";
 import { address, path, replace } from "./router";
 import { ENTRIES, findPlace, findRedirect, subject, waiting, type PageProps, type Route } from "./routes";
@@ -16,7 +16,7 @@ import { announce, Announcer } from "./ui/announce";
 import { Dialog } from "./ui/dialog";
 import { Empty, NoPage, Skeleton } from "./ui/parts";
 import { ResultLine } from "./ui/result";
-import { GlobalSearch } from "./ui/search";
+import { Palette } from "./ui/palette";
 
 export function App() {
   return (
@@ -35,6 +35,7 @@ export function App() {
       <WaitingCount />
       <ActDialog />
       <Announcer />
+      {isPaletteOpen.value && <Palette />}
       {isHelpOpen.value && <Help />}
     </div>
   );
@@ -112,7 +113,9 @@ function Sidebar() {
         </svg>
         <span>deepwork</span>
       </a>
-      <GlobalSearch />
+      <button type="button" class="button search" aria-haspopup="dialog" aria-keyshortcuts="Control+K" onClick={() => (isPaletteOpen.value = true)}>
+        <span>Search or do …</span> <kbd aria-hidden="true">Ctrl K</kbd>
+      </button>
       <nav aria-label="Pages">
         <ul>
           {ENTRIES.map(({ path: to, name, key, icon, load }) => (
@@ -161,7 +164,7 @@ function Sidebar() {
 
 /** The state of the connection, in one word. */
 function ConnectionStatus() {
-  const words = { live: "Live", connecting: "Connecting", gone: "Disconnected", offline: "Offline", login: "Signed out" };
+  const words = { live: "Live", connecting: "Connecting", gone: "Disconnected", failed: "Not live", offline: "Offline", login: "Signed out" };
   return (
     <p class={`light is-${connection.value}`} id="connection">
       <span class="light-dot" aria-hidden="true" />
@@ -172,11 +175,11 @@ function ConnectionStatus() {
 
 function ConnectionNotice() {
   const state = connection.value;
-  if (state !== "gone" && state !== "offline") return null;
+  if (state !== "gone" && state !== "failed" && state !== "offline") return null;
   const left = Math.max(0, Math.ceil((nextTry.value - now.value) / 1000));
   return (
     <div class="notice" role="status">
-      <strong>{state === "offline" ? "You are offline." : "The server is not responding."}</strong>
+      <strong>{state === "offline" ? "You are offline." : state === "failed" ? "The server can no longer read what it writes." : "The server is not responding."}</strong>
       <span>
         Showing data from <time dateTime={new Date(lastReceived.value).toISOString()} title={new Date(lastReceived.value).toISOString()}>{clockTime(lastReceived.value)}</time>.{" "}
         {state === "offline" ? "Updates resume when you are back online." : left > 1 ? "Retrying soon." : "Retrying …"}
@@ -194,6 +197,9 @@ function Login() {
       <p>
         Open the link that deepwork printed when it started. To see it again, run <code>deepwork dashboard --open</code>.
       </p>
+      <button type="button" class="button" onClick={() => location.reload()}>
+        Enter a token
+      </button>
     </Empty>
   );
 }

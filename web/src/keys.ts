@@ -10,6 +10,7 @@ import { undoLast } from "./ui/result";
 import { stepTab } from "./ui/tabs";
 
 export const isHelpOpen = signal(false);
+export const isPaletteOpen = signal(false);
 
 /** Returns whether it did something; false lets the key do what it does elsewhere. */
 type Handler = () => boolean | void;
@@ -22,7 +23,8 @@ const BUILT_IN: [string, string][] = [
   ["[  ]", "Previous tab, next tab"],
   ["u", "Undo, if the last act allows it"],
   ["Ctrl ↵", "Send what you typed"],
-  ["/", "Search"],
+  ["/", "Search on this page, or everything"],
+  ["Ctrl K", "Search or do anything"],
   ["?", "This help"],
 ];
 
@@ -58,7 +60,13 @@ const GO_WITHIN = 1200;
 export function startKeys(): void {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.altKey || event.isComposing) return;
-    if (event.ctrlKey || event.metaKey) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (event.key.toLowerCase() === "k" && !event.shiftKey) {
+        event.preventDefault();
+        if (isPaletteOpen.value || !document.querySelector("dialog[open]")) isPaletteOpen.value = !isPaletteOpen.value;
+      }
+      return;
+    }
     const target = event.target as HTMLElement;
     const isTyping = target.closest?.("input, textarea, select, [contenteditable]") !== null;
     if (event.key === "Escape") {
@@ -101,10 +109,11 @@ function handleKey(key: string): boolean {
     case "u":
       return undoLast();
     case "/": {
-      const field = document.querySelector<HTMLInputElement>("main [data-search]") ?? document.querySelector<HTMLInputElement>("[data-search]");
+      const field = document.querySelector<HTMLInputElement>("main [data-search]");
+      if (!field) isPaletteOpen.value = true;
       field?.focus();
       field?.select();
-      return field !== null;
+      return true;
     }
     case "j":
       return moveSelection(1);

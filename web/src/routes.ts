@@ -33,9 +33,8 @@ export const ENTRIES: Entry[] = [
   { path: "/agents", name: "Agents", key: "a", icon: "M8 2.5a2.6 2.6 0 1 0 0 5.2a2.6 2.6 0 1 0 0-5.2M3 13.5c.6-2.8 2.5-4 5-4s4.4 1.2 5 4", load: () => import("./pages/agents") },
   { path: "/jobs", name: "Jobs", key: "j", icon: "M3 3h10v10H3zM5.5 6.2l1.2 1.2 2-2M5.5 10h5", load: () => import("./pages/jobs") },
   { path: "/plans", name: "Plans", key: "p", icon: "M2.5 4.5h3v-2h-3zM10.5 8.8h3v-2h-3zM2.5 13.2h3v-2h-3zM5.5 3.5h2v4.3h3M5.5 12.2h2V7.8", load: () => import("./pages/plans") },
-  { path: "/decisions", name: "Decisions", key: "d", icon: "M8 2v4M8 6L3.5 10v3.5M8 6l4.5 4v3.5", load: () => import("./pages/decisions") },
-  { path: "/why", name: "Why", key: "y", icon: "M6 6.2a2 2 0 1 1 2.9 1.8c-.6.3-.9.8-.9 1.5M8 11.6v.3M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 1 0 0-12.4", load: () => import("./pages/why") },
-  { path: "/health", name: "Health", key: "e", icon: "M1.5 8.5h3l2-5 3 9 2-4h3", load: () => import("./pages/health") },
+  { path: "/history", name: "History", key: "h", icon: "M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 1 0 0-12.4M8 4.5V8l2.5 1.8", load: () => import("./pages/history") },
+  { path: "/settings", name: "Settings", key: "e", icon: "M2 4.5h7M12.5 4.5H14M10.7 2.8v3.4M2 11.5h1.5M7 11.5h7M5.2 9.8v3.4", load: () => import("./pages/settings") },
 ];
 
 /** The pages of single things: their path is followed by an id. */
@@ -48,7 +47,11 @@ export const THINGS: Route[] = [
 ];
 
 /** Addresses of earlier versions, and where they lead; the query stays. */
-export const REDIRECTS: [from: string, to: string][] = [];
+export const REDIRECTS: [from: string, to: string][] = [
+  ["/decisions", "/history?show=decisions"],
+  ["/why", "/history?show=why"],
+  ["/health", "/settings"],
+];
 
 /** The subject of the page, for the title of the window. */
 export const subject = signal("");

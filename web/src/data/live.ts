@@ -5,7 +5,8 @@ import { ApiError, NoResponse, read } from "./api";
 import { EventBuffer } from "./event-buffer";
 import type { Envelope } from "./shapes";
 
-export type Connection = "connecting" | "live" | "gone" | "offline" | "login";
+/** `failed`: the server answers, but can no longer read what it writes. */
+export type Connection = "connecting" | "live" | "gone" | "failed" | "offline" | "login";
 
 export const connection = signal<Connection>("connecting");
 /** When the next attempt to connect is made, while the server is unreachable. */
@@ -43,7 +44,34 @@ export function start(): void {
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && connection.value !== "live") reconnectNow();
   });
+  setInterval(() => void check(), CHECKED_EVERY);
   void connect();
+}
+
+/** How often a quiet connection is checked, in milliseconds: a stopped server leaves it open. */
+const CHECKED_EVERY = 10_000;
+const ANSWERS_WITHIN = 8000;
+
+/** Whether the server reads what it writes; null if it does not answer. */
+async function askHealth(): Promise<boolean | null> {
+  try {
+    const answer = await fetch("/health", { headers: { Accept: "application/json" }, cache: "no-store", signal: AbortSignal.timeout(ANSWERS_WITHIN) });
+    return answer.ok;
+  } catch {
+    return null;
+  }
+}
+
+async function check(): Promise<void> {
+  if (connection.value !== "live" || document.hidden || Date.now() - lastReceived.value < CHECKED_EVERY) return;
+  const asked = lastReceived.value;
+  if (await askHealth()) {
+    lastReceived.value = Date.now();
+    return;
+  }
+  if (connection.value !== "live" || lastReceived.value !== asked) return;
+  stop?.();
+  scheduleReconnect();
 }
 
 export function reconnectNow(): void {
@@ -118,7 +146,10 @@ function onConnected(): void {
 
 function scheduleReconnect(): void {
   failures += 1;
-  connection.value = navigator.onLine ? "gone" : "offline";
+  connection.value = navigator.onLine ? (connection.value === "failed" ? "failed" : "gone") : "offline";
+  void askHealth().then((isWell) => {
+    if (connection.value === "gone" || connection.value === "failed") connection.value = isWell === false ? "failed" : "gone";
+  });
   const wait = Math.min(8000, 250 * 2 ** failures) * (0.75 + Math.random() / 2);
   nextTry.value = Date.now() + wait;
   clearTimeout(timer);

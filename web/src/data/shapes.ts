@@ -321,6 +321,8 @@ export interface EventsAnswer {
   total?: number;
   oldest_seq?: number | null;
   last_seq?: number | null;
+  /** Of the runs, planned tasks and agents in the events, by id. */
+  names?: Record<string, string>;
 }
 
 export interface Checkpoint {

@@ -4,19 +4,21 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { clockTime } from "../clock";
 import { read } from "../data/api";
 import { eventBuffer, listen } from "../data/live";
-import { useResource } from "../data/resource";
-import type { AgentLine, Envelope, EventsAnswer } from "../data/shapes";
+import type { Envelope, EventsAnswer } from "../data/shapes";
 import { go, query, withQuery } from "../router";
 import { Copy, Empty, formatCount, Skeleton, ErrorNotice } from "../ui/parts";
 import { Rows } from "../ui/rows";
-import { nameAgents, summarize } from "../view/log";
+import { collectNames, nameAgents, tell } from "../view/log";
+import { reveal } from "../view/reveal";
 import { Choice, useQueryText } from "./runs";
 
 const PAGE = 500;
 /** The page holds at most this many events; older ones are loaded again when the user scrolls up. */
 const MOST = 20_000;
 
-export function LogTab({ run }: { run: string }) {
+/** The log of a run, or of everything. */
+export function LogTab({ run }: { run?: string }) {
+  const [names, setNames] = useState<Record<string, string>>({});
   const [events, setEvents] = useState<Envelope[] | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [isPaused, setPaused] = useState(false);
@@ -26,16 +28,19 @@ export function LogTab({ run }: { run: string }) {
   const held = useRef<Envelope[]>([]);
   const paused = useRef(isPaused);
   paused.current = isPaused;
-  const address = `/runs/${encodeURIComponent(run)}/events`;
+  const address = run ? `/runs/${encodeURIComponent(run)}/events` : "/log";
+  const isMine = (event: Envelope): boolean => !run || event.workflow_id === run;
+  const learn = (fresh: Record<string, string> | undefined) => setNames((old) => ({ ...old, ...fresh }));
 
   const first = async () => {
     try {
       const { data } = await read<EventsAnswer>(`${address}?limit=${PAGE}`);
       const list = [...data.events].sort((a, b) => a.seq - b.seq);
       const last = list[list.length - 1]?.seq ?? 0;
-      const since = (eventBuffer.since(last) ?? []).filter((event) => event.workflow_id === run && event.seq > last);
+      const since = (eventBuffer.since(last) ?? []).filter((event) => isMine(event) && event.seq > last);
+      learn(data.names);
       setEvents([...list, ...since]);
-      setOlder(list.length >= PAGE || (list.length > 0 && data.total !== undefined && data.total > list.length));
+      setOlder(list.length >= PAGE || (list.length > 0 && (data.total ?? 0) > list.length));
       setError(null);
     } catch (problem) {
       setError(problem as Error);
@@ -45,7 +50,7 @@ export function LogTab({ run }: { run: string }) {
     void first();
     return listen((fresh, isResync) => {
       if (isResync) return void first();
-      const mine = fresh.filter((event) => event.workflow_id === run);
+      const mine = fresh.filter(isMine);
       if (mine.length === 0) return;
       if (paused.current) held.current.push(...mine);
       else setEvents((old) => appendEvents(old, mine));
@@ -60,6 +65,7 @@ export function LogTab({ run }: { run: string }) {
       const { data } = await read<EventsAnswer>(`${address}?before=${oldest}&limit=${PAGE}`);
       const list = data.events.filter((event) => event.seq < oldest).sort((a, b) => a.seq - b.seq);
       setOlder(list.length >= PAGE);
+      learn(data.names);
       setEvents((old) => [...list, ...(old ?? [])]);
     } finally {
       isReading.current = false;
@@ -78,16 +84,15 @@ export function LogTab({ run }: { run: string }) {
   const type = query.value.get("type") ?? "";
   const agent = query.value.get("agent") ?? "";
   const types = useMemo(() => [...new Set((events ?? []).map((event) => event.type))].sort(), [events]);
-  // Events of plans contain the ids of agents.
-  const known = useResource<{ agents: AgentLine[] }>(run.startsWith("wf_") ? "/agents?limit=500" : null, (event) => event.type === "agent:registered");
-  const who = useMemo(() => nameAgents(events ?? [], new Map((known.data?.agents ?? []).map((each) => [each.id, each.name]))), [events, known.data]);
+  const named = useMemo(() => collectNames(events ?? [], names), [events, names]);
+  const who = useMemo(() => nameAgents(events ?? [], named), [events, named]);
   const agents = useMemo(() => [...new Set(who.values())].sort(), [who]);
   const items = useMemo(
     () =>
       (events ?? [])
-        .filter((event) => (!type || event.type === type) && (!agent || who.get(event.seq) === agent) && (!text || `${event.type} ${summarize(event, who.get(event.seq))}`.toLowerCase().includes(text)))
+        .filter((event) => (!type || event.type === type) && (!agent || who.get(event.seq) === agent) && (!text || `${event.type} ${tell(event, who.get(event.seq), named)}`.toLowerCase().includes(text)))
         .map((event) => ({ key: String(event.seq), event })),
-    [events, who, type, agent, text],
+    [events, who, named, type, agent, text],
   );
   if (!events) return error ? <ErrorNotice error={error} onRetry={first} /> : <Skeleton rows={10} />;
   const chosen = query.value.get("event");
@@ -126,7 +131,7 @@ export function LogTab({ run }: { run: string }) {
               <span role="gridcell" class="log-seq">{event.seq}</span>
               <span role="gridcell" class="log-time" title={event.ts}>{clockTime(Date.parse(event.ts))}</span>
               <span role="gridcell" class={`log-type tone-${toneOf(event)}`}>{event.type}</span>
-              <span role="gridcell" class="log-text">{summarize(event, who.get(event.seq))}</span>
+              <span role="gridcell" class="log-text">{reveal(tell(event, who.get(event.seq), named))}</span>
             </>
           )}
         </Rows>

@@ -39,7 +39,7 @@ export function ProofField({ proof }: { proof: PersonProof }) {
   if (proof.required === "passkey") return <p class="faint">Your passkey is asked for when you decide.</p>;
   return (
     <p class="faint">
-      Your token is the only proof: every program that runs as you can read it and decide in your name. Enroll a passphrase (<code>deepwork approvals enroll passphrase</code>) or, on the page <a href="/approvals">Approvals</a>, a passkey.
+      Your token is the only proof: every program that runs as you can read it and decide in your name. Enroll a passphrase (<code>deepwork approvals enroll passphrase</code>) or, in the <a href="/settings?show=credentials">settings</a>, a passkey.
     </p>
   );
 }

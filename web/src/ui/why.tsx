@@ -12,7 +12,7 @@ import { Dialog } from "./dialog";
 import { Ago, dollars, Empty, formatCount, humanize, Loaded, Prose, tokens } from "./parts";
 import { State } from "./state";
 
-export const whyAddress = (question: WhyQuestion): string => `/why?${whyQuery(question)}`;
+export const whyAddress = (question: WhyQuestion): string => `/history?show=why&${whyQuery(question)}`;
 
 /** A commit, short, with a link to why it exists. */
 export function CommitLink({ commit }: { commit: string }) {

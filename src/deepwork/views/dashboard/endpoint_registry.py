@@ -84,6 +84,7 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/runs/{id}/tasks", "list_work_tasks"),
     OperationRoute("/api/v1/runs/{id}/graph", "get_work_graph"),
     OperationRoute("/api/v1/runs/{id}/events", "list_work_events", follows_events=True),
+    OperationRoute("/api/v1/log", "list_all_events", follows_events=True),
     OperationRoute("/api/v1/agents", "list_agents"),
     OperationRoute("/api/v1/agents/{id}", "get_agent"),
     OperationRoute("/api/v1/runs/{id}/files", "list_changed_files"),

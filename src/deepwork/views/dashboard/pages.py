@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Mapping
 from hashlib import sha256
-from html import escape
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -83,17 +80,6 @@ class StaticPages:
     def serve_index(self, request: Request) -> Response:
         """Serve index.html: the page chooses its view by the path in the browser."""
         return _to_response(request, self._files[INDEX], "no-store")
-
-
-def render_sign_in_page(refusal: Mapping[str, Any]) -> bytes:
-    """Render the page that a browser without a token gets."""
-    return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>deepwork: sign in</title>\n'
-        f"<h1>Sign in</h1>\n<p>{escape(str(refusal['message']))} {escape(str(refusal['suggestion']))}</p>\n"
-        "<p>The link is printed when the server starts; it ends with <code>/?token=</code> and the token. "
-        "Open it once and this browser stays signed in. "
-        "Unless you configured a token, it is also in the project's file <code>.deepwork/token</code>.</p>\n"
-    ).encode()
 
 
 def _wants_page(request: Request) -> bool:

@@ -20,9 +20,18 @@ class RunEventStore:
         self._tx = tx
 
     def list_page(
-        self, run_id: str, *, types: Sequence[str] | None, before: int | None, after: int | None, limit: int
+        self,
+        run_id: str | None,
+        *,
+        types: Sequence[str] | None,
+        before: int | None,
+        after: int | None,
+        limit: int,
     ) -> list[Row]:
-        """List events in order: the first ones after `after`, or the last ones before `before`."""
+        """List events in order: the first ones after `after`, or the last ones before `before`.
+
+        `run_id`: None for those of everything.
+        """
         direction = "ASC" if after is not None else "DESC"
         conditions = build_where(
             {

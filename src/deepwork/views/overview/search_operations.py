@@ -1,4 +1,4 @@
-"""What people search: runs, tasks, decisions and issues."""
+"""What people search: runs, tasks, decisions, issues and agents."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.operations import Traits, operation
 from deepwork.views.overview.run_refs import find_run_refs
 from deepwork.views.overview.run_search_store import RunSearchStore
+from deepwork.work.agents.store import AgentStore
 from deepwork.work.plans.stores.search_store import SearchStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.list_responses import RunRef
@@ -27,7 +28,8 @@ class Found(Answer):
     id: str
     title: str
     excerpt: str
-    run: RunRef
+    run: RunRef | None = None
+    """What it belongs to; an agent belongs to none."""
     task_id: str | None = None
 
 
@@ -47,7 +49,7 @@ class SearchOperations:
     def search_work(
         self, q: Annotated[str, Field(max_length=200, description="Search words; all must occur")]
     ) -> SearchAnswer:
-        """Runs, tasks, decisions and issues that match."""
+        """Runs, tasks, decisions, issues and registered agents that match."""
         words = q.split()[:MAX_SEARCH_WORDS]
         if not words:
             raise InvalidInput("`q` contains no word.", suggestion="Enter at least one word to search for.")
@@ -55,9 +57,19 @@ class SearchOperations:
             found = list(RunSearchStore(tx).find(words, MAX_PER_KIND))
             found += [("task", row) for row in _find_planned_tasks(tx, q)]
             runs = find_run_refs(tx, [row["run_id"] for _, row in found])
-        return SearchAnswer(
-            results=[_build_result(kind, row, runs, words) for kind, row in found if row["run_id"] in runs]
-        )
+            agents = _find_agents(tx, words)
+        things = [_build_result(kind, row, runs, words) for kind, row in found if row["run_id"] in runs]
+        return SearchAnswer(results=[*things, *agents])
+
+
+def _find_agents(tx: Transaction, words: Sequence[str]) -> list[Found]:
+    """Find registered agents by name, newest first."""
+    names = AgentStore(tx).list_names_of_agents()
+    found = [id for id, name in names.items() if all(word.lower() in name.lower() for word in words)]
+    return [
+        Found(kind="agent", id=id, title=names[id], excerpt=names[id])
+        for id in reversed(found[-MAX_PER_KIND:])
+    ]
 
 
 def _find_planned_tasks(tx: Transaction, query: str) -> list[Row]:

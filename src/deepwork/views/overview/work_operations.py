@@ -14,6 +14,7 @@ from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, Page, PageLimit, decode_cursor, encode_cursor
 from deepwork.kernel.values import format_optional_timestamp, parse_timestamp
 from deepwork.views.overview import run_lines
+from deepwork.views.overview.event_names import find_event_names
 from deepwork.views.overview.run_lines import list_merged_rows
 from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_search_store import RunEventStore
@@ -83,6 +84,23 @@ class RunEvents(Answer):
     total: int
     oldest_seq: int | None = None
     last_seq: int
+    names: dict[str, str]
+    """Of the runs, planned tasks and agents in these events, by id."""
+
+
+class AllEvents(Answer):
+    """Events of the whole project, in order."""
+
+    events: list[dict[str, Any]]
+    oldest_seq: int
+    last_seq: int
+    names: dict[str, str]
+    """Of the runs, planned tasks and agents in these events, by id."""
+
+
+_Before = Annotated[int | None, Field(ge=0, description="The last events before this number")]
+_After = Annotated[int | None, Field(ge=0, description="The next events after this number")]
+_EventTypes = Annotated[str | None, Field(description="One or more, separated by commas")]
 
 
 class WorkOperations:
@@ -127,20 +145,42 @@ class WorkOperations:
     def list_work_events(
         self,
         id: Id,
-        before: Annotated[int | None, Field(ge=0, description="The last events before this number")] = None,
-        after: Annotated[int | None, Field(ge=0, description="The next events after this number")] = None,
-        type: Annotated[str | None, Field(description="One or more, separated by commas")] = None,
+        before: _Before = None,
+        after: _After = None,
+        type: _EventTypes = None,
         limit: Annotated[int, Field(ge=1, le=1000)] = 100,
     ) -> RunEvents:
         """Events of a run."""
-        types = [word.strip() for word in (type or "").split(",") if word.strip()] or None
+        types = _parse_types(type)
         with self._database.reading() as tx:
             get_run_row(tx, id)
             store = RunEventStore(tx)
             oldest, total = store.find_bounds(id, types)
             found = store.list_page(id, types=types, before=before, after=after, limit=limit)
             last_seq = EventStore(tx).get_last_seq()
-        return RunEvents(events=found, total=total, oldest_seq=oldest, last_seq=last_seq)
+            names = find_event_names(tx, found)
+        return RunEvents(events=found, total=total, oldest_seq=oldest, last_seq=last_seq, names=names)
+
+    @operation("read")
+    def list_all_events(
+        self,
+        before: _Before = None,
+        after: _After = None,
+        type: _EventTypes = None,
+        limit: Annotated[int, Field(ge=1, le=1000)] = 100,
+    ) -> AllEvents:
+        """Events of everything in the project."""
+        with self._database.reading() as tx:
+            found = RunEventStore(tx).list_page(
+                None, types=_parse_types(type), before=before, after=after, limit=limit
+            )
+            store = EventStore(tx)
+            return AllEvents(
+                events=found,
+                oldest_seq=store.get_oldest_seq(),
+                last_seq=store.get_last_seq(),
+                names=find_event_names(tx, found),
+            )
 
 
 def describe_runs(view: StateView, rows: Sequence[Row]) -> list[RunLine]:
@@ -149,6 +189,10 @@ def describe_runs(view: StateView, rows: Sequence[Row]) -> list[RunLine]:
         RunLine(**line | {"phase": PhasePlace(**line["phase"]), "tasks": RunTasks(**line["tasks"])})
         for line in run_lines.build_run_lines(view, rows)
     ]
+
+
+def _parse_types(given: str | None) -> list[str] | None:
+    return [word.strip() for word in (given or "").split(",") if word.strip()] or None
 
 
 def _build_filters(wanted: str | None, status: str | None, given: RunFilter) -> dict[str, RunFilter]:

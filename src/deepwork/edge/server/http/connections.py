@@ -41,7 +41,8 @@ from deepwork.kernel.protocol.transports.sse import SseTransport
 from deepwork.kernel.records import dataclass
 from deepwork.views.dashboard.actions import InvokeTool
 from deepwork.views.dashboard.api import RestApi
-from deepwork.views.dashboard.pages import StaticPages, render_sign_in_page
+from deepwork.views.dashboard.pages import StaticPages
+from deepwork.views.dashboard.sign_in import SIGN_IN_POLICY, render_sign_in_page
 from deepwork.views.dashboard.streams import EventStreams
 
 McpApp = StreamableHttp | SseTransport
@@ -166,14 +167,15 @@ class SignInPageMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         wants_page = scope["type"] == "http" and _accepts_html(scope)
-        await self.app(scope, receive, _replace_unauthorized(send) if wants_page else send)
+        was_refused = b"token=" in scope.get("query_string", b"")
+        await self.app(scope, receive, _replace_unauthorized(send, was_refused) if wants_page else send)
 
 
 def _accepts_html(scope: Scope) -> bool:
     return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
-def _replace_unauthorized(send: Send) -> Send:
+def _replace_unauthorized(send: Send, was_refused: bool) -> Send:
     """Wrap `send` to replace a 401 response with the sign-in page."""
     is_refused = False
 
@@ -181,13 +183,16 @@ def _replace_unauthorized(send: Send) -> Send:
         nonlocal is_refused
         if message["type"] == "http.response.start" and message["status"] == 401:
             is_refused = True
-            kept = [
-                pair for pair in message["headers"] if pair[0] not in (b"content-type", b"content-length")
+            page = [
+                (b"content-type", b"text/html; charset=utf-8"),
+                (b"content-security-policy", SIGN_IN_POLICY.encode()),
             ]
-            page = [(b"content-type", b"text/html; charset=utf-8")]
+            own = {b"content-length", *(name for name, _ in page)}
+            kept = [pair for pair in message["headers"] if pair[0] not in own]
             message = {**message, "headers": [*kept, *page]}
         elif is_refused and message["type"] == "http.response.body":
-            message = {**message, "body": render_sign_in_page(json.loads(message["body"]))}
+            body = render_sign_in_page(json.loads(message["body"]), was_refused=was_refused)
+            message = {**message, "body": body}
         await send(message)
 
     return send_page

@@ -23,6 +23,7 @@ TIMED = [each.path for each in READS if not each.follows_events]
 WITHOUT_ROWS = (
     "/api/v1/why",  # about a repository, which the project here does not have
     "/api/v1/approvals/{id}/evidence",
+    "/api/v1/inbox/evidence",
     *(f"/api/v1/{kind}/{{id}}" for kind in ("messages", "approvals", "landings", "rewinds")),
 )
 SCRIPT = "<script>alert(1)</script>\"'`${x}\u2028&lt;"

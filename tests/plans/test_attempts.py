@@ -155,7 +155,7 @@ def test_it_is_the_first_failed_task_that_needs_a_person(world: World):
     with world.app.database.reading() as tx:
         needs, _ = list_inbox(StateView(tx, world.app.processes))
 
-    titles = [need.title for need in needs if need.run_id == plan.id]
+    titles = [part.title for need in needs if need.run_id == plan.id for part in need.members]
     assert titles == ["build failed 3 times and waits for you", "test failed"]
 
 

@@ -41,6 +41,20 @@ class Attention:
     """Whether it only follows from what else of its run waits: it is listed when nothing else does."""
     record: Any = None
     """What it is about, for pages that offer more than the command."""
+    same: tuple[Attention, ...] = ()
+    """The entries that it stands for, if several have one cause."""
+    agents: int = 0
+    """How many agents wait for the answer."""
+
+    @property
+    def key(self) -> str:
+        """What names the entry: its kind and its id."""
+        return f"{self.kind}:{self.id}"
+
+    @property
+    def members(self) -> tuple[Attention, ...]:
+        """The entries that it stands for: itself, or those with its cause."""
+        return self.same or (self,)
 
 
 Listed = tuple[list[Attention], int]

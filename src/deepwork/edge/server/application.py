@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from deepwork.kernel.events.feed import EventFeed
     from deepwork.views.overview.agent_operations import AgentOperations
     from deepwork.views.overview.approval_evidence import ApprovalEvidenceOperations
+    from deepwork.views.overview.inbox_evidence import InboxEvidenceOperations
     from deepwork.views.overview.review_operations import ReviewBenchOperations
     from deepwork.views.overview.states.store import LocalProcesses
     from deepwork.views.overview.states.view import StateView
@@ -198,6 +199,14 @@ class Application:
         from deepwork.views.overview.approval_evidence import ApprovalEvidenceOperations
 
         return ApprovalEvidenceOperations(self.database, self._work_looker, self._read_check_output)
+
+    def _build_inbox_evidence(self) -> InboxEvidenceOperations:
+        from deepwork.views.overview.inbox_evidence import InboxEvidenceOperations
+
+        def read_output(name: str) -> bytes | None:
+            return self.checks.outputs.read(name)
+
+        return InboxEvidenceOperations(self.database, self._view_states, self._diffs, read_output)
 
     def _build_audit_operations(self) -> AuditOperations:
         from deepwork.delivery.runner.store import AttemptStore
@@ -607,6 +616,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
         Application._build_approval_evidence
     ),
     "deepwork.views.overview.review_operations:ReviewBenchOperations": Application._build_review_bench,
+    "deepwork.views.overview.inbox_evidence:InboxEvidenceOperations": Application._build_inbox_evidence,
     "deepwork.gates.checks.operations:ProofOperations": Application._build_proof_operations,
     "deepwork.gates.access.operations:AuditOperations": Application._build_audit_operations,
     "deepwork.gates.reviews.operations:ReviewOperations": Application._build_review_operations,
@@ -636,6 +646,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
         path: _build_with_states(path)
         for path in (
             "deepwork.views.overview.home_operations:HomeOperations",
+            "deepwork.views.overview.inbox_operations:InboxOperations",
             "deepwork.views.overview.plan_graph:PlanGraphOperations",
             "deepwork.views.overview.run_progress:RunProgressOperations",
             "deepwork.views.overview.single_things:ThingOperations",

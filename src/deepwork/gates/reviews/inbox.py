@@ -53,4 +53,5 @@ def _describe(row: Row) -> Iterator[Attention]:
         next=Command.PASS_REVIEW.about(waiting["review_id"]),
         since=row["created_at"],
         detail=f"{truncate_to_line(waiting['findings'], _MAX_DETAIL - len(decide) - 1)} {decide}",
+        record=waiting,
     )

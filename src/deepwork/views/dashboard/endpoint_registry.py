@@ -73,6 +73,9 @@ class Me(Answer):
 
 ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/home", "get_home"),
+    OperationRoute("/api/v1/inbox", "get_inbox"),
+    OperationRoute("/api/v1/inbox/people", "list_inbox_people"),
+    OperationRoute("/api/v1/inbox/evidence", "get_inbox_evidence", reads_files=True),
     OperationRoute("/api/v1/approvals", "list_approvals"),
     OperationRoute("/api/v1/approvals/{id}", "get_approval"),
     OperationRoute("/api/v1/approvals/{id}/evidence", "get_approval_evidence", reads_files=True),

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import ClassVar
 
-from deepwork.delivery.landing.responses import offer_to_continue
-from deepwork.delivery.runner.responses import offer_raise
 from deepwork.kernel.answers import Act, Answer
 from deepwork.kernel.attention import Attention
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.events.log import EventStore
 from deepwork.kernel.operations import Traits, operation
-from deepwork.kernel.states import Cause
-from deepwork.views.overview import offered_actions
 from deepwork.views.overview.inbox import list_inbox
+from deepwork.views.overview.inbox_offers import list_offers
 from deepwork.views.overview.run_lines import list_latest_runs
-from deepwork.views.overview.run_store import (
-    ACTIVE_STATUSES,
-    ENDED_STATUSES,
-    PLAN,
-    WorkListStore,
-    get_run_kind,
-)
+from deepwork.views.overview.run_store import ACTIVE_STATUSES, ENDED_STATUSES, WorkListStore
 from deepwork.views.overview.states.totals import count_runs
 from deepwork.views.overview.states.view import StateView
 from deepwork.views.overview.status import MAX_RUNS, Waiting
 from deepwork.views.overview.work_operations import RunLine, describe_runs
 from deepwork.work.tracking.list_responses import RunRef
-from deepwork.work.tracking.operations import offer_resolve
 
 
 class TaskRef(Answer):
@@ -102,26 +92,5 @@ def _build_need(entry: Attention) -> Need:
         run=RunRef(**entry.run) if entry.run else None,
         task=TaskRef(id=entry.task_id, name=entry.task_name or "") if entry.task_id else None,
         because=entry.why,
-        actions=_OFFERS[entry.kind](entry) if entry.kind in _OFFERS else [],
+        actions=list_offers(entry),
     )
-
-
-def _offer_for_failure(entry: Attention) -> list[Act]:
-    if get_run_kind(entry.run_id or "") == PLAN:
-        return offered_actions.list_planned_task_actions(entry.id, "failed", None)
-    return [offered_actions.offer_acknowledge(entry.id)]
-
-
-_OFFERS: Mapping[str, Callable[[Attention], list[Act]]] = {
-    "agent_run": lambda entry: [offer_raise(entry.id)] if entry.why is Cause.BUDGET else [],
-    "approval": lambda entry: offered_actions.list_approval_actions(entry.id),
-    "blocker": lambda entry: [offer_resolve(entry.id)],
-    "failed_task": _offer_for_failure,
-    "gate": lambda entry: offered_actions.list_session_actions(entry.record),
-    "landing": lambda entry: offer_to_continue(entry.id, entry.task_id),
-    "lost_claim": lambda entry: [offered_actions.offer_release(entry.id, entry.agent_id or "")],
-    "manual_review": lambda entry: offered_actions.list_review_actions(entry.id),
-    "stale_task": lambda entry: [offered_actions.offer_abandon(entry.id)],
-    "waiting_plan": lambda entry: offered_actions.list_plan_actions(entry.id, "paused"),
-}
-"""What a person can do about it on the page, besides the command; by source."""

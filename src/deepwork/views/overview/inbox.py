@@ -23,8 +23,13 @@ from deepwork.gates.reviews.inbox import WAITING_WORDS, list_waiting_reviews
 from deepwork.kernel.attention import Attention, Listed, format_detail
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
+from deepwork.kernel.errors import NotFound
+from deepwork.kernel.records import dataclass
 from deepwork.kernel.states import Cause, Command, Standing, State
 from deepwork.kernel.values import parse_timestamp
+from deepwork.views.overview.inbox_causes import find_waiting_agents, merge_same_causes
+from deepwork.views.overview.inbox_marks import InboxMark
+from deepwork.views.overview.inbox_store import InboxMarkStore
 from deepwork.views.overview.run_store import PLAN, WorkListStore, get_run_kind, parse_session_row
 from deepwork.views.overview.session_rows import MAX_ACTIVE_SESSIONS, Gate, list_gates
 from deepwork.views.overview.states.store import LocalProcesses
@@ -38,27 +43,79 @@ Source = Callable[[StateView, int], Listed]
 """Lists up to so many entries, the oldest first, and says how many there are."""
 
 
+@dataclass(frozen=True)
+class Inbox:
+    """What waits for a person, and what people put off."""
+
+    entries: Sequence[Attention]
+    total: int
+    hidden: Sequence[Attention]
+    """What is snoozed or cleared."""
+    marks: Mapping[str, InboxMark]
+    """What people did with entries, by their keys."""
+
+
 def list_inbox(view: StateView, *groups: Sequence[Source]) -> Listed:
-    """List what waits for a person, and how much there is in all: what stops agents first, then by age.
+    """List what waits for a person, and how much there is in all; see `read_inbox`."""
+    found = read_inbox(view, *groups)
+    return list(found.entries), found.total
+
+
+def read_inbox(view: StateView, *groups: Sequence[Source]) -> Inbox:
+    """Read what waits for a person: what agents wait for first, then what stops agents, then by age.
 
     What one command answers is one entry, such as an approval and the agent that waits for it, or a dollar
     limit that ten agents met. The first source speaks for all, unless it only follows from another one.
+    Tasks of a plan that failed for one reason are one entry, too.
     """
+    marks = InboxMarkStore(view.tx).find_all()
+    now = view.tx.now
+    # Sources list the oldest first: what is hidden must not take the places of what is not.
+    found, beyond = _collect(view, groups or SOURCES, MAX_ENTRIES + len(marks))
+    shown: list[tuple[int, Attention]] = []
+    hidden: list[Attention] = []
+    for place, each in found:
+        mark = marks.get(each.key)
+        if mark is not None and mark.hides(each, now):
+            hidden.append(each)
+        else:
+            shown.append((place, each))
+    waiting = find_waiting_agents(view.tx, [each for _, each in shown])
+    merged = merge_same_causes([(place, replace(each, agents=waiting[each.key])) for place, each in shown])
+    merged.sort(key=lambda one: (-one[1].agents, one[0], one[1].since))
+    entries = _name_runs(view.tx, [each for _, each in merged[:MAX_ENTRIES]])
+    return Inbox(entries, beyond + len(merged), _name_runs(view.tx, hidden), marks)
+
+
+def find_entry(found: Inbox, key: str) -> Attention:
+    """Return an entry of the inbox, hidden or not, or one that another entry stands for."""
+    for entry in (*found.entries, *found.hidden):
+        if entry.key == key:
+            return entry
+        for part in entry.members:
+            if part.key == key:
+                return part
+    raise NotFound("item", key, suggestion="It was decided, or is over. See what waits: `deepwork inbox`.")
+
+
+def _collect(
+    view: StateView, groups: Sequence[Sequence[Source]], limit: int
+) -> tuple[list[tuple[int, Attention]], int]:
+    """Read the sources; return the entries with the places of their groups, and how many more there are."""
     found: dict[str, tuple[int, Attention]] = {}
     """By the command: the place of its group, and the entry."""
     beyond = 0
-    for place, group in enumerate(groups or SOURCES):
+    for place, group in enumerate(groups):
         for source in group:
-            listed, total = source(view, MAX_ENTRIES)
+            listed, total = source(view, limit)
             beyond += total - len(listed)
             for each in listed:
                 known = found.get(each.next or each.id)
                 if known is None or (known[1].follows and not each.follows):
                     found[each.next or each.id] = place, each
-    ordered = [each for _, each in sorted(found.values(), key=lambda one: (one[0], one[1].since))]
-    causes = {each.run_id for each in ordered if not each.follows and each.why is not Cause.FAILED_TASKS}
-    kept = [each for each in ordered if not each.follows or each.run_id not in causes]
-    return _name_runs(view.tx, kept[:MAX_ENTRIES]), beyond + len(kept)
+    entries = [each for _, each in found.values()]
+    causes = {each.run_id for each in entries if not each.follows and each.why is not Cause.FAILED_TASKS}
+    return [one for one in found.values() if not one[1].follows or one[1].run_id not in causes], beyond
 
 
 def list_stopped_work(
@@ -219,6 +276,8 @@ def _describe_parked(attempt: Attempt, task_name: str | None, standing: Standing
         task_id=attempt.task_id,
         task_name=name,
         agent_name=attempt.profile,
+        agent_id=attempt.agent_id,
+        record=attempt,
     )
 
 

@@ -161,6 +161,15 @@ class WorkListStore:
         rows = self._tx.fetch_all(sql, ids=list(ids))
         return {row["id"]: (int(row["tokens"]), int(row["usd_micros"])) for row in rows}
 
+    def sum_task_spending(self, task_ids: Sequence[str]) -> dict[str, int]:
+        """Return the millionths of a dollar that the ledger has for each of these tasks, by id."""
+        sql = """
+            SELECT subject_id, usd_micros FROM spending_totals
+             WHERE subject_kind = 'task' AND subject_id IN :ids
+        """
+        rows = self._tx.fetch_all(sql, ids=list(task_ids))
+        return {row["subject_id"]: int(row["usd_micros"]) for row in rows}
+
     def count_planned_tasks(self, ids: Sequence[str]) -> list[Row]:
         """Count the tasks of each plan by status."""
         sql = (

@@ -1014,3 +1014,15 @@ CREATE INDEX review_comments_by_task ON review_comments (task_id, created_seq);
 ALTER TABLE review_comments ALTER COLUMN created_seq SET NOT NULL;
 ALTER TABLE review_comments ALTER COLUMN created_seq SET DEFAULT nextval('creation_order');
 UPDATE alembic_version SET version_num='0024' WHERE alembic_version.version_num = '0023';
+CREATE TABLE inbox_marks (
+    item TEXT NOT NULL,
+    seen_since BIGINT NOT NULL,
+    snoozed_until BIGINT,
+    cleared_at BIGINT,
+    owner TEXT,
+    note TEXT,
+    marked_by TEXT NOT NULL,
+    marked_at BIGINT NOT NULL,
+    PRIMARY KEY (item)
+);
+UPDATE alembic_version SET version_num='0025' WHERE alembic_version.version_num = '0024';

@@ -857,6 +857,17 @@ CREATE TABLE review_comments (
 CREATE UNIQUE INDEX review_comments_by_creation ON review_comments (created_seq);
 CREATE INDEX review_comments_by_task ON review_comments (task_id, created_seq);
 CREATE TRIGGER review_comments_creation AFTER INSERT ON review_comments WHEN NEW.created_seq IS NULL BEGIN UPDATE review_comments SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM review_comments)) WHERE rowid = NEW.rowid; END;
-INSERT INTO "alembic_version" VALUES('0024');
+CREATE TABLE inbox_marks (
+	item TEXT NOT NULL, 
+	seen_since BIGINT NOT NULL, 
+	snoozed_until BIGINT, 
+	cleared_at BIGINT, 
+	owner TEXT, 
+	note TEXT, 
+	marked_by TEXT NOT NULL, 
+	marked_at BIGINT NOT NULL, 
+	PRIMARY KEY (item)
+);
+INSERT INTO "alembic_version" VALUES('0025');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -24,7 +24,8 @@ def undo_migration(app: Application) -> None:
     before = import_module("deepwork.kernel.database.migrations.versions.0019_seals").down_revision
     with app.database.transaction() as tx:
         tx.execute("DROP TABLE seals")
-        tx.execute("DROP TABLE review_comments")
+        for table in ("review_comments", "inbox_marks", "notifications", "notification_channels", "visits"):
+            tx.execute(f"DROP TABLE {table}")
         tx.execute("ALTER TABLE runner_hosts DROP COLUMN seen_at")  # of later migrations
         tx.execute("DROP INDEX spending_by_run")
         tx.execute("ALTER TABLE spending DROP COLUMN run_id")

@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import Final
 
-ID_PREFIXES: Final = "wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv|nt|pf|ap|rn|at|rw"
+ID_PREFIXES: Final = "wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv|nt|pf|ap|rn|at|rw|nc|nm"
 
 # Ids on a page are placeholders: each represents one real id on the whole page.
 _SHOWN_ID = rf"(?<![\w-])(?:{ID_PREFIXES})_(?:[0-9a-z]{{12}}|(?=[a-z]*\d)[0-9a-z]{{1,11}})(?![\w])"

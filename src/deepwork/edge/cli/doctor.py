@@ -121,6 +121,7 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
         yield from _find_tool_problems(settings)
     yield from _find_trust_problems(settings)
     yield from _find_user_problems()
+    yield from _find_notification_problems(settings)
     yield from _find_agent_problems(settings)
     if _get_git_version(settings.project_root) is None:
         yield "git was not found. Install it, or put it on the PATH."
@@ -240,6 +241,23 @@ def _find_user_problems() -> Iterator[str]:
             load()
         except DeepworkError as error:
             yield f"{error.message} {error.suggestion}"
+
+
+def _find_notification_problems(settings: Settings) -> Iterator[str]:
+    """Find channels of this user that do not work."""
+    from deepwork.edge.server.notifying import has_channels_file
+
+    if not has_channels_file():
+        return
+    from deepwork.views.notifications.sender import list_problems
+    from deepwork.views.notifications.settings import NotificationFile
+
+    try:
+        found = NotificationFile().load()
+    except DeepworkError as error:
+        yield f"{error.message} {error.suggestion}"
+        return
+    yield from list_problems(found, lambda read: _read_store(settings, read))
 
 
 def _find_agent_problems(settings: Settings) -> Iterator[str]:

@@ -40,6 +40,11 @@ COMMANDS = {
     "clean": ("deepwork.edge.cli.cleaning:clean", "Remove what landed, abandoned and old work left."),
     "status": ("deepwork.edge.cli.status:status", "Show what is running and what waits for you."),
     "inbox": ("deepwork.edge.cli.inbox:inbox", "What waits for you: look, put off, clear, give to somebody."),
+    "notify": (
+        "deepwork.edge.cli.notify:notify",
+        "Be told elsewhere what waits for you: channels, quiet hours.",
+    ),
+    "since": ("deepwork.edge.cli.since:since", "Show what happened since you left."),
     "show": ("deepwork.edge.cli.show:show", "Show anything by its id, or by a part of it."),
     "approvals": ("deepwork.edge.cli.approvals:approvals", "What waits for your approval: look, and decide."),
     "answer": ("deepwork.edge.cli.people:answer", "Answer an issue or a review that waits for you."),
@@ -104,12 +109,12 @@ COMMANDS = {
 
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
-    "You": "status inbox show approvals answer tell comment dashboard",
+    "You": "status inbox since show approvals answer tell comment dashboard",
     "Run": "run runs land landings work rewind rewinds",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
     "Look": "why diff check proofs provenance events spend",
     "Operate": "serve db doctor clean tokens audit",
-    "Set up": "init setup trust hook completion",
+    "Set up": "init setup trust notify hook completion",
 }
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from deepwork.gates.reviews.tools import ReviewTools
     from deepwork.kernel.database.transaction import Clock, Database, EventLog, Transaction
     from deepwork.kernel.events.feed import EventFeed
+    from deepwork.views.notifications.sender import NotificationSender
     from deepwork.views.overview.agent_operations import AgentOperations
     from deepwork.views.overview.approval_evidence import ApprovalEvidenceOperations
     from deepwork.views.overview.inbox_evidence import InboxEvidenceOperations
@@ -264,6 +265,13 @@ class Application:
         from deepwork.views.overview.states.view import StateView
 
         return StateView(tx, self.processes)
+
+    def build_notification_sender(self) -> NotificationSender:
+        """Build what tells this user's channels about this store."""
+        from deepwork.views.notifications.sender import NotificationSender
+        from deepwork.views.notifications.settings import NotificationFile
+
+        return NotificationSender(self.database, self._view_states, NotificationFile())
 
     def _find_decision_handler(self, kind: ApprovalKind) -> DecisionHandler | None:
         """Return what carries out the decisions about a kind of subject."""
@@ -635,6 +643,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
             "deepwork.gates.access.operations:TokenOperations",
             "deepwork.gates.approvals.enrollment:EnrollmentOperations",
             "deepwork.views.overview.search_operations:SearchOperations",
+            "deepwork.views.overview.since:SinceOperations",
             "deepwork.views.overview.spending:SpendingOperations",
             "deepwork.delivery.runner.words:WordOperations",
             "deepwork.work.messages.operations:MessageOperations",
@@ -645,6 +654,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     **{
         path: _build_with_states(path)
         for path in (
+            "deepwork.views.notifications.operations:NotificationOperations",
             "deepwork.views.overview.home_operations:HomeOperations",
             "deepwork.views.overview.inbox_operations:InboxOperations",
             "deepwork.views.overview.plan_graph:PlanGraphOperations",

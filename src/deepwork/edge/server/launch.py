@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 from deepwork.edge.server.application import Application
 from deepwork.edge.server.mcp_service import McpService
 from deepwork.kernel.config import Settings, find_project, find_unknown_keys, load_settings
-from deepwork.kernel.environment import get_bridge_file
+from deepwork.kernel.environment import choose_user_file, get_bridge_file
 from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.files.private import find_stamp
 from deepwork.kernel.protocol.handler import MessageHandler, get_request_id
 from deepwork.views.observability.calls import set_stack_source, start_tracing
 from deepwork.views.observability.logs import set_request_id_source, start_logging
 
 if TYPE_CHECKING:
+    from deepwork.edge.server.notifying import Notifier
     from deepwork.views.hooks.listener import HookListener
 
 _VALUES = {
@@ -96,7 +98,7 @@ def run_server(settings: Settings, log_format: str) -> None:
     end_tracing = start_tracing(os.environ)
     app = Application(settings)
     set_stack_source(app.job_stack.get_stack)
-    listener = None
+    listener, notifier = None, _start_notifier(app)
     try:
         if "://" in settings.database_location:
             app.database  # noqa: B018 - a missing driver is reported now, not by the first call
@@ -105,6 +107,8 @@ def run_server(settings: Settings, log_format: str) -> None:
     finally:
         if listener is not None:
             listener.close()
+        if notifier is not None:
+            notifier.stop()
         app.close()
         end_tracing()
 
@@ -127,6 +131,17 @@ def _start_hook_listener(settings: Settings) -> HookListener:
     listener = HookListener(settings)
     listener.start()
     return listener
+
+
+def _start_notifier(app: Application) -> Notifier | None:
+    """Notify people over stdio, too, if this user has channels; a server over HTTP does it by itself."""
+    if app.settings.transport != "stdio" or app.settings.read_only:
+        return None
+    if find_stamp(str(choose_user_file("notifications.json"))) is None:
+        return None
+    from deepwork.edge.server.notifying import Notifier  # noqa: PLC0415 - most users have no channel
+
+    return Notifier(app).start()
 
 
 def _serve(app: Application) -> None:

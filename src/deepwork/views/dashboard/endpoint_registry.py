@@ -117,6 +117,8 @@ ROUTES: tuple[OperationRoute, ...] = (
     OperationRoute("/api/v1/tasks/{id}/comments", "list_comments", {"id": "task_id"}),
     OperationRoute("/api/v1/tasks/{id}", "get_work_task"),
     OperationRoute("/api/v1/search", "search_work", follows_events=True),
+    OperationRoute("/api/v1/since", "get_since"),
+    OperationRoute("/api/v1/notifications", "get_notifications", reads_files=True),
     OperationRoute("/api/v1/jobs", "get_workflows", reads_files=True),
 )
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Answer]]] = {

@@ -26,6 +26,7 @@ from deepwork.edge.cli.run.rendering import (
     load_run,
     name_working,
 )
+from deepwork.edge.server.notifying import Notifier
 from deepwork.kernel.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.kernel.events.feed import Backoff, ResyncRequired
 from deepwork.kernel.files.private import make_private_folder, make_state_folder, to_storage_error
@@ -86,8 +87,19 @@ def follow_run(app: Application, run_id: str, output: RunOutput) -> int:
         _show_warnings(output),
         Interruptions() as interruptions,
         BackgroundWork(drive, interruptions) as driver,
+        _notifying(app),
     ):
         return _Follower(app, run, output, interruptions, driver).follow()
+
+
+@contextmanager
+def _notifying(app: Application) -> Iterator[None]:
+    """Notify people while a run is driven, and of its end."""
+    notifier = Notifier(app).start()
+    try:
+        yield
+    finally:
+        notifier.stop(finishes=True)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from deepwork.edge.server.http.guard import TOO_LARGE, Guard, RateLimit, send_re
 from deepwork.edge.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
 from deepwork.edge.server.http.policy import AccessPolicy, is_loopback, is_mcp_path
 from deepwork.edge.server.invocation import error_to_dict, invoke
+from deepwork.edge.server.notifying import Notifier
 from deepwork.edge.server.registry import OperationSpec, select_tools
 from deepwork.edge.server.threads import invoke_in_thread
 from deepwork.gates.access.token_cache import TokenCache
@@ -89,7 +90,10 @@ def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         watch.start(lambda: loop.call_soon_threadsafe(hub.wake_listeners))
+        notifier = None if app.settings.read_only else Notifier(app).start()
         yield
+        if notifier is not None:
+            notifier.stop()
         watch.stop()
         hub.close()
 

@@ -1026,3 +1026,33 @@ CREATE TABLE inbox_marks (
     PRIMARY KEY (item)
 );
 UPDATE alembic_version SET version_num='0025' WHERE alembic_version.version_num = '0024';
+CREATE TABLE notifications (
+    channel_id TEXT NOT NULL,
+    thing TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    since BIGINT NOT NULL,
+    message_id TEXT,
+    claimed_by TEXT,
+    claimed_until BIGINT,
+    told_at BIGINT,
+    PRIMARY KEY (channel_id, thing)
+);
+CREATE INDEX notifications_by_message ON notifications (message_id);
+CREATE TABLE notification_channels (
+    channel_id TEXT NOT NULL,
+    failures BIGINT DEFAULT '0' NOT NULL,
+    failing_since BIGINT,
+    problem TEXT,
+    next_at BIGINT,
+    told_at BIGINT,
+    looked_seq BIGINT DEFAULT '0' NOT NULL,
+    looked_at BIGINT DEFAULT '0' NOT NULL,
+    PRIMARY KEY (channel_id)
+);
+CREATE TABLE visits (
+    person TEXT NOT NULL,
+    seen_at BIGINT NOT NULL,
+    left_at BIGINT,
+    PRIMARY KEY (person)
+);
+UPDATE alembic_version SET version_num='0026' WHERE alembic_version.version_num = '0025';

@@ -868,6 +868,35 @@ CREATE TABLE inbox_marks (
 	marked_at BIGINT NOT NULL, 
 	PRIMARY KEY (item)
 );
-INSERT INTO "alembic_version" VALUES('0025');
+CREATE TABLE notifications (
+	channel_id TEXT NOT NULL, 
+	thing TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	since BIGINT NOT NULL, 
+	message_id TEXT, 
+	claimed_by TEXT, 
+	claimed_until BIGINT, 
+	told_at BIGINT, 
+	PRIMARY KEY (channel_id, thing)
+);
+CREATE INDEX notifications_by_message ON notifications (message_id);
+CREATE TABLE notification_channels (
+	channel_id TEXT NOT NULL, 
+	failures BIGINT DEFAULT '0' NOT NULL, 
+	failing_since BIGINT, 
+	problem TEXT, 
+	next_at BIGINT, 
+	told_at BIGINT, 
+	looked_seq BIGINT DEFAULT '0' NOT NULL, 
+	looked_at BIGINT DEFAULT '0' NOT NULL, 
+	PRIMARY KEY (channel_id)
+);
+CREATE TABLE visits (
+	person TEXT NOT NULL, 
+	seen_at BIGINT NOT NULL, 
+	left_at BIGINT, 
+	PRIMARY KEY (person)
+);
+INSERT INTO "alembic_version" VALUES('0026');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -1,0 +1,1 @@
+"""Tells people elsewhere what waits for them and which runs ended: Web Push, webhooks, ntfy, commands."""

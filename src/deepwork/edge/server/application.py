@@ -204,10 +204,8 @@ class Application:
     def _build_inbox_evidence(self) -> InboxEvidenceOperations:
         from deepwork.views.overview.inbox_evidence import InboxEvidenceOperations
 
-        def read_output(name: str) -> bytes | None:
-            return self.checks.outputs.read(name)
-
-        return InboxEvidenceOperations(self.database, self._view_states, self._diffs, read_output)
+        parts = self.database, self._view_states, self._work_looker
+        return InboxEvidenceOperations(*parts, self._read_check_output)
 
     def _build_audit_operations(self) -> AuditOperations:
         from deepwork.delivery.runner.store import AttemptStore

@@ -13,7 +13,7 @@ from deepwork.delivery.runner.store import AttemptStore
 from deepwork.gates.approvals.models import Approval
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import Proof, ProofSubject
-from deepwork.gates.checks.responses import find_failing_tests
+from deepwork.gates.checks.responses import WeakenedTests, find_failing_tests
 from deepwork.gates.checks.store import ProofStore
 from deepwork.kernel.answers import Answer, Field, Id, IsoTime
 from deepwork.kernel.attention import Attention
@@ -30,9 +30,10 @@ from deepwork.views.overview.inbox_causes import list_blocked_names
 from deepwork.views.overview.run_search_store import RunEventStore
 from deepwork.views.overview.spending import Amounts, build_plan_spending, build_task_spending
 from deepwork.views.overview.states.view import StateView
+from deepwork.views.overview.work_looking import WorkLooker
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.diffs import ChangedFile, DiffService
+from deepwork.work.tracking.diffs import ChangedFile
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.tracking.store import TrackStore
 
@@ -48,7 +49,7 @@ class Fact(Answer):
     value: str
 
 
-class CheckOutput(Answer):
+class ItemCheck(Answer):
     """What a check said about the work: its first failure, and the end of what it printed, in color."""
 
     check: str
@@ -92,7 +93,7 @@ class InboxEvidence(Answer):
     """What is asked, in full."""
     facts: list[Fact]
     outcome: str | None = None
-    checks: list[CheckOutput]
+    checks: list[ItemCheck]
     findings: list[Finding]
     last_words: LastWords | None = None
     base: str | None = None
@@ -101,6 +102,8 @@ class InboxEvidence(Answer):
     files_count: int | None = None
     patch: str | None = None
     truncated: bool | None = None
+    weakened: list[WeakenedTests] | None = None
+    """What makes tests say less than before; look at it first."""
     warning: str | None = None
     shown: dict[str, Any] | None = None
     """What an approval covers, if that is no work: a plan, a budget, guarded files."""
@@ -136,13 +139,13 @@ class InboxEvidenceOperations:
         self,
         database: Database,
         view_states: Callable[[Transaction], StateView],
-        diffs: DiffService,
+        looker: WorkLooker,
         read_output: Callable[[str], bytes | None],
     ) -> None:
         """`read_output` returns what a check printed, by the name of its file; None if that was removed."""
         self._database, self._view_states = database, view_states
-        self._diffs, self._read_output = diffs, read_output
-        self._approvals = ApprovalEvidenceOperations(database, diffs, read_output)
+        self._diffs, self._read_output = looker.diffs, read_output
+        self._approvals = ApprovalEvidenceOperations(database, looker, read_output)
 
     @operation("read")
     def get_inbox_evidence(
@@ -180,7 +183,7 @@ class InboxEvidenceOperations:
             found: ApprovalEvidence = self._approvals.get_approval_evidence(
                 stored.approval.id, max_bytes=max_bytes
             )
-            kept = {name: getattr(found, name) for name in (*keys, "compared_with")}
+            kept = {name: getattr(found, name) for name in (*keys, "compared_with", "weakened")}
             return {name: value for name, value in kept.items() if value is not None}
         task_id = stored.entry.task_id
         if task_id is None or "/" in task_id:
@@ -192,12 +195,12 @@ class InboxEvidenceOperations:
         kept = {name: getattr(patch, name) for name in (*keys, "base")}
         return {name: value for name, value in kept.items() if value is not None}
 
-    def _describe_check(self, proof: Proof) -> CheckOutput:
+    def _describe_check(self, proof: Proof) -> ItemCheck:
         output = self._read_output(proof.output_file) if proof.output_file else None
         text = None if output is None else keep_colors(output[-_MAX_OUTPUT:].decode(errors="replace"))
         plain = None if text is None else remove_colors(text)
         failing = find_failing_tests(plain) if plain and not proof.is_green else []
-        return CheckOutput.of(
+        return ItemCheck.of(
             proof,
             check=proof.check_name,
             verdict=proof.shown_verdict.value,

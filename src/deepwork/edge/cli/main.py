@@ -37,6 +37,10 @@ COMMANDS = {
     "dashboard": ("deepwork.edge.cli.servers:dashboard", "Serve the dashboard: see what agents do, and act."),
     "db": ("deepwork.edge.cli.database:db", "Inspect, copy, back up and restore the store."),
     "doctor": ("deepwork.edge.cli.doctor:doctor", "Check the installation and suggest fixes."),
+    "uninstall": (
+        "deepwork.edge.cli.uninstall:uninstall",
+        "Remove what deepwork wrote in this project, and for you.",
+    ),
     "clean": ("deepwork.edge.cli.cleaning:clean", "Remove what landed, abandoned and old work left."),
     "status": ("deepwork.edge.cli.status:status", "Show what is running and what waits for you."),
     "inbox": ("deepwork.edge.cli.inbox:inbox", "What waits for you: look, put off, clear, give to somebody."),
@@ -113,7 +117,7 @@ COMMANDS_BY_PURPOSE = {
     "Run": "run runs land landings work rewind rewinds",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
     "Look": "why diff check proofs provenance events spend",
-    "Operate": "serve db doctor clean tokens audit",
+    "Operate": "serve db doctor clean uninstall tokens audit",
     "Set up": "init setup trust notify hook completion",
 }
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from itertools import product
 from pathlib import Path
 
 from deepwork.kernel.errors import DeepworkError, InvalidInput, NotAllowed
@@ -130,17 +131,8 @@ class SetupPlanner:
 
     def plan_removal(self, request: SetupRequest) -> SetupPlan:
         """Plan the removal of everything a setup wrote."""
-        client, drafts, notes = request.client, FileDrafts(), []
-        path = self.get_config_path(client, request.scope)
-        if self._get_hooks_place(request) is not None:
-            drafts.edit(self._get_hooks_path(request), "hooks", hook_entries.remove_hooks)
-        existing = self._find_entry(client, path, drafts)
-        if existing is not None and not is_marked(client.shape, existing) and not request.force:
-            notes.append(
-                f"The entry in {path} was not written by `deepwork setup`, so it stays; --force removes it."
-            )
-        else:
-            drafts.edit(path, "server", lambda text: entry.remove_entry(client, text))
+        client, drafts = request.client, FileDrafts()
+        notes = self._draft_removal(request, drafts)
         if file := self._get_guidance_path(client, request.scope):
             others = [other.title for other, _ in self._list_sharing_clients(client, request.scope)]
             if others and guidance.has_section(drafts.get_text(file)):
@@ -149,6 +141,27 @@ class SetupPlanner:
                 drafts.edit(file, "guidance", guidance.remove_section)
         changes = [change for change in drafts.list_changes() if change.before is not None]
         return SetupPlan(self._require_inside(request, changes), None, notes)
+
+    def plan_complete_removal(self, scopes: Sequence[SetupScope]) -> SetupPlan:
+        """Plan the removal of what setups of all clients wrote; what cannot be removed is a note."""
+        drafts, notes = FileDrafts(), []
+        for client, scope in product(VENDORS, scopes):
+            if not (client.project_file if scope == "project" else client.user_file):
+                continue
+            try:
+                notes += self._draft_removal(SetupRequest(client, scope), drafts)
+                if file := self._get_guidance_path(client, scope):
+                    drafts.edit(file, "guidance", guidance.remove_section)
+            except DeepworkError as error:  # one bad file must not keep the others
+                notes.append(f"{error.message} What `deepwork setup {client.name}` wrote into it stays.")
+        changed = [each for each in drafts.list_changes() if each.action != "unchanged"]
+        inside = [each for each in changed if not self._leads_out(each.path)]
+        notes += [
+            f"{each.path} is a link that leads out of the project, so it stays."
+            for each in changed
+            if each not in inside
+        ]
+        return SetupPlan(inside, None, list(dict.fromkeys(notes)))
 
     def get_config_path(self, client: Vendor, scope: SetupScope) -> Path:
         """Return the client's config file: of several candidates the first that exists, else the first."""
@@ -185,6 +198,23 @@ class SetupPlanner:
     def format_path(self, path: Path) -> str:
         """Format a path relative to the project or the home folder."""
         return self._locations.format_path(path)
+
+    def _leads_out(self, path: Path) -> bool:
+        """Return whether a path in the project is a link out of it: a clone could bring it."""
+        project = self._locations.project
+        return path.is_relative_to(project) and not path.resolve().is_relative_to(project.resolve())
+
+    def _draft_removal(self, request: SetupRequest, drafts: FileDrafts) -> list[str]:
+        """Remove the hooks and the entry of a client from the drafts; return notes."""
+        client, path = request.client, self.get_config_path(request.client, request.scope)
+        if self._get_hooks_place(request) is not None:
+            drafts.edit(self._get_hooks_path(request), "hooks", hook_entries.remove_hooks)
+        existing = self._find_entry(client, path, drafts)
+        if existing is not None and not is_marked(client.shape, existing) and not request.force:
+            unmarked = f"The entry in {path} was not written by `deepwork setup`, so it stays; "
+            return [f"{unmarked}`deepwork setup {client.name} --remove --force` removes it."]
+        drafts.edit(path, "server", lambda text: entry.remove_entry(client, text))
+        return []
 
     def _require_inside(
         self, request: SetupRequest, changes: list[ConfigFileChange]

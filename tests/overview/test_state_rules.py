@@ -197,6 +197,12 @@ def test_a_run_is_run_again_as_it_was():
     )
 
 
+def test_a_run_of_a_chain_continues_with_the_chain():
+    run = make_run(RunStatus.STOPPED, options=RunOptions(chain_name="night shift"), chain=("claude", "codex"))
+
+    assert judge_run(run).next == "deepwork run wf_1 --chain 'night shift'"
+
+
 ATTEMPT_STATES = [
     (make_attempt(AttemptStage.CLAIMED), S.RUNNING, None, None),
     (make_attempt(AttemptStage.CHECKING), S.RUNNING, C.CHECK, None),
@@ -207,6 +213,7 @@ ATTEMPT_STATES = [
     (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.BUDGET), S.NEEDS_YOU, C.BUDGET, "deepwork budget set tk_1 --usd N"),
     (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.PERSON, approval_id="ap_1"), S.NEEDS_YOU, C.APPROVAL, APPROVE),
     (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.PERSON), S.NEEDS_YOU, C.PERSON, ATTACH),
+    (make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.TRUST, reason="Nobody trusts it.\ndeepwork trust --commit abc"), S.NEEDS_YOU, C.CHECK, "deepwork trust --commit abc"),
     (make_attempt(AttemptStage.REVIEWING, approval_id="ap_1", is_driven=False), S.NEEDS_YOU, C.APPROVAL, APPROVE),
     (make_attempt(AttemptStage.DONE), S.DONE, None, None),
     (make_attempt(AttemptStage.FAILED), S.FAILED, None, None),

@@ -20,6 +20,7 @@ from deepwork.gates.checks.definitions import parse_checks
 from deepwork.gates.checks.trusting import pin_checks
 from deepwork.kernel.call import Call
 from deepwork.kernel.errors import InvalidInput, NotAllowed
+from deepwork.kernel.user_settings import open_trust_store
 from quick import PLAIN
 from runner.endings import check_nothing_is_left, finish, plan, wait_until, write
 from runner.person_checkout import take_fingerprint
@@ -374,3 +375,35 @@ def test_the_cost_of_a_run_that_ended_stays_when_its_work_continues_in_another(p
 def read_runs(project: RunProject) -> list[dict[str, Any]]:
     runs: list[dict[str, Any]] = read(create_client(project.app), "/runner/runs")["runs"]
     return runs
+
+
+def test_an_agent_whose_checks_nobody_trusts_any_more_names_the_command_that_trusts_them(project: RunProject):
+    define_checks(project)
+    plan(project, "alpha", finish("good"), checks=["tests"])
+    started = project.app.runner.start_plan(project.plan, RunRequest(("claude",)))
+    open_trust_store().revoke(project.folder)
+    project.app.runner.drive(started.id, threading.Event())
+
+    [attempt] = read(create_client(project.app), "/runner/attempts")["attempts"]
+    [entry] = [
+        each
+        for each in read(create_client(project.app), "/home")["needs_you"]
+        if each["kind"] == "parked_attempt"
+    ]
+    assert attempt["state"] == "needs_you"
+    assert attempt["next"] == entry["next"]
+    assert shlex.split(attempt["next"])[:2] == ["deepwork", "trust"]
+
+
+def test_a_run_keeps_the_name_of_its_chain(project: RunProject):
+    profiles = project.home / ".config" / "deepwork" / "agents.yml"
+    profiles.parent.mkdir(parents=True, exist_ok=True)
+    profiles.write_text("chains: {night: [claude, codex]}\n")
+    profiles.chmod(0o600)
+    plan(project, "alpha", [{"do": "exit", "code": 1, "text": "Broken."}], max_attempts=1)
+
+    run_request(project, RunRequest(chain="night"))
+
+    [found] = read(create_client(project.app), "/runner/runs")["runs"]
+    command = f"deepwork run {project.plan} --chain night"
+    assert (found["chain"], found["next"].startswith(command)) == (["claude", "codex"], True)

@@ -287,3 +287,41 @@ def test_the_failing_test_of_a_check_is_said_first_as_text_and_once(project: Run
     assert prompt.index(failing) < prompt.index("test_x PASSED")
     assert '"verdict"' not in prompt
     assert failing in first["reason"]
+
+
+def wait_for_approval(project: RunProject) -> str:
+    """Let work wait for the approval of a person, then tell its agent something; return the approval."""
+    plan(project, "alpha", finish("alpha"), finish("again"), approval=["after"])
+    run(project)
+    told = act(project, "tell", to=project.ids["alpha"], text=WORDS)
+    assert told["words"][0]["reaches"] == "refusal"
+    [approval] = act(project, "list_approvals")["approvals"]
+    return str(approval["id"])
+
+
+def test_words_about_work_that_waits_for_an_approval_are_asked_about_before_it_is_given(project: RunProject):
+    id = wait_for_approval(project)
+    evidence = act(project, "get_approval_evidence", id=id)
+    shown = run_deepwork(project.folder, "approvals", "show", id, environment=project.variables)
+    refused = run_deepwork(project.folder, "approvals", "approve", id, environment=project.variables)
+
+    assert [each["text"] for each in evidence["unheard"]] == [WORDS]
+    assert WORDS in shown.out
+    assert (refused.code, list_words(project)[0].get("delivered_at")) == (1, None)
+    assert all(part in refused.err for part in (WORDS, f"approvals refuse {id}", f"approve {id} --anyway"))
+
+    given = run_deepwork(
+        project.folder, "approvals", "approve", id, "--anyway", environment=project.variables
+    )
+    assert (given.code, list_words(project)[0]["reaches"]) == (0, "never")
+    assert WORDS in given.out
+
+
+def test_a_refusal_lets_the_next_agent_hear_what_was_told_before_it(project: RunProject):
+    act(project, "refuse_approval", approval_id=wait_for_approval(project))
+    run(project)
+
+    [attempt] = list_attempts(project)
+    assert WORDS in read_prompt(project, attempt, 2)
+    [approval] = act(project, "list_approvals")["approvals"]
+    assert act(project, "get_approval_evidence", id=approval["id"]).get("unheard") is None

@@ -177,9 +177,18 @@ class GateClosed(ToolError):
 
     recoverable = True
 
-    def __init__(self, message: str, *, code: Code, suggestion: str, evidence: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: Code,
+        suggestion: str,
+        evidence: Mapping[str, Any],
+        command: str | None = None,
+    ) -> None:
+        """`command`: with which a person opens it, for people only."""
         super().__init__(message, code=code, suggestion=suggestion)
-        self.evidence = evidence
+        self.evidence, self.command = evidence, command
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error with its evidence."""

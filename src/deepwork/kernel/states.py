@@ -58,6 +58,7 @@ class Command(StrEnum):
     REFUSE = "deepwork approvals refuse {} --comment TEXT"
     ANSWER = "deepwork answer {} TEXT"
     RETRY = "deepwork tasks retry {}"
+    TRUST = "deepwork trust"
     RESUME_TASK = "deepwork tasks update-status {} in_progress --as-person"
     LAND = "deepwork land {}"
     CANCEL_LANDING = "deepwork landings cancel {}"

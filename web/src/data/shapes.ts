@@ -371,7 +371,7 @@ export interface Word {
   delivered_at?: string | null;
   attempt_id?: string | null;
   start?: number | null;
-  reaches?: "next_call" | "next_start" | "next_agent" | "never" | null;
+  reaches?: "next_call" | "next_start" | "next_agent" | "refusal" | "never" | null;
 }
 
 /** One agent's work on one task, started by deepwork. */

@@ -25,6 +25,7 @@ interface Approval {
   digest: string;
   status: string;
   asked_by: string;
+  asked_by_name?: string | null;
   asked_at: string;
   decided_by?: string | null;
   decided_at?: string | null;
@@ -74,6 +75,7 @@ interface WorkEvidence {
   warning?: string | null;
   checks: CheckResult[];
   spent?: Amounts | null;
+  unheard?: { id: string; by: string; text: string }[] | null;
   approve?: string | null;
   refuse?: string | null;
 }
@@ -131,7 +133,7 @@ function ApprovalCard({ approval }: { approval: Approval }) {
           <Ago at={approval.asked_at} />
         </span>
       </div>
-      <p class="faint">Asked by {approval.asked_by}</p>
+      <p class="faint">Asked by {approval.asked_by_name ?? approval.asked_by}</p>
     </li>
   );
 }
@@ -197,6 +199,8 @@ function Work({ id, whole, shown, children }: { id: string; whole: boolean; show
               </Section>
             )}
             {work.spent && <p class="faint">It cost {dollars(work.spent.usd ?? 0)}, {formatCount(work.spent.tokens ?? 0, "token")}.</p>}
+            {work.unheard?.map((word) => <p class="callout">{word.by.replace(/^human:/, "")} says: {reveal(word.text)}</p>)}
+            {work.unheard && <p>No agent has heard this. If you refuse, the next one does; if you approve, nobody does.</p>}
             {work.approve && (
               <p class="faint">
                 At a terminal: <code>{work.approve}</code> or <code>{work.refuse}</code>
@@ -255,7 +259,7 @@ function Facts({ approval }: { approval: Approval }) {
   return (
     <Fields>
       <Field name="Status"><ApprovalState approval={approval} /></Field>
-      <Field name="Asked by">{approval.asked_by}, <Ago at={approval.asked_at} /></Field>
+      <Field name="Asked by">{approval.asked_by_name ?? approval.asked_by}, <Ago at={approval.asked_at} /></Field>
       {approval.workflow_id && <Field name="Run"><a href={runAddress(approval.workflow_id)}>{approval.workflow_id}</a></Field>}
       {approval.decided_by && <Field name="Decided by">{approval.decided_by} with a {approval.method ?? "token"}, <Ago at={approval.decided_at} />{approval.used_at && <>, used <Ago at={approval.used_at} /></>}</Field>}
       {approval.comment && <Field name="Comment">{approval.comment}</Field>}

@@ -344,6 +344,7 @@ const REACHES = {
   next_call: "reaches its agent after the tool call that it is in",
   next_start: "opens the next start of its agent",
   next_agent: "opens the prompt of the next agent",
+  refusal: "reaches the next agent if you refuse the work, and nobody if you approve it",
   never: "never delivered: the task is done",
 };
 

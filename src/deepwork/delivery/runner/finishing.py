@@ -170,9 +170,9 @@ class AttemptFinisher:
         if closed.code is Code.NEEDS_APPROVAL:
             return self._attempts.move(attempt, AttemptStage.REVIEWING, reason=closed.message)
         if closed.code in _FOR_PERSON:
-            return self._attempts.move(
-                attempt, AttemptStage.PARKED, parked_for=ParkedFor.PERSON, reason=closed.message
-            )
+            waits_for = ParkedFor.TRUST if closed.command else ParkedFor.PERSON
+            reason = "\n".join(filter(None, [closed.message, closed.command]))
+            return self._attempts.move(attempt, AttemptStage.PARKED, parked_for=waits_for, reason=reason)
         return self.fail(attempt, describe_closed_gate(closed))
 
     # The end

@@ -152,6 +152,7 @@ class ParkedFor(CaseInsensitiveEnum):
 
     LIMIT = "limit"
     PERSON = "person"
+    TRUST = "trust"  # of its checks, by a person; the last line of the reason is the command
     BUDGET = "budget"
 
 
@@ -217,6 +218,8 @@ class RunOptions:
     land: bool = False
     without_dependencies: bool = False
     """Whether tasks begin although work of their dependencies is on other machines."""
+    chain_name: str | None = None
+    """The chain of profiles that was named, if one was."""
 
 
 @dataclass(frozen=True)

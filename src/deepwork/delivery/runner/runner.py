@@ -102,7 +102,7 @@ class Runner:
         return create_run(
             repository_path=str(project),
             chain=[profile.name for profile in chain],
-            options=build_run_options(self._settings, request.options),
+            options=build_run_options(self._settings, {**request.options, "chain_name": request.chain}),
             created_by=current_call().caller,
             now=now,
             job=job,
@@ -119,7 +119,7 @@ class Runner:
         return create_run(
             repository_path=workflow.repository_path or "",
             chain=[profile.name for profile in chain],
-            options=build_run_options(self._settings, request.options),
+            options=build_run_options(self._settings, {**request.options, "chain_name": request.chain}),
             created_by=current_call().caller,
             now=now,
             workflow_id=workflow.id,

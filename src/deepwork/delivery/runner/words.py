@@ -23,6 +23,7 @@ from deepwork.kernel.notices.models import MAX_TEXT, Notice, NoticeType
 from deepwork.kernel.notices.store import NoticeDraft, NoticeService, NoticeStore
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.values import copy_with, format_optional_timestamp
+from deepwork.work.plans.recorder import APPROVAL
 from deepwork.work.plans.stores.task_store import TaskStore
 
 MAX_WORDS = 100
@@ -30,16 +31,23 @@ MAX_WORDS = 100
 TOLD = "A person told it something."
 """Why an agent that has ended is started again."""
 _FOLLOW = "Follow what people say here, also where it differs from what is written below."
-Reach = Literal["next_call", "next_start", "next_agent", "never"]
+Reach = Literal["next_call", "next_start", "next_agent", "refusal", "never"]
 
 
 # Rules
 
 
-def judge_reach(attempt: Attempt | None, *, is_over: bool) -> Reach:
-    """Return with what words arrive that nothing has carried yet; `attempt` is the open one at the task."""
+def judge_reach(attempt: Attempt | None, *, is_over: bool, waits_for_approval: bool = False) -> Reach:
+    """Return with what words arrive that nothing has carried yet; `attempt` is the open one at the task.
+
+    Work that waits for an approval is over with it: its agent hears of it only if a person refuses.
+    """
+    if waits_for_approval:
+        return "refusal"
+    if is_over and (attempt is None or attempt.stage is not AttemptStage.RUNNING):
+        return "never"
     if attempt is None:
-        return "never" if is_over else "next_agent"
+        return "next_agent"
     is_interrupted = attempt.interrupted_by is not None
     hears = attempt.stage is AttemptStage.RUNNING and get_adapter(attempt.vendor).has_hooks
     return "next_call" if hears and not is_interrupted else "next_start"
@@ -172,6 +180,11 @@ class WordOperations:
             return Words(words=sorted(found, key=lambda word: word.at)[-MAX_WORDS:])
 
 
+def list_unheard(tx: Transaction, task_id: str) -> list[Word]:
+    """List what people told about a task and nobody has heard, the oldest first."""
+    return [each for each in list_words(tx, task_id) if each.reaches is not None]
+
+
 def list_words(tx: Transaction, task_id: str) -> list[Word]:
     """List what people told whoever works on a task, the oldest first."""
     known = NoticeStore(tx).list_words(task_id, MAX_WORDS)
@@ -180,7 +193,11 @@ def list_words(tx: Transaction, task_id: str) -> list[Word]:
         return []
     attempt = AttemptStore(tx).find_open_of_task(task_id)
     task = TaskStore(tx).find_by_ids([task_id]).get(task_id)
-    reach = judge_reach(attempt, is_over=task is not None and task.status.is_done)
+    reach = judge_reach(
+        attempt,
+        is_over=task is not None and task.status.is_done,
+        waits_for_approval=task is not None and task.waits_for == APPROVAL,
+    )
     name = task.name if task else task_id.rpartition("/")[2]
     return [
         Word.of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +26,7 @@ from deepwork.edge.cli.framework.proofs import build_person_call, read_passphras
 from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.call import PERSON_PREFIX
 from deepwork.kernel.errors import InvalidInput, NotAllowed
-from deepwork.kernel.foreign_text import split_lines
+from deepwork.kernel.foreign_text import quote_line, split_lines
 from deepwork.kernel.user_settings import CredentialKind
 
 if TYPE_CHECKING:
@@ -46,17 +46,20 @@ def approvals() -> None:
 
 @approvals.command("list")
 @click.option("--all", "whole", is_flag=True, help="Also those that were decided or are out of date.")
-@click.option("--workflow", metavar="ID", help="Only of this plan, tracked workflow or job session.")
+@click.option("--workflow", metavar="PLAN", help="Only of this plan, tracked workflow or job session.")
 @place_options
 @json_option
 def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, **place: Any) -> None:
     """List what waits for your approval, the last asked first."""
-    given = {"all": whole, "workflow_id": workflow, "limit": _MAX_LISTED}
     with open_application(path, place, reads=True, quiet=as_json) as app:
+        of_work = resolve_id(app.database, "work", workflow) if workflow else None
+        given = {"all": whole, "workflow_id": of_work, "limit": _MAX_LISTED}
         found = call_operation(app, "list_approvals", given)
-    keys = ("id", "kind", "title", "workflow_id", "asked_by", "asked_at")
+    keys = ("id", "kind", "title", "workflow_id", "asked_at")
     rows = [
-        {"id": each["id"], "status": describe_status(each)} | {key: each.get(key) for key in keys}
+        {"id": each["id"], "status": describe_status(each)}
+        | {key: each.get(key) for key in keys}
+        | {"asked_by": _name_asker(each)}
         for each in found["approvals"]
     ]
     print_listed(found, "approvals", rows, "Nothing waits for your approval.", as_json=as_json)
@@ -85,16 +88,17 @@ def show_approval(id: str, whole: bool, as_json: bool, path: str, **place: Any) 
 @approvals.command()
 @click.argument("id", metavar="[APPROVAL]", required=False)
 @comment_option
+@click.option("--anyway", is_flag=True, help="Although no agent has heard what was told about the task.")
 @passphrase_option
 @key_option
 @place_options
 @json_option
-def approve(id: str | None, **given: Any) -> None:
+def approve(id: str | None, anyway: bool, **given: Any) -> None:
     """Approve exactly what an approval shows; without APPROVAL, the only one that waits.
 
     Exit code 1 if it could not be carried out, such as when the work was changed after it was shown.
     """
-    _decide("give_approval", id, **given)
+    _decide("give_approval", id, asks=not anyway, **given)
 
 
 @approvals.command()
@@ -183,12 +187,16 @@ def _decide(
     passphrase_stdin: bool,
     as_json: bool,
     path: str,
+    asks: bool = False,
     **place: Any,
 ) -> None:
+    """Decide; `asks`: not without another question if words of people would be lost."""
     from deepwork.kernel.database.idempotency import check_key
 
     with open_application(path, place, reads=True, quiet=as_json) as app:
         chosen = resolve_id(app.database, "approval", id) if id else _choose_only(app)
+        if asks:
+            _ask_about_unheard(app, chosen)
         key = None if idempotency_key is None else check_key(idempotency_key)
         arguments = {"approval_id": chosen} | ({"comment": comment} if comment else {})
         call = build_person_call(app.database, action, key, passphrase_stdin=passphrase_stdin)
@@ -197,6 +205,27 @@ def _decide(
     print_said(answer, f"{done} {chosen}. {answer.get('effect') or ''}".rstrip(), as_json=as_json)
     if answer.get("carried_out") is False:
         sys.exit(1)
+
+
+def _ask_about_unheard(app: Application, id: str) -> None:
+    """Ask whether to approve work although people told its agent something that it has not heard."""
+    approval = call_operation(app, "get_approval", {"id": id})
+    if approval["kind"] != "task" or approval["status"] not in ("pending", "refused"):
+        return
+    words = call_operation(app, "list_words", {"to": approval["subject_id"]})["words"]
+    unheard = [each for each in words if each.get("reaches")]
+    if not unheard:
+        return
+    if not sys.stdin or not sys.stdin.isatty():
+        raise NotAllowed(
+            "Nothing was decided: no agent has heard what was told about this: "
+            f"{quote_line(unheard[-1]['text'], 300)}",
+            suggestion=f"`deepwork approvals refuse {id}` lets the next agent hear it; "
+            f"`deepwork approvals approve {id} --anyway` approves without.",
+        )
+    for line in _render_unheard(unheard):
+        click.echo(line, err=True)
+    click.confirm("Approve anyway?", abort=True, err=True)
 
 
 def _choose_only(app: Application) -> str:
@@ -232,7 +261,7 @@ def _render(found: Mapping[str, Any]) -> Iterator[str]:
     title = to_printable(found.get("title") or found["subject_id"])
     yield terminal.paint(f"{found['kind'].replace('_', ' ')}: {title}", "bold")
     yield f"{found['id']}, {describe_status(found)}"
-    yield to_printable(f"asked by {found['asked_by']} at {found['asked_at']}")
+    yield to_printable(f"asked by {_name_asker(found)} at {found['asked_at']}")
     if found.get("comment"):
         yield to_printable(f"comment: {found['comment']}")
     if "patch" in evidence:
@@ -246,10 +275,27 @@ def _render(found: Mapping[str, Any]) -> Iterator[str]:
         usd, tokens = format_dollars(spent["usd"]), f"{spent['tokens']:,} tokens"
         yield ""
         yield f"It cost {usd}, {tokens}, {spent['minutes']:g} minutes."
+    if unheard := evidence.get("unheard"):
+        yield ""
+        yield from _render_unheard(unheard)
     if evidence.get("approve"):
         yield ""
         yield terminal.paint(evidence["approve"], "cyan")
         yield terminal.paint(evidence["refuse"], "cyan")
+
+
+def _name_asker(found: Mapping[str, Any]) -> str:
+    """Name who asked: an agent by its name, which says what it worked on, a person by theirs."""
+    asker: str = found.get("asked_by_name") or found["asked_by"]
+    return asker.removeprefix(PERSON_PREFIX)
+
+
+def _render_unheard(words: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say what nobody heard, because the work was done already."""
+    for each in words:
+        said = f"{to_printable(each['by'].removeprefix(PERSON_PREFIX))} says: {quote_line(each['text'], 300)}"
+        yield terminal.paint(said, "yellow")
+    yield "No agent has heard this. If you refuse, the next one does; if you approve, nobody does."
 
 
 def describe_status(found: Mapping[str, Any]) -> str:

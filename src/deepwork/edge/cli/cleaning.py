@@ -13,6 +13,7 @@ from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.kernel.call import Call
 
 _MEBIBYTE = 2**20
+_USUAL_DAYS = 14
 
 
 @click.command()
@@ -21,7 +22,7 @@ _MEBIBYTE = 2**20
     "--older-than",
     "days",
     type=click.FloatRange(min=0),
-    default=14,
+    default=_USUAL_DAYS,
     show_default=True,
     metavar="DAYS",
     help="Only what has been over for so long.",
@@ -37,10 +38,11 @@ def clean(yes: bool, days: float, as_json: bool, path: str, **place: Any) -> Non
         name = "remove_leftovers" if yes else "list_leftovers"
         call = Call(name_person(), name, scope="admin", carries_notices=False)
         answer = call_operation(app, name, {"older_than_days": days}, call)
-    print_answer(answer, as_json=as_json, render=lambda found: list(_render(found)))
+    again = f"deepwork clean{'' if days == _USUAL_DAYS else f' --older-than {days:g}'} --yes"
+    print_answer(answer, as_json=as_json, render=lambda found: list(_render(found, again)))
 
 
-def _render(answer: Mapping[str, Any]) -> Iterator[str]:
+def _render(answer: Mapping[str, Any], again: str) -> Iterator[str]:
     done = "removed" if answer["is_removed"] else "can be removed"
     for each in answer["removable"]:
         size = f", {each['bytes'] / _MEBIBYTE:.1f} MiB" if each.get("bytes") else ""
@@ -51,4 +53,4 @@ def _render(answer: Mapping[str, Any]) -> Iterator[str]:
     if not answer["removable"] and not answer["is_removed"]:
         yield "deepwork clean --older-than 0  # lists also what has just ended"
     if answer["removable"] and not answer["is_removed"]:
-        yield "deepwork clean --yes  # removes these"
+        yield f"{again}  # removes these"

@@ -93,6 +93,8 @@ _REACHES = {
     "next_call": "its agent hears it after the tool call that it is in",
     "next_start": "it opens the next start of its agent",
     "next_agent": "it opens the prompt of the next agent",
+    "refusal": "its work waits for your approval: if you refuse it, the next agent hears this; "
+    "if you approve it, nobody does",
     "never": "never delivered, because the task is done",
 }
 

@@ -15,6 +15,7 @@ from deepwork.edge.cli.framework.applications import call_operation, open_applic
 from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_said
 from deepwork.gates.budgets.rules import format_dollars
+from deepwork.kernel.call import PERSON_PREFIX
 
 _LINE_PATTERN = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _MAX_TEXT = 300
@@ -103,7 +104,7 @@ def _render_task(task: Mapping[str, Any]) -> Iterator[str]:
         waived = f" by {check['waived_by']}" if "waived_by" in check else ""
         yield f"    check       {check['check']}: {check['verdict']}{waived} ({check['proof_id']})"
     for approval in task["approvals"]:
-        yield f"    approval    {approval['kind']}: {approval['status']} by {approval['decided_by']}"
+        yield f"    approval    {approval['kind']}: {_describe_decision(approval)}"
     for landing in task["landings"]:
         where = landing.get("branch") or landing["target"]
         yield f"    landing     {landing['id']}: {landing['status']}, {where}"
@@ -135,3 +136,10 @@ def _format_lines(ranges: list[list[int]]) -> str:
 def _cut(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _MAX_TEXT else f"{line[:_MAX_TEXT]}..."
+
+
+def _describe_decision(approval: Mapping[str, Any]) -> str:
+    """Say who decided what, and whether it was about other work than the task was completed with."""
+    by = approval["decided_by"].removeprefix(PERSON_PREFIX)
+    done = "refused" if approval["status"] == "refused" else "approved"
+    return f"{done} by {by}{', then the work changed' if approval['status'] == 'stale' else ''}"

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from deepwork.work.plans.task_reports import TaskReports
     from deepwork.work.plans.task_tools import TaskTools
     from deepwork.work.templates.tools import TemplateTools
-    from deepwork.work.tracking.attribution_service import AttributionService, ChangeDescriptions
+    from deepwork.work.tracking.attribution_service import AttributionService
     from deepwork.work.tracking.context_tools import ContextTools
     from deepwork.work.tracking.diffs import DiffService
     from deepwork.work.tracking.log_tools import LogTools
@@ -188,8 +188,11 @@ class Application:
 
     def _build_approval_operations(self) -> ApprovalOperations:
         from deepwork.gates.approvals.operations import ApprovalOperations
+        from deepwork.work.agents.store import AgentStore
 
-        return ApprovalOperations(self.database, self._find_decision_handler)
+        return ApprovalOperations(
+            self.database, self._find_decision_handler, lambda tx, ids: AgentStore(tx).get_names(ids)
+        )
 
     def _build_proof_operations(self) -> ProofOperations:
         from deepwork.gates.checks.operations import ProofOperations
@@ -377,7 +380,7 @@ class Application:
         from deepwork.work.plans.status_changes import WorkGate
         from deepwork.work.plans.task_reports import TaskReports
 
-        gate = WorkGate(self.database, self.presence, self._build_task_work)
+        gate = WorkGate(self.database, self.presence, lambda: self._diffs)
         return TaskReports(self.database, self.presence, self.task_prover, gate, self._workspace_service)
 
     @cached_property
@@ -386,11 +389,6 @@ class Application:
         from deepwork.work.plans.task_proofs import TaskProver
 
         return TaskProver(self.database, self.presence, self.get_checks, lambda: self._plan_task_tracker)
-
-    def _build_task_work(self) -> ChangeDescriptions:
-        from deepwork.work.tracking.attribution_service import ChangeDescriptions
-
-        return ChangeDescriptions(self.database, self._attribution)
 
     def _build_template_tools(self) -> TemplateTools:
         from deepwork.work.templates.catalog import TemplateCatalog
@@ -445,7 +443,7 @@ class Application:
     def _diffs(self) -> DiffService:
         from deepwork.work.tracking.diffs import DiffService
 
-        return DiffService(self.database, self._attribution.snapshots)
+        return DiffService(self.database, self._attribution)
 
     def _build_context_tools(self) -> ContextTools:
         from deepwork.work.jobs.sessions.store import JobSessions

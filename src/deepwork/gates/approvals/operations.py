@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, ClassVar
 
@@ -28,6 +28,7 @@ from deepwork.kernel.paging import PageLimit
 from deepwork.kernel.values import copy_with
 
 FindHandler = Callable[[ApprovalKind], DecisionHandler | None]
+NameAgents = Callable[[Transaction, Sequence[str]], Mapping[str, str]]
 
 
 class ApprovalOperations:
@@ -35,9 +36,9 @@ class ApprovalOperations:
 
     traits: ClassVar = Traits(toolset="approvals", people_only=True)
 
-    def __init__(self, database: Database, find_handler: FindHandler) -> None:
+    def __init__(self, database: Database, find_handler: FindHandler, name_agents: NameAgents) -> None:
         """`find_handler` returns what carries out decisions about a kind of subject."""
-        self._database, self._find_handler = database, find_handler
+        self._database, self._find_handler, self._name_agents = database, find_handler, name_agents
 
     @operation("work", long_running=True, for_people=True)
     def give_approval(self, approval_id: Id, comment: Text | None = None) -> InTransaction[ApprovalDecision]:
@@ -66,7 +67,11 @@ class ApprovalOperations:
             found, total = ApprovalStore(tx).list_matching(
                 statuses=None if all else [status], workflow_id=workflow_id, limit=limit
             )
-            shown = [ApprovalSummary.from_approval(_mark_expired(tx, each)) for each in found]
+            names = self._name_agents(tx, [each.asked_by for each in found])
+            shown = [
+                ApprovalSummary.from_approval(_mark_expired(tx, each), asked_by_name=names.get(each.asked_by))
+                for each in found
+            ]
         return Approvals(approvals=shown, total=total)
 
     @operation("read")
@@ -79,7 +84,9 @@ class ApprovalOperations:
     ) -> ApprovalView:
         """An approval: what is to be approved, or what differs from what was approved before."""
         with self._database.reading() as tx:
-            return show_approval(tx, id, whole=whole)
+            shown = show_approval(tx, id, whole=whole)
+            name = self._name_agents(tx, [shown.asked_by]).get(shown.asked_by)
+            return shown.model_copy({"asked_by_name": name})
 
     def _prepare(
         self, id: str, verdict: ApprovalVerdict, comment: str | None

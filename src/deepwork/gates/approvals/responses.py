@@ -21,6 +21,8 @@ class ApprovalSummary(Answer):
     digest: str
     status: ApprovalStatus
     asked_by: str
+    asked_by_name: str | None = None
+    """The name of the agent that asked; None if no agent did, or nobody knows it any more."""
     asked_at: str
     decided_by: str | None = None
     decided_at: str | None = None

@@ -49,6 +49,7 @@ from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.git.command import Git
 from deepwork.kernel.git.exact_files import require_contents, to_versions
 from deepwork.kernel.git.snapshot import SnapshotStore
+from deepwork.kernel.states import Command
 from deepwork.kernel.user_settings import Pins, build_git_environment, compute_digest
 
 _MAX_RESTARTS = 5
@@ -318,11 +319,13 @@ class CheckService:
         pins, problems = find_pins(self._project, checks, self._environment)
         if problems:
             refused = next(iter(problems))
+            command = f"{Command.TRUST}{self._name_commit(base, file)}"
             raise GateClosed(
                 problems[refused],
                 code=Code.CHECKS_NOT_TRUSTED,
-                suggestion="Ask a person to read the commands and run "
-                f"`deepwork trust{self._name_commit(base, file)}` in the project, then call again.",
+                suggestion=f"Ask a person to read the commands and run `{command}` in the project, "
+                "then call again.",
+                command=command,
                 evidence={"checks": [build_entry(name, "not_trusted", "") for name in problems]},
             )
         return pins

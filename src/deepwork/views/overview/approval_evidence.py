@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from deepwork.delivery.landing.store import LandingStore
+from deepwork.delivery.runner.words import Word, list_unheard
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalStatus
 from deepwork.gates.approvals.store import ApprovalStore
 from deepwork.gates.checks.models import Proof, ProofSubject
@@ -16,22 +17,23 @@ from deepwork.kernel.answers import Answer, Field, Id
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.foreign_text import remove_invisible
-from deepwork.kernel.git.snapshot import SnapshotStore, open_snapshot_store
+from deepwork.kernel.git.snapshot import open_snapshot_store
 from deepwork.kernel.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.states import Command
 from deepwork.views.overview.spending import Amounts, build_task_spending
 from deepwork.views.overview.work_looking import WorkLooker
+from deepwork.work.plans.interfaces import CompletedWork
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.tracking.attribution_service import GONE
 from deepwork.work.tracking.diffs import ChangedFile, TreeComparison, read_patch
 from deepwork.work.tracking.models import Watch
 from deepwork.work.tracking.watch_store import WatchStore
 
 _MAX_OUTPUT_LINES = 40
 _MAX_NAMED = 3
+_ASKED_AGAIN = "You are asked again if you approve."
 _DECIDABLE = (ApprovalStatus.PENDING, ApprovalStatus.REFUSED, ApprovalStatus.GIVEN)
 
 
@@ -62,6 +64,8 @@ class ApprovalEvidence(Answer):
     warning: str | None = None
     checks: list[CheckResult]
     spent: Amounts | None = None
+    unheard: list[Word] | None = None
+    """What people told about the task since its agent stopped: if it is approved, nobody hears it."""
     approve: str | None = None
     refuse: str | None = None
     """The commands that decide; none if there is nothing to decide any more."""
@@ -82,6 +86,7 @@ class _WorkFacts:
     """The repository of the plan of a task."""
     watches: tuple[Watch, ...] = ()
     spent: dict[str, Any] | None = None
+    unheard: tuple[Word, ...] = ()
 
 
 class ApprovalEvidenceOperations:
@@ -108,9 +113,12 @@ class ApprovalEvidenceOperations:
             facts = _load(tx, ApprovalStore(tx).get(id))
         approval, refused = facts.approval, None if whole else facts.refused
         found: dict[str, Any] = {}
+        differs_from = None
         try:
-            if compared := self._compare(facts, refused):
-                found = read_patch(compared, max_bytes) | {"warning": _find_changes_since(approval, compared)}
+            if compared := refused and self._compare_with_refused(facts, refused):
+                differs_from = refused
+            if compared := compared or self._compare(facts):
+                found = read_patch(compared, max_bytes) | {"warning": self._find_changes_since(facts)}
                 found["weakened"] = self._find_weakened(facts, compared)
         except (DeepworkError, OSError) as error:
             found = {"warning": f"Cannot show what it changed: {error}"}
@@ -119,26 +127,63 @@ class ApprovalEvidenceOperations:
         return ApprovalEvidence(
             id=approval.id,
             outcome=approval.shown.get("outcome"),
-            compared_with=refused.id if refused and "files" in found else None,
+            compared_with=differs_from.id if differs_from and "files" in found else None,
             checks=[self._describe_check(each, proofs) for each in _list_checks(approval)],
             spent=Amounts(**facts.spent) if facts.spent else None,
+            unheard=list(facts.unheard) if facts.unheard and can_decide else None,
             approve=Command.APPROVE.about(approval.id) if can_decide else None,
             refuse=Command.REFUSE.about(approval.id) if can_decide else None,
             **found,
         )
 
-    def _compare(self, facts: _WorkFacts, refused: Approval | None) -> TreeComparison | None:
+    def _compare(self, facts: _WorkFacts) -> TreeComparison | None:
         """Return what to compare; None if there are no files to look at."""
         shown = facts.approval.shown
         if facts.repository:
-            before = refused.shown["tree"] if refused else shown.get("onto") or shown["base"]
-            folder = Path(facts.repository)
-            return TreeComparison(open_snapshot_store(folder, folder), _name(before), _name(shown["tree"]))
+            return _compare_trees(facts.repository, shown.get("onto") or shown["base"], shown["tree"])
         if not facts.watches:
             return None
-        self._diffs.require_here(facts.watches[-1])
-        since = refused.decided_at if refused else None
-        return self._diffs.compare(facts.approval.subject_id, facts.watches, since)[0]
+        return self._diffs.compare(facts.approval.subject_id, facts.watches, self._look(facts))[0]
+
+    def _compare_with_refused(self, facts: _WorkFacts, refused: Approval) -> TreeComparison | None:
+        """Return what differs from what was refused; None if that cannot be compared."""
+        if facts.repository:
+            return _compare_trees(facts.repository, refused.shown["tree"], facts.approval.shown["tree"])
+        if not facts.watches or refused.decided_at is None:
+            return None
+        refused_at, after = refused.decided_at, self._look(facts)
+        return self._diffs.compare_with_refused(facts.approval.subject_id, facts.watches, refused_at, after)
+
+    def _look(self, facts: _WorkFacts) -> Snapshot | None:
+        """Return the files as they are now while the approval can be given: these are what it is good for."""
+        last = facts.watches[-1]
+        self._diffs.require_here(last)
+        if facts.approval.status not in _DECIDABLE:
+            return None
+        try:
+            return self._diffs.look(last)
+        except DeepworkError:  # the tree is gone: it is shown as it was left, and `_find_changes_since` warns
+            return None
+
+    def _find_changes_since(self, facts: _WorkFacts) -> str | None:
+        """Say why the approval would not be good for the work as it is now; None if it would."""
+        approval, asked = facts.approval, facts.approval.shown.get("work")
+        if not facts.watches or not isinstance(asked, dict) or approval.status not in _DECIDABLE:
+            return None
+        if "files" in asked and "base" not in asked:
+            return f"An earlier version asked this, about the last attempt only. {_ASKED_AGAIN}"
+        now = self._diffs.describe(approval.subject_id, CompletedWork()) or {}
+        if now == asked:
+            return None
+        if problem := now.get("problem"):
+            return f"The work cannot be looked at now: {problem} {_ASKED_AGAIN}"
+        if now.get("base") != asked.get("base"):
+            return f"The work begins at another commit than when this was asked. {_ASKED_AGAIN}"
+        then, files = asked.get("files", {}), now.get("files", {})
+        changed = [path for path in sorted({**then, **files}) if then.get(path) != files.get(path)]
+        more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
+        named = ", ".join(changed[:_MAX_NAMED]) or "other files"
+        return f"Changed since this was asked: {named}{more}. {_ASKED_AGAIN}"
 
     def _find_weakened(self, facts: _WorkFacts, compared: TreeComparison) -> list[WeakenedTests] | None:
         tree = Path(facts.repository or facts.watches[-1].tree_path)
@@ -179,6 +224,7 @@ def _load(tx: Transaction, approval: Approval) -> _WorkFacts:
             project=plan.repository_path,
             watches=tuple(WatchStore(tx).list_of_task(id)),
             spent=_sum(tx, id),
+            unheard=tuple(list_unheard(tx, id)),
         )
     landing = LandingStore(tx).get(id)
     spent = _sum(tx, landing.task_id) if landing.task_id else None
@@ -192,28 +238,10 @@ def _sum(tx: Transaction, task_id: str) -> dict[str, Any]:
     return spent
 
 
-def _name(tree: str) -> Snapshot:
-    return Snapshot(SnapshotKind.GIT, tree)
-
-
-def _find_changes_since(approval: Approval, compared: TreeComparison) -> str | None:
-    """Say which files are not as they were when this was asked: the approval would not be good for them."""
-    work = approval.shown.get("work")
-    asked: dict[str, str] = work.get("files", {}) if isinstance(work, dict) else {}
-    if not asked or compared.after.kind is not SnapshotKind.GIT:
-        return None
-    now = _map_versions(compared.store, compared.after)
-    changed = [path for path, version in asked.items() if now.get(path, GONE) != version]
-    if not changed:
-        return None
-    more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
-    named = ", ".join(changed[:_MAX_NAMED])
-    return f"Changed since this was asked: {named}{more}. You are asked again if you approve."
-
-
-def _map_versions(store: SnapshotStore, snapshot: Snapshot) -> dict[str, str]:
-    listed = {each.path: each.version for each in snapshot.listed}
-    return {each.path: f"{each.mode} {each.blob}" for each in store.list_files(snapshot.tree)} | listed
+def _compare_trees(repository: str, before: str, after: str) -> TreeComparison:
+    folder = Path(repository)
+    sides = Snapshot(SnapshotKind.GIT, before), Snapshot(SnapshotKind.GIT, after)
+    return TreeComparison(open_snapshot_store(folder, folder), *sides)
 
 
 def _shorten(output: bytes) -> str:

@@ -59,6 +59,37 @@ PREFIXES = {
 }
 """The kind of row by the letters that its id begins with; those of job sessions begin with none."""
 NAMED_KINDS = ("plan", "task", "record", "tracked_task", "agent", "phase", "repository", "stored_template")
+_TASK = "IN (SELECT id FROM plan_tasks WHERE lower(name) = lower(:name))"
+_PLAN = "IN (SELECT id FROM plans WHERE lower(name) = lower(:name))"
+_NAMED_BY_WORK = {
+    "approval": (
+        f"""subject_id {_TASK} OR subject_id {_PLAN}
+            OR subject_id IN (SELECT id FROM landings WHERE task_id {_TASK})""",
+        "status = 'pending'",
+        "asked_at",
+    ),
+    "run": (f"workflow_id {_PLAN} OR lower(job) = lower(:name)", "ended_at IS NULL", "created_at"),
+    "attempt": (f"task_id {_TASK}", "ended_at IS NULL", "created_at"),
+    "landing": (f"task_id {_TASK}", "ended_at IS NULL", "created_at"),
+    "rewind": (f"task_id {_TASK}", "ended_at IS NULL", "created_at"),
+    "workspace": (
+        "id IN (SELECT workspace_id FROM plan_tasks WHERE lower(name) = lower(:name))",
+        "status = 'active'",
+        "created_at",
+    ),
+}
+"""What has no name is named by its task, plan or job: what is open, else the last one.
+
+By kind: whose it is, whether it is open, and since when.
+"""
+
+
+def choose_named(kinds: Sequence[str]) -> list[str]:
+    """Return those of these kinds that a name can stand for.
+
+    Where a name may also be that of a task itself, it is not taken for something of the task.
+    """
+    return [kind for kind in kinds if kind in NAMED_KINDS or (len(kinds) == 1 and kind in _NAMED_BY_WORK)]
 
 
 class IdentifierStore:
@@ -89,9 +120,25 @@ class IdentifierStore:
         )
         return [(row["id"], row["label"]) for row in self._tx.fetch_all(sql, name=name, limit=limit)]
 
+    def list_of_work(self, kind: str, name: str, limit: int) -> list[tuple[str, Any]]:
+        """List (id, label) of what belongs to work of this name: what is open, else the last one."""
+        of_work, is_open, since = _NAMED_BY_WORK[kind]
+        table, id, label = _TABLES_BY_KIND[kind]
+        sql = (
+            f"SELECT {id} AS id, {label} AS label, {is_open} AS is_open FROM {table} WHERE {of_work}"
+            f" ORDER BY is_open DESC, {since} DESC, {id} LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, name=name, limit=limit)
+        found = [row for row in rows if row["is_open"]] or rows[:1]
+        return [(row["id"], row["label"]) for row in found]
+
     def list_any_named(self, kinds: Sequence[str], name: str, limit: int) -> list[tuple[str, str, Any]]:
         """List (kind, id, name) of rows of these kinds that have this name."""
-        found = ((kind, *row) for kind in kinds for row in self.list_named(kind, name, limit))
+        found = (
+            (kind, *row)
+            for kind in kinds
+            for row in (self.list_named if kind in NAMED_KINDS else self.list_of_work)(kind, name, limit)
+        )
         return list(found)[:limit]
 
 

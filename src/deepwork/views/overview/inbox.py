@@ -252,7 +252,7 @@ def _describe_landing(landing: Landing, standing: Standing) -> Attention:
 def list_parked_attempts(view: StateView, limit: int) -> Listed:
     """List the attempts of agents that wait for a person or for a budget, the oldest first."""
     found = """attempts LEFT JOIN plan_tasks AS task ON task.id = attempts.task_id
-        WHERE ended_at IS NULL AND stage = 'parked' AND parked_for IN ('person', 'budget')"""
+        WHERE ended_at IS NULL AND stage = 'parked' AND parked_for IN ('person', 'trust', 'budget')"""
     order = "attempts.updated_at, attempts.id"
     rows, total = view.tx.list_first("attempts.id, task.name", found, order, limit)
     attempts = AttemptStore(view.tx).find_by_ids([row["id"] for row in rows]) if rows else {}
@@ -263,7 +263,7 @@ def list_parked_attempts(view: StateView, limit: int) -> Listed:
 def _describe_parked(attempt: Attempt, task_name: str | None, standing: Standing) -> Attention:
     session_id, _, step = attempt.task_id.partition("/")
     name = task_name or step or attempt.task_id
-    waits_for = "you" if attempt.parked_for is ParkedFor.PERSON else "a budget"
+    waits_for = "a budget" if attempt.parked_for is ParkedFor.BUDGET else "you"
     return Attention(
         kind="parked_attempt",
         id=attempt.id,

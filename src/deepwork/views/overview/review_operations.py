@@ -271,8 +271,7 @@ class ReviewBenchOperations:
             warning = "It is not known what it changed: no tree was watched while it was worked on."
             return ReviewPatch(id=id, files=[], files_count=0, patch="", warning=warning)
         compared, base = self._looker.compare(id, watches, since_tree=since_tree)
-        found = compared.store.diff(compared.before, compared.after, counted=True).files
-        files = [each for each in found if not compared.only or each.path in compared.only]
+        files = compared.list_changes(counted=True)
         shown = [ChangedFile.of(each, is_binary=each.is_binary or None) for each in files]
         chosen = [each for each in shown if each.path == path] if path else choose_page(shown[start:])
         patch = _read_patch_of(compared, [each.path for each in chosen]) if chosen else None

@@ -70,7 +70,7 @@ class WorkLooker:
     ) -> WorkLook:
         """Look at what a task changed."""
         compared, base = self.compare(task_id, watches, since_tree=since_tree)
-        key = (task_id, compared.before.tree, compared.after.tree, *compared.only)
+        key = (task_id, compared.before.tree, compared.after.tree, *sorted(compared.only or ()))
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from deepwork.gates.approvals.models import Approval, ApprovalKind, DecisionEffect
 from deepwork.gates.approvals.service import notify_of_decision
-from deepwork.kernel.call import current_call, use_call
+from deepwork.kernel.call import PERSON_PREFIX, current_call, use_call
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import DeepworkError
+from deepwork.kernel.foreign_text import to_one_line
+from deepwork.kernel.notices.models import NoticeType
+from deepwork.kernel.notices.store import NoticeStore
 from deepwork.kernel.operations import NotPrepared
 from deepwork.kernel.values import copy_with
 from deepwork.work.agents.presence import Presence
@@ -24,6 +27,8 @@ from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.search_store import CheckpointStore, SearchEntry, SearchStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.plans.task_proofs import TaskProofs, TaskProver
+
+_MAX_WORDS = 3
 
 
 class TaskReports:
@@ -216,7 +221,9 @@ class PlanDecisions:
             self._complete(task)
         except DeepworkError as error:
             return DecisionEffect(f"The task is not completed yet: {error.message}", is_carried_out=False)
-        return DecisionEffect("The task is completed.")
+        with self._database.reading() as tx:
+            unheard = _describe_unheard(tx, approval.subject_id)
+        return DecisionEffect(" ".join(["The task is completed.", *unheard]))
 
     def _apply_to_work(self, tx: Transaction, approval: Approval, task: Task) -> str | None:
         last = ClaimStore(tx).find_last_claimer(task.id)
@@ -231,6 +238,20 @@ class PlanDecisions:
         _record_refusal(tx, approval, task)
         send_back(tx, TaskStore(tx).get(task.id), tx.caller, approval.comment)
         return "The task was sent back."
+
+
+def _describe_unheard(tx: Transaction, task_id: str) -> Iterator[str]:
+    """Say whose words about the task nobody has heard, now that no agent works on it any more."""
+    told = [
+        each
+        for each in NoticeStore(tx).list_words(task_id, _MAX_WORDS)
+        if each.type is NoticeType.MESSAGE and each.carried_at is None
+    ]
+    if told:
+        said = "; ".join(
+            f"{each.by_whom.removeprefix(PERSON_PREFIX)}: {to_one_line(each.text)}" for each in told
+        )
+        yield f"No agent heard what was told about it ({said}). Tell it to another task."
 
 
 def _record_refusal(tx: Transaction, approval: Approval, task: Task) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from deepwork.kernel.git.snapshot_types import (
 )
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.text_budget.shortening import ListCutter
-from deepwork.work.plans.interfaces import CompletedWork
 from deepwork.work.tracking.attribution import (
     CandidateTask,
     CommitRecorder,
@@ -41,11 +39,6 @@ from deepwork.work.tracking.watch_store import NO_START, SnapshotResult, Snapsho
 
 _MAX_COMMITS = 100
 _MAX_SUBJECT = 200
-
-_MAX_LISTED = 500
-_MAX_FILES = 1_000_000
-GONE = "deleted"
-"""The version of a file that does not exist any more."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +204,21 @@ class AttributionService:
         trees = _index_trees(pairs)
         return [_add_trees(change, trees) for change in mine]
 
+    def list_paths_since(self, first: Watch, watch: Watch, last: Snapshot) -> tuple[str, ...]:
+        """Return the files that a task changed from the beginning of a watch to the end of a later one.
+
+        Both are of the same tree. What nobody else changed between its watches counts as changed by the task,
+        so that nothing slips in between two attempts. Names are as the file system has them.
+        """
+        whole = replace(watch, began_at=first.began_at, began=first.began)
+        until = watch.ended_at or time.time_ns()
+        with self._database.reading() as tx:
+            near = WatchStore(tx).list_overlapping(whole, until)
+        others = [each for each in near if each.task_id != watch.task_id]
+        snapshots = self.snapshots.open_store(Path(watch.tree_path))
+        _, mine = self._attribute(snapshots, whole, until, last, others)
+        return tuple(change.path for change in mine)
+
     def _attribute(
         self,
         snapshots: SnapshotStore,
@@ -372,61 +380,3 @@ def _list_history_warnings(progress: HeadProgress) -> list[str]:
     if progress.is_rewritten:
         return ["History was rewritten during the task: older commits may be included"]
     return []
-
-
-class ChangeDescriptions:
-    """Describes the work of tasks from snapshots of their trees."""
-
-    def __init__(self, database: Database, attribution: AttributionService) -> None:
-        self._database, self._attribution = database, attribution
-
-    def describe(self, task_id: str, seen: CompletedWork) -> dict[str, Any] | None:
-        """Describe the files that the task changed; None if that is not tracked, as without git.
-
-        Not inside a transaction: it takes a snapshot, unless this call has seen the tree already.
-        """
-        with self._database.reading() as tx:
-            watch = WatchStore(tx).find_latest(task_id)
-        if watch is None:
-            return None
-        try:
-            is_same = seen.snapshot is not None and seen.place == Path(watch.tree_path)
-            taken = SnapshotResult(Path(watch.tree_path), time.time_ns(), seen.snapshot) if is_same else None
-            is_open = watch.ended_at is None
-            versions = self._find_versions(watch, taken) if is_open else self._compare_ended(watch, taken)
-        except (DeepworkError, OSError) as error:
-            return {"problem": str(error)}
-        return versions if isinstance(versions, dict) and "problem" in versions else _summarize(versions)
-
-    def _find_versions(self, watch: Watch, taken: SnapshotResult | None) -> Mapping[str, str]:
-        changes = self._attribution.find_changes(watch.task_id, taken=taken)
-        if changes.ended is None or changes.ended.snapshot is None:
-            return {"problem": " ".join(changes.warnings)}
-        return {change.path: change.after or GONE for change in changes.changed}
-
-    def _compare_ended(self, watch: Watch, taken: SnapshotResult | None) -> Mapping[str, str]:
-        """Return the versions at the end of the work, replaced by those of files that changed since."""
-        with self._database.reading() as tx:
-            files, _ = WatchStore(tx).list_files(watch.task_id, None, _MAX_FILES)
-        snapshots, tree = self._attribution.snapshots, Path(watch.tree_path)
-        if watch.host != snapshots.host or watch.ended is None:
-            return {"problem": f"its tree is on {watch.host}"}
-        now = taken or snapshots.take(tree)
-        if now.snapshot is None:
-            return {"problem": " ".join(now.warnings)}
-        began, ended = Snapshot.from_dict(watch.began), Snapshot.from_dict(watch.ended)
-        store = snapshots.open_store(now.tree)
-        worked = {change.path: change.after for change in store.diff(began, ended).files}
-        since = {change.path: change.after for change in store.diff(ended, now.snapshot).files}
-        return {file.path: since.get(file.path, worked.get(file.path)) or GONE for file in files}
-
-
-def _summarize(versions: Mapping[str, str]) -> dict[str, Any]:
-    """List the files, and cover those beyond the list by a digest of all."""
-    lines = [f"{path}\0{versions[path]}" for path in sorted(versions)]
-    listed = {path: versions[path] for path in sorted(versions)[:_MAX_LISTED]}
-    return {
-        "changed_files": len(versions),
-        "digest": sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest(),
-        "files": listed,
-    }

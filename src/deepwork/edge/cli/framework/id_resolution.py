@@ -108,6 +108,7 @@ _WIDER_KINDS = {
     "any_task": ("tracked_task", "task"),
     "any_issue": ("issue", "tracked_task"),
     "told": ("task", "attempt", "agent", "run"),
+    "work": ("plan", "record"),
 }
 
 
@@ -165,14 +166,13 @@ def refuse_short_beginning(kind: str, given: str) -> None:
 
 def list_candidates(database: Database, kinds: Sequence[str], given: str) -> list[Candidate]:
     """List what an id begins with, else what has this name."""
-    from deepwork.views.overview.identifier_store import NAMED_KINDS, PREFIXES, find_identifiers
+    from deepwork.views.overview.identifier_store import PREFIXES, choose_named, find_identifiers
 
     begun = _ID_BEGINNING.fullmatch(given)
     of_id = [PREFIXES[begun[1]]] if begun and begun[1] in PREFIXES else []
     if "session" in kinds and _SESSION_BEGINNING.fullmatch(given):
         of_id.append("session")
-    named = [kind for kind in kinds if kind in NAMED_KINDS]
-    found = find_identifiers(database, of_id, named, given, _MAX_CANDIDATES + 1)
+    found = find_identifiers(database, of_id, choose_named(kinds), given, _MAX_CANDIDATES + 1)
     return [Candidate(kind, id, label or "") for kind, id, label in found]
 
 

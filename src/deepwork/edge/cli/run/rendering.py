@@ -68,6 +68,7 @@ _RUN_NOTES: Mapping[str, str] = {
 _PARKED_WORDS: Mapping[str, str] = {
     ParkedFor.LIMIT: "limit",
     ParkedFor.PERSON: "waits for you",
+    ParkedFor.TRUST: "waits for you",
     ParkedFor.BUDGET: "budget",
 }
 _HINT = "Ctrl-C leaves the agents running; twice stops them."

@@ -153,8 +153,10 @@ def _list_run_words(run: Run, agents: int) -> list[str]:
     words = [shlex.quote(run.workflow_id or run.job or run.id)]
     if run.goal:
         words += ["--goal", shlex.quote(run.goal)]
-    for name in run.chain:
-        words += ["--agent", shlex.quote(name)]
+    if run.options.chain_name:
+        words += ["--chain", shlex.quote(run.options.chain_name)]
+    else:
+        words += [word for name in run.chain for word in ("--agent", shlex.quote(name))]
     if agents > 1 and run.workflow_id:
         words += ["--agents", str(agents)]
     usual, given = RunOptions(), run.options
@@ -176,13 +178,22 @@ def judge_attempt(facts: AttemptFacts) -> Standing:
         next = _choose_person_command(facts)
         cause = Cause.APPROVAL if facts.approval_id else Cause.PERSON
         return Standing(State.NEEDS_YOU, cause, _first_line(attempt.reason), next)
-    if attempt.parked_for is ParkedFor.BUDGET:
-        return Standing(State.NEEDS_YOU, Cause.BUDGET, _first_line(attempt.reason), _raise_budget(facts))
+    if attempt.parked_for in (ParkedFor.TRUST, ParkedFor.BUDGET):
+        return _judge_refused_attempt(facts)
     if not facts.is_driven:
         return Standing(State.UNATTENDED, Cause.RUNNER_GONE, "", _continue_attempt(facts))
     if attempt.stage is AttemptStage.PARKED:
         return Standing(State.PARKED, Cause.LIMIT, format_until(attempt.not_before))
     return Standing(State.RUNNING, _CAUSES_OF_STAGES.get(attempt.stage))
+
+
+def _judge_refused_attempt(facts: AttemptFacts) -> Standing:
+    """Judge an attempt that goes on as soon as a person trusts its checks, or raises its budget."""
+    reason = facts.attempt.reason
+    if facts.attempt.parked_for is ParkedFor.TRUST:
+        command = (reason or "").rpartition("\n")[2]
+        return Standing(State.NEEDS_YOU, Cause.CHECK, _first_line(reason), command)
+    return Standing(State.NEEDS_YOU, Cause.BUDGET, _first_line(reason), _raise_budget(facts))
 
 
 _CAUSES_OF_STAGES: Mapping[AttemptStage, Cause] = {

@@ -83,7 +83,7 @@ def empty_database(url: str) -> None:
         "milestones, watches, changed_files, proofs, proof_uses, guarded_starts, approvals, person_credentials, review_rounds, "
         "spending, spending_totals, runner_runs, runner_hosts, attempts, port_blocks, landings, branch_leases, "
         "notifications, notification_channels, visits, "
-        "commit_links, seals, rewinds, rewind_tasks, checkpoint_trees, review_comments, inbox_marks"
+        "commit_links, seals, rewinds, rewind_tasks, checkpoint_trees, review_comments, inbox_marks, wishes"
     )
     with _connect(url) as connection:
         if _read_schema(connection) != HEAD:

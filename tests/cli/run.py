@@ -40,8 +40,12 @@ def run_in_terminal(
     columns: int = 100,
     environment: dict[str, str] | None = None,
     program: Sequence[str] = (sys.executable, "-P", "-m", "deepwork"),
+    typed: Sequence[str] = (),
 ) -> CommandResult:
-    """Run the command in a real terminal of this width; standard error is part of the output."""
+    """Run the command in a real terminal of this width; standard error is part of the output.
+
+    `typed` is what the person answers: it waits in the terminal until it is asked for.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     plain = {
@@ -52,6 +56,7 @@ def run_in_terminal(
         env={**plain, "TERM": "xterm-256color", **(environment or {})},
     )  # fmt: skip
     os.close(theirs)
+    os.write(ours, "".join(typed).encode())
     output = b"".join(_read_until_closed(ours))
     os.close(ours)
     return CommandResult(process.wait(timeout=60), output.decode().replace("\r\n", "\n"), "")

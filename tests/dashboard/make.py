@@ -84,6 +84,7 @@ class World:
     decision: str = ""
     agent_run: str = ""
     attempt: str = ""
+    wish: str = ""
 
 
 def make_tracked(app: Application, world: World, folder: Path, clock: Clock | None = None) -> None:

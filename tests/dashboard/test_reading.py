@@ -13,6 +13,8 @@ from application import Clock, call_tool
 from dashboard.make import World, create_client, read
 from dashboard.make_agent_runs import add_attempt, start_run
 from deepwork.edge.server.application import Application
+from deepwork.edge.server.invocation import invoke
+from deepwork.kernel.call import Call
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.views.dashboard.api import TAG_PERIOD_MS
 from deepwork.views.dashboard.endpoint_registry import ROUTES, SERVER_ENDPOINTS
@@ -33,6 +35,8 @@ SCRIPT = "<script>alert(1)</script>\"'`${x}\u2028&lt;"
 def world(world: World, app: Application) -> World:
     """Add a run of agents to the usual data."""
     run = start_run(app, world.plan)
+    call = Call("human:ada", "create_wish")
+    world.wish = invoke(app.database, app.operations["create_wish"], {"text": SCRIPT}, call)["id"]
     world.agent_run, world.attempt = run.id, add_attempt(app, run, world.planned["ship"]).id
     return world
 
@@ -41,7 +45,7 @@ def address(path: str, world: World) -> str:
     """Return the path with an existing id."""
     ids = {
         "/tasks/": world.tasks["part"], "/agents/": world.agent, "/runner/runs/": world.agent_run,
-        "/runner/attempts/": world.attempt, "/review/": world.planned["ship"],
+        "/runner/attempts/": world.attempt, "/review/": world.planned["ship"], "/wishes/": world.wish,
     }  # fmt: skip
     id = next((id for part, id in ids.items() if part in path), world.track)
     query = (

@@ -65,6 +65,10 @@ class Settings:
     run_resumes: int = 10
     run_land: bool = False
     run_max_unreviewed: int = 0
+    do_planner: str = ""
+    do_reviewer: str = ""
+    do_agents: int = 2
+    do_max_usd: float = 20.0
     workspace_setup: tuple[tuple[str, ...], ...] = ()
     workspace_copy: tuple[str, ...] = ()
     workspace_ports: int = 0

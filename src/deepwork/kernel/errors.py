@@ -13,6 +13,7 @@ DeepworkError
 │   ├── GateClosed       work does not count as done yet: a check or a person has to agree
 │   ├── InvalidInput     a parameter is missing, unknown or malformed
 │   │   ├── InvalidArguments  the arguments of a tool do not fit its signature
+│   │   ├── WeakPlan     a plan goes back to the agent that made it
 │   │   └── HttpError    a malformed HTTP request; carries its own status
 │   ├── Conflict         another caller was first
 │   └── ReviewerError    the external reviewer failed
@@ -63,6 +64,7 @@ class Code(StrEnum):
     SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
     TASK_NOT_FOUND = "TASK_NOT_FOUND"
     TEMPLATE_NOT_FOUND = "TEMPLATE_NOT_FOUND"
+    WISH_NOT_FOUND = "WISH_NOT_FOUND"
     WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
     WORKSPACE_NOT_FOUND = "WORKSPACE_NOT_FOUND"
 

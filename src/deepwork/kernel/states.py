@@ -45,6 +45,8 @@ class Cause(StrEnum):
     WORK_ELSEWHERE = "work_elsewhere"  # the work is on another machine
     ATTEMPTS_USED_UP = "attempts_used_up"
     FAILED_TASKS = "failed_tasks"
+    NOT_STARTED = "not_started"  # planned, and no person has let it begin
+    FINDINGS = "findings"  # of a final review
     LANDING = "landing"
     CONFLICT = "conflict"
     BRANCH = "branch"  # it cannot be moved
@@ -63,6 +65,8 @@ class Command(StrEnum):
     LAND = "deepwork land {}"
     CANCEL_LANDING = "deepwork landings cancel {}"
     RUN = "deepwork run {}"
+    DO = "deepwork do {}"
+    REPORT = "deepwork report {}"
     ATTACH = "deepwork runs attach {}"
     RESUME_RUN = "deepwork runs resume {}"
     RAISE_RUN = "deepwork runs set {} --max-usd N"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from deepwork.delivery.landing.models import Landing, Problem, build_message, name_integration_branch
+from deepwork.delivery.landing.models import Landing, Problem, build_message
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.git.command import Git
@@ -68,19 +68,20 @@ def require_target(git: Git, target: str) -> str:
 
 
 def choose_place(
-    git: Git, target: str, workflow_id: str | None, *, other_target: str | None = None
+    git: Git, target: str, branch: str | None, *, other_target: str | None = None, keeps_target: bool = False
 ) -> LandingPlace | Blocked:
     """Choose the branch to move. A checked-out target stays where it is: its tree would differ from it.
+
+    `branch` is the integration branch of the plan. With `keeps_target`, it is moved in any case.
 
     Work that has landed on the integration branch goes on there until the target contains it, so that
     the work of a plan ends as one branch; unless that branch has work for another target.
     """
     target_tip = require_target(git, target)
     holder = find_checkout(git, target)
-    branch = name_integration_branch(workflow_id) if workflow_id else None
     tip = find_own_branch_tip(git, branch) if branch else None
     is_ahead = tip is not None and other_target is None and not CommitWalk(git).contains(target_tip, tip)
-    if holder is None and not is_ahead:
+    if holder is None and not is_ahead and not (keeps_target and branch):
         return LandingPlace(target, target_tip, target_tip, target_tip)
     if other_target is not None:
         return Blocked(

@@ -64,6 +64,7 @@ from deepwork.kernel.git.merge_commits import (
     move_branch,
 )
 from deepwork.kernel.git.refs import find_merge_commit, get_tree
+from deepwork.work.wishes.store import WishStore
 
 Suspects = frozenset[str]
 """Landings that were red together, so that one of them is red by itself, or some of them do not fit."""
@@ -205,13 +206,14 @@ class LandingQueue:
         self, git: Git, repository_path: str, target: str, plan: str | None
     ) -> LandingPlace | Blocked:
         """Find the branch that work for this target moves."""
-        other, elsewhere = None, None
+        other, elsewhere, wish, branch = None, None, None, None
         if plan is not None:
             with self._database.reading() as tx:
-                store = LandingStore(tx)
-                other = store.find_other_target(name_integration_branch(plan), repository_path, target)
+                store, wish = LandingStore(tx), WishStore(tx).find_of_plan(plan)
+                branch = wish.branch if wish else name_integration_branch(plan)
+                other = store.find_other_target(branch, repository_path, target)
                 elsewhere = store.find_landed_elsewhere(plan, target, self._host)
-        place = choose_place(git, target, plan, other_target=other)
+        place = choose_place(git, target, branch, other_target=other, keeps_target=wish is not None)
         if elsewhere is None or isinstance(place, Blocked) or contains(git, place.start, elsewhere):
             return place
         return Blocked(Problem.BRANCH, describe_landed_elsewhere(elsewhere))

@@ -28,6 +28,8 @@ from deepwork.work.agents.models import Lease
 from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.models import TaskStatus
 from deepwork.work.plans.stores.claim_store import ClaimStore
+from deepwork.work.wishes.models import WishRole
+from deepwork.work.wishes.store import find_role
 
 _TOKEN_PATTERN = re.compile(
     r"(at_[0-9a-z]{12})\.([1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,17})\.[0-9a-f]{64}", re.ASCII
@@ -48,6 +50,10 @@ class Grant:
     workflow_id: str | None
     """The plan; None for a step of a job."""
     tree: Path
+    role: WishRole | None = None
+    """What the agent is for a wish: a planner or a reviewer."""
+    planned_id: str | None = None
+    """The plan that a planner makes."""
 
     @property
     def session_id(self) -> str | None:
@@ -112,6 +118,7 @@ class AgentAccess:
         """
         with self._database.reading() as tx:
             attempt = require_valid(tx, token)
+            wish, role = find_role(tx, attempt.workflow_id, attempt.task_id)
         if peer is not None:
             _require_of_agent(peer, attempt)
         return Grant(
@@ -121,6 +128,8 @@ class AgentAccess:
             claim_epoch=attempt.claim_epoch,
             workflow_id=attempt.workflow_id,
             tree=Path(attempt.tree or ""),
+            role=role,
+            planned_id=wish.plan_id if wish and role is WishRole.PLANNER else None,
         )
 
 

@@ -29,6 +29,8 @@ from deepwork.work.plans.models import Task
 from deepwork.work.plans.responses import Claimed
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.wishes.models import WishRole
+from deepwork.work.wishes.store import find_role
 from deepwork.work.workspaces.finished_work import describe_elsewhere
 from deepwork.work.workspaces.models import WORK_ELSEWHERE
 from deepwork.work.workspaces.service import WorkspaceService
@@ -225,9 +227,12 @@ def _add_attempt(tx: Transaction, attempt: Attempt) -> None:
 def find_next_profile(tx: Transaction, run: Run, task: WorkItem) -> str | None:
     """Return who works on the task next; None if every agent of the chain has tried as often as it may."""
     attempts = AttemptStore(tx).list_of_task(task.id)
+    wish, role = find_role(tx, run.workflow_id, task.id)
+    reviewer = wish.options.reviewer if wish and role is WishRole.REVIEWER else None
+    chain = (reviewer,) if reviewer else run.chain
     used_up = max((attempt.number for attempt in attempts if attempt.exhausted), default=0)
     failed = [attempt for attempt in attempts if attempt.stage in FAILED_STAGES and attempt.number > used_up]
-    return choose_profile(run.chain, failed, task.max_attempts)
+    return choose_profile(chain, failed, task.max_attempts)
 
 
 class SpendingLimits:

@@ -16,6 +16,7 @@ from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.prompts import build_correction_prompt, build_words_prompt
 from deepwork.delivery.runner.service import AttemptService, move_attempt
 from deepwork.delivery.runner.store import AttemptStore, RunStore
+from deepwork.delivery.runner.wish_work import WishWork
 from deepwork.delivery.runner.words import TOLD, has_unheard_words
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import Code, DeepworkError, GateClosed, NotAllowed
@@ -55,6 +56,7 @@ class AttemptFinisher:
         self._database, self._plans, self._prover, self._open_git = database, plans, prover, open_git
         self._recorder = recorder
         self._attempts = AttemptService(database)
+        self._wishes = WishWork(database, plans, open_git)
 
     def finish(self, attempt: Attempt) -> Attempt | None:
         """Complete the task if its work counts. Every step can be repeated after a crash."""
@@ -128,6 +130,8 @@ class AttemptFinisher:
             workspace = WorkspaceStore(tx).find_active(task.workspace_id)
         if not Path(attempt.tree or "").is_dir():
             return f"Its worktree is gone: {attempt.tree}."
+        if problem := self._wishes.find_problem(attempt):
+            return problem
         if list_required_checks(workflow.requirements, task.requirements):
             return None
         if task.requirements and task.requirements.changes == "none":
@@ -138,14 +142,14 @@ class AttemptFinisher:
 
     def _commit(self, attempt: Attempt, task: Task) -> None:
         tree = Path(attempt.tree or "")
-        if not tree.is_dir() or not attempt.branch:
+        if not tree.is_dir() or not attempt.branch or self._wishes.is_reading(attempt):
             return
         commit_uncommitted(self._open_git(tree), attempt.branch, build_commit_message(attempt, task))
 
     def _commit_completed(self, attempt: Attempt, task: Task) -> bool:
         """Commit what the agent completed the task with; False if the tree is not as it was then."""
         tree = Path(attempt.tree or "")
-        if not tree.is_dir() or not attempt.branch:
+        if not tree.is_dir() or not attempt.branch or self._wishes.is_reading(attempt):
             return True
         git, message = self._open_git(tree), build_commit_message(attempt, task)
         try:
@@ -179,6 +183,9 @@ class AttemptFinisher:
 
     def _end_or_land(self, attempt: Attempt) -> Attempt | None:
         """End an attempt whose task is completed, unless its work is to land first; link its commits."""
+        is_reading = self._wishes.is_reading(attempt)
+        if is_reading:
+            self._wishes.close_tree(attempt)
         with self._database.reading() as tx:
             task = TaskStore(tx).get(attempt.task_id)
             workspace = WorkspaceStore(tx).find_active(task.workspace_id)
@@ -186,7 +193,7 @@ class AttemptFinisher:
         with self._database.transaction() as tx, join_transaction(tx):
             links.store(tx)
             run = RunStore(tx).find(attempt.run_id)
-            if run is not None and run.options.land and attempt.branch:
+            if run is not None and run.options.land and attempt.branch and not is_reading:
                 return move_attempt(tx, attempt, AttemptStage.LANDING, reason=None)
             ended = move_attempt(tx, attempt, AttemptStage.DONE, reason=None)
             if ended:

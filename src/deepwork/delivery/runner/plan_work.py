@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from deepwork.delivery.runner.models import Attempt, Run
 from deepwork.delivery.runner.profiles import COMMAND_KIND, AgentProfile, is_command_line
@@ -13,6 +13,7 @@ from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
 from deepwork.delivery.runner.workspace_setup import WorkspaceSettings, find_project_folder
 from deepwork.kernel.call import current_call, use_call
+from deepwork.kernel.config import TMP_FOLDER
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.files.repositories import find_tree_root
@@ -24,12 +25,22 @@ from deepwork.work.plans.models import Task, TaskStatus, Workflow, list_required
 from deepwork.work.plans.responses import Claimed
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.workspaces.models import build_slug
+from deepwork.work.wishes.models import PLAN_VARIABLE, VERDICT_VARIABLE, WishRole
+from deepwork.work.wishes.store import find_role
+from deepwork.work.workspaces.models import WorkspaceStatus, build_slug
 from deepwork.work.workspaces.repositories import WORKTREES
 from deepwork.work.workspaces.service import WorkspaceService
 
+if TYPE_CHECKING:
+    from deepwork.work.plans.inputs import Plan
+
 _MAX_OUTCOME, _MAX_REASON = 4000, 500
 _MAX_NAME = 60
+
+
+def locate_answer(tree: Path, attempt_id: str) -> Path:
+    """Return the file in which a planner or reviewer writes what it cannot say otherwise."""
+    return tree / TMP_FOLDER / f"answer_{attempt_id}.json"
 
 
 class Perform(Protocol):
@@ -84,6 +95,14 @@ class PlanWork:
     def set_parallelism(self, workflow_id: str, tasks: int) -> None:
         """Set how many tasks of a plan may run in parallel."""
         self._perform("workflow_set_parallelism", {"id": workflow_id, "max_parallel_tasks": tasks})
+
+    def set_plan(self, workflow_id: str, plan: Plan) -> None:
+        """Set the plan that a planner wrote; raises what the tool raises."""
+        self._perform("workflow_set_plan", {"id": workflow_id, "plan": plan})
+
+    def close_tree(self, workspace_id: str) -> None:
+        """Remove the tree of a task that changed nothing; its branch stays."""
+        self._perform("workspace_update", {"id": workspace_id, "status": WorkspaceStatus.ABANDONED})
 
     def load_context(self, task_id: str) -> Mapping[str, Any]:
         """Load what an agent needs to know about a task, within a budget of tokens."""
@@ -163,9 +182,14 @@ class PlannedTasks:
         )
         return build_prompt(content)
 
-    def list_variables(self, attempt: Attempt) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: tasks need no variables of their own."""
-        return {}
+    def list_variables(self, attempt: Attempt) -> Mapping[str, str]:
+        """Return where a planner or reviewer may write its answer; others need no variables of their own."""
+        with self._database.reading() as tx:
+            _, role = find_role(tx, attempt.workflow_id, attempt.task_id)
+        if role is None:
+            return {}
+        variable = PLAN_VARIABLE if role is WishRole.PLANNER else VERDICT_VARIABLE
+        return {variable: str(locate_answer(Path(attempt.tree or ""), attempt.id))}
 
     def find_budget(self, attempt: Attempt) -> StepBudget | None:  # noqa: ARG002
         """Return None: plans know the budgets of their tasks."""

@@ -35,6 +35,8 @@ from deepwork.kernel.environment import BRIDGE_VARIABLE
 from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.files.private import make_private_folder, write_atomically
 from deepwork.kernel.records import dataclass
+from deepwork.kernel.values import copy_with
+from deepwork.work.wishes.store import find_role
 
 log = logging.getLogger("deepwork")
 
@@ -140,6 +142,10 @@ class AttemptPreparer:
     ) -> tuple[Any, dict[str, str]]:
         """Return what would be started, and its environment."""
         adapter = get_adapter(profile.kind)
+        with self._database.reading() as tx:
+            _, role = find_role(tx, attempt.workflow_id, attempt.task_id)
+        if role is not None:  # what its profile allows may change files
+            profile = copy_with(profile, allow=())
         # The first start of an attempt continues a session if its prompt is about faults of earlier work.
         continues = attempt.starts > 1 or attempt.next_prompt is not None
         is_resume = continues and attempt.vendor_session is not None
@@ -154,6 +160,7 @@ class AttemptPreparer:
             mcp=_build_mcp_server(attempt, files),
             program=(sys.executable, "-P", "-m", "deepwork"),
             max_usd=self._measure_left_usd(run),
+            is_review=role is not None,
         )
         launch = adapter.build_launch(request)
         variables = {

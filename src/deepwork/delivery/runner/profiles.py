@@ -273,6 +273,19 @@ def require_program(profile: AgentProfile, environment: Mapping[str, str] = os.e
         )
 
 
+def require_any_agent(catalog: ProfileCatalog, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise NotAllowed if no agent of this user is installed, with what was looked for."""
+    if any(find_program(profile, environment) for profile in catalog.agents.values()):
+        return
+    looked_for = list(
+        dict.fromkeys(each.run[0] if each.run else each.kind for each in catalog.agents.values())
+    )
+    raise NotAllowed(
+        f"No agent is installed: there is no {', no '.join(looked_for)} on the PATH.",
+        suggestion=f"Install one of these, or describe another command in {catalog.path}.",
+    )
+
+
 def read_version(kind: AgentKind, program: Path) -> str | None:
     """Return the version of a vendor's program as its installation says; None if it does not."""
     real = program.resolve()

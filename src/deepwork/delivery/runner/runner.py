@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from deepwork.delivery.runner.attempt_engine import AttemptEngine
 from deepwork.delivery.runner.models import Run, RunOptions, RunRequest, WorkResult, WorkStatus
 from deepwork.delivery.runner.plan_work import PlanWork
-from deepwork.delivery.runner.profiles import AgentProfile, ProfileCatalog, load_catalog, require_program
+from deepwork.delivery.runner.profiles import (
+    DEFAULT_CHAIN,
+    AgentProfile,
+    ProfileCatalog,
+    load_catalog,
+    require_any_agent,
+    require_program,
+)
 from deepwork.delivery.runner.scheduling import list_next_tasks
 from deepwork.delivery.runner.service import RunService, create_run
 from deepwork.delivery.runner.store import AttemptStore
@@ -142,6 +149,14 @@ class Runner:
                 suggestion=f"Make one: `git init && {FIRST_COMMIT}`.",
             )
         get_commit(self._open_git(project), "HEAD")
+
+    def require_ready(self, request: RunRequest) -> list[str]:
+        """Raise unless agents can be started in this project; return who works, the first one first."""
+        self._require_commit(self._settings.repository_root)
+        self._require_sound_settings()
+        if not request.agents and not request.chain and self._settings.run_chain == DEFAULT_CHAIN:
+            require_any_agent(self._load_catalog())
+        return [profile.name for profile in self._choose_chain(request)]
 
     def list_unseen_files(self, project: Path) -> list[str]:
         """List what is not committed in a person's checkout: agents begin with a commit, and do not see it.

@@ -65,6 +65,8 @@ COMMANDS = {
     ),
     "plans": ("deepwork.edge.cli.plans:plans", "Plans: workflows, their tasks and their progress."),
     "tasks": ("deepwork.edge.cli.plans:tasks", "Tasks of plans: claim, update and complete them."),
+    "do": ("deepwork.edge.cli.do.command:do", "Let agents plan, do, test and land what you want."),
+    "report": ("deepwork.edge.cli.report:report", "What a run came to: its work, evidence and cost."),
     "run": ("deepwork.edge.cli.run.command:run", "Let agents work on a plan or a job, and watch them."),
     "runs": ("deepwork.edge.cli.run.runs:runs", "Runs of agents: show them, come back to them, stop them."),
     "land": (
@@ -114,7 +116,7 @@ COMMANDS = {
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
     "You": "status inbox since show approvals answer tell comment dashboard",
-    "Run": "run runs land landings work rewind rewinds",
+    "Run": "do report run runs land landings work rewind rewinds",
     "Work": "jobs sessions plans tasks budget track review templates workspaces repos agents messages",
     "Look": "why diff check proofs provenance events spend",
     "Operate": "serve db doctor clean uninstall tokens audit",

@@ -104,6 +104,19 @@ def _trust_project(
         print("Trusted. `deepwork trust --revoke` undoes it.")
 
 
+def trust_checks(settings: Settings, checks: CommittedChecks) -> None:
+    """Trust the commands of these checks, to which a person at this terminal has said yes.
+
+    It takes the proof that `deepwork trust` does.
+    """
+    proof = CredentialKind.TOKEN
+    if _may_need_more_than_token(settings):
+        new = {name: checks.describe(name) for name in checks.untrusted}
+        proof = _prove_person(settings, new, passphrase_stdin=False)
+    now = format_timestamp(time.time_ns() // 1_000_000)
+    pin_checks(settings.repository_root, checks.file, proof=proof, trusted_at=now)
+
+
 def _pin(
     project: Path, definitions: Mapping[str, Any], checks: CommittedChecks, proof: CredentialKind
 ) -> None:

@@ -22,6 +22,8 @@ from deepwork.kernel.protocol.messages import Request, RequestError
 from deepwork.kernel.protocol.revisions import INVALID_PARAMS
 from deepwork.work.messages.store import MessageStore
 from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.wishes.models import WishRole
+from deepwork.work.wishes.planning import WeakPlan, require_sound_plan
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.agent_access import AgentToken
@@ -37,6 +39,8 @@ class About(Enum):
     TASK = auto()
     CLAIM = auto()
     PLAN = auto()
+    PLANNED = auto()
+    """The plan that a planner makes."""
     SESSION = auto()
     STEP = auto()
     WORK = auto()
@@ -99,10 +103,15 @@ _FOR_STEPS: dict[str, Parameters] = {
     "validate_outputs": {"session_id": About.SESSION},
 }
 
+_HOLDING = ("task_claim", "task_release")
+"""Planners and reviewers end with their last message, which is judged: they report nothing as done."""
+_FOR_PLANNERS: dict[str, Parameters] = {"workflow_set_plan": {"id": About.PLANNED}}
+
 _OWN: dict[About, Callable[[Grant], Any]] = {
     About.AGENT: lambda grant: grant.agent_id,
     About.TASK: lambda grant: grant.task_id,
     About.PLAN: lambda grant: grant.workflow_id,
+    About.PLANNED: lambda grant: grant.planned_id,
     About.SESSION: lambda grant: grant.session_id,
     About.STEP: lambda grant: grant.step_id,
     About.WORK: lambda grant: grant.workflow_id or grant.session_id,
@@ -112,12 +121,16 @@ _OWN: dict[About, Callable[[Grant], Any]] = {
 
 def list_allowed(grant: Grant) -> dict[str, Parameters]:
     """Return the tools that the agent may call, with what their parameters must name."""
-    return _FOR_ALL | (_FOR_TASKS if grant.workflow_id is not None else _FOR_STEPS)
+    found = _FOR_ALL | (_FOR_TASKS if grant.workflow_id is not None else _FOR_STEPS)
+    if grant.role is None:
+        return found
+    reading = {name: rules for name, rules in found.items() if rules is not _REPORTS and name not in _HOLDING}
+    return reading | (_FOR_PLANNERS if grant.planned_id is not None else {})
 
 
 def list_filled(tool: str) -> set[str]:
     """Return the parameters of a tool that are filled in where the agent leaves them out."""
-    parameters = (_FOR_ALL | _FOR_TASKS | _FOR_STEPS)[tool]
+    parameters = (_FOR_ALL | _FOR_TASKS | _FOR_STEPS | _FOR_PLANNERS)[tool]
     filled = {*_OWN, About.CLAIM, About.TASK_OF_PLAN}
     return {name for name, about in parameters.items() if about in filled}
 
@@ -220,6 +233,10 @@ An error is JSON with code, message, recoverable and suggestion: follow the sugg
 _TASK_WAY = """\
 Read more with task_load_context and workflow_get, record progress with checkpoint_add, and report the end
 with task_update_status, or in your last message."""
+_ROLE_WAYS = {
+    WishRole.PLANNER: "Change no file. Hand over the plan with workflow_set_plan, then end.",
+    WishRole.REVIEWER: "Change no file. Your last message is the verdict.",
+}
 _STEP_WAY = "Report the step with finished_step, or in your last message. Lost? get_session."
 
 
@@ -233,6 +250,7 @@ class AgentService(McpService):
         allowed = list_allowed(grant)
         self.tools = {name: spec for name, spec in self.tools.items() if name in allowed}
         way = _TASK_WAY if grant.workflow_id is not None else _STEP_WAY
+        way = _ROLE_WAYS.get(grant.role, way) if grant.role else way
         self.instructions = _INSTRUCTIONS.format(task=grant.task_id, agent=grant.agent_id, way=way)
         self.offers_tasks = any(spec.declaration.may_become_task for spec in self.tools.values())
 
@@ -254,7 +272,9 @@ class AgentService(McpService):
             if spec.name not in self.tools:
                 raise build_tool_refusal(grant, spec.name)
             bound = bind_arguments(self.app.database, grant, spec.name, arguments)
-        except NotAllowed as refusal:
+            if spec.name in _FOR_PLANNERS:
+                require_sound_plan(self.app.database, bound["id"], bound.get("plan"))
+        except (NotAllowed, WeakPlan) as refusal:
             self._invocation.record_refusal(self.app.database, spec, arguments, call, refusal)
             raise
         return super()._invoke(request, spec, bound, call)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from deepwork.views.overview.agent_operations import AgentOperations
     from deepwork.views.overview.approval_evidence import ApprovalEvidenceOperations
     from deepwork.views.overview.inbox_evidence import InboxEvidenceOperations
+    from deepwork.views.overview.report import ReportOperations
     from deepwork.views.overview.review_operations import ReviewBenchOperations
     from deepwork.views.overview.states.store import LocalProcesses
     from deepwork.views.overview.states.view import StateView
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from deepwork.work.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.work.tracking.task_proofs import TrackedTaskProver
     from deepwork.work.tracking.tools import TrackTools
+    from deepwork.work.wishes.operations import WishOperations
     from deepwork.work.workspaces.repositories import RepositoryLocator
     from deepwork.work.workspaces.service import WorkspaceService
     from deepwork.work.workspaces.tools import RepositoryTools, WorkspaceTools
@@ -260,6 +262,19 @@ class Application:
         find_tree = FoundOnFirstUse(_find_tree_finder)
         folder = self.processes.state_folder
         return RunOperations(self.database, folder, self._view_states, name_work, find_tree)
+
+    def _build_report_operations(self) -> ReportOperations:
+        from deepwork.edge.server.assembly.trees import open_git
+        from deepwork.views.overview.report import ReportOperations
+
+        return ReportOperations(self.database, self._view_states, open_git)
+
+    def _build_wish_operations(self) -> WishOperations:
+        from deepwork.edge.server.assembly.trees import OwnBranches
+        from deepwork.work.wishes.operations import WishOperations, WishParts
+
+        parts = WishParts(self.repositories, self.task_prover, OwnBranches(), self._view_states)
+        return WishOperations(self.database, parts)
 
     def _view_states(self, tx: Transaction) -> StateView:
         """Return what judges the states of things in this transaction."""
@@ -633,6 +648,8 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.views.overview.why_operations:WhyOperations": Application._build_why_operations,
     "deepwork.delivery.rewind.operations:RewindOperations": Application._build_rewind_operations,
     "deepwork.delivery.runner.operations:RunOperations": Application._build_run_operations,
+    "deepwork.views.overview.report:ReportOperations": Application._build_report_operations,
+    "deepwork.work.wishes.operations:WishOperations": Application._build_wish_operations,
     **{
         path: _build_with_database(path)
         for path in (

@@ -12,11 +12,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from deepwork.kernel.errors import GitError
 from deepwork.kernel.git.command import check_hash
 from deepwork.kernel.records import dataclass
+
+if TYPE_CHECKING:
+    from deepwork.kernel.git.command import Git
 
 _HUNK_PATTERN = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
@@ -135,6 +138,31 @@ def list_changed_paths(run: GitCall, pairs: Sequence[TreePair]) -> dict[TreePair
     question = "".join(f"{check_hash(before)} {check_hash(after)}\n" for before, after in pairs)
     output = run("diff-tree", "--stdin", "-r", "--name-only", "--no-renames", input=question.encode())
     return {pair: {os.fsdecode(line) for line in lines if line} for pair, lines in _split_by_pair(output)}
+
+
+class FileCount(NamedTuple):
+    """How a file differs: A added, D removed, M changed, and by how many lines; a binary file by none."""
+
+    path: str
+    status: str
+    added: int
+    removed: int
+
+
+def count_changed_lines(git: Git, before: str, after: str) -> list[FileCount]:
+    """List the files that differ between two commits, with the numbers of lines."""
+    pair = (check_hash(before), check_hash(after))
+    flags = ("-r", "-z", "--no-renames")
+    numbers = os.fsdecode(git.run("diff-tree", *flags, "--numstat", *pair)).split("\0")[:-1]
+    raw = os.fsdecode(git.run("diff-tree", *flags, "--name-status", *pair)).split("\0")[:-1]
+    statuses = dict(zip(raw[1::2], raw[::2], strict=False))
+    found = []
+    for line in numbers:
+        added, removed, path = line.split("\t", 2)
+        status = statuses.get(path, "M")
+        counts = [int(each) if each.isdecimal() else 0 for each in (added, removed)]
+        found.append(FileCount(path, status if status in ("A", "D") else "M", *counts))
+    return found
 
 
 LineRange = tuple[int, int]

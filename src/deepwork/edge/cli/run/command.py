@@ -65,7 +65,7 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
         try:
             if dry_run:
                 preview = preview_run(app, found, request)
-                _warn_of_unseen_files(app, app.settings.repository_root)
+                warn_of_unseen_files(app, app.settings.repository_root)
                 _print_preview(preview, as_json=as_json)
                 return
             started = start_run(app, found, request, is_local=engine is None)
@@ -74,14 +74,14 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
                 raise
             _print_done(found, refused.message, as_json=as_json)
             return
-        _warn_of_unseen_files(app, Path(started.repository_path))
+        warn_of_unseen_files(app, Path(started.repository_path))
         if engine is not None:
             start_in_engine(engine, app, started, request.parallel)
         code = continue_run(app, started.id, place, detach=detach, as_json=as_json)
     sys.exit(code)
 
 
-def _warn_of_unseen_files(app: Application, project: Path) -> None:
+def warn_of_unseen_files(app: Application, project: Path) -> None:
     """Say which files agents do not see, because their trees begin with a commit."""
     if not project.is_dir() or not (found := app.runner.list_unseen_files(project)):
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -84,6 +84,7 @@ _TYPES = {"run": "run", "attempt": "attempt", "plan_task": "task", "landing": "l
 _TASK_ENDS = ("completed", "failed", "skipped")
 _MAX_REASON, _MAX_AGENT = 200, 40
 NameTask = Callable[[str], str]
+Summarize = Callable[[Row], Iterable[str]]
 
 
 class RunOutput(Protocol):
@@ -102,11 +103,11 @@ class RunOutput(Protocol):
         """Show how the run has ended, or was left."""
 
 
-def choose_output(*, as_json: bool) -> RunOutput:
+def choose_output(*, as_json: bool, summarize: Summarize = render_summary) -> RunOutput:
     """Choose how standard output shows a run."""
     if as_json:
         return JsonOutput()
-    return LiveOutput() if terminal.supports_rich_output() else LineOutput()
+    return LiveOutput(summarize) if terminal.supports_rich_output() else LineOutput(summarize)
 
 
 class JsonOutput:
@@ -134,7 +135,9 @@ class JsonOutput:
 class LineOutput:
     """One line for each event, for pipes and log files."""
 
-    def __init__(self) -> None:
+    def __init__(self, summarize: Summarize = render_summary) -> None:
+        """`summarize` renders how the run ended, or was left."""
+        self._summarize = summarize
         self._names: dict[str, str] = {}
         self._lines = EventLines(lambda task_id: self._names.get(task_id) or task_id.rpartition("/")[2])
 
@@ -158,14 +161,16 @@ class LineOutput:
         print(to_printable(text), file=sys.stderr, flush=True)
 
     def end(self, run: Row) -> None:
-        print("\n".join(render_summary(run)), flush=True)
+        for line in self._summarize(run):
+            print(line)
+        sys.stdout.flush()
 
 
 class LiveOutput(LineOutput):
     """A screen that is drawn in place, below a line for each event."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, summarize: Summarize = render_summary) -> None:
+        super().__init__(summarize)
         self._screen = LiveLines(sys.stdout)
         self._notice = ""
 
@@ -182,7 +187,7 @@ class LiveOutput(LineOutput):
 
     def end(self, run: Row) -> None:
         columns, _ = terminal.get_size()
-        self._screen.draw([], [], columns, above=[*render_summary(run)])
+        self._screen.draw([], [], columns, above=[*self._summarize(run)])
 
     def _draw(self, run: Row, above: Sequence[str] = ()) -> None:
         columns, rows = terminal.get_size()

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from deepwork.kernel.config import STATE_FOLDER, Settings
 from deepwork.kernel.database.transaction import Database
+from deepwork.kernel.errors import GitError, NotAllowed
 from deepwork.kernel.git.command import Git
+from deepwork.kernel.git.merge_commits import find_own_branch_tip
 from deepwork.kernel.git.snapshot import open_snapshot_store
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.user_settings import build_git_environment
@@ -25,6 +27,19 @@ if TYPE_CHECKING:
 def open_git(folder: Path) -> Git:
     """Return git for this folder."""
     return Git(folder, environment=build_git_environment(folder))
+
+
+class OwnBranches:
+    """Knows the branches of repositories on this machine."""
+
+    def has_branch(self, repository_path: str, branch: str) -> bool:
+        """Return whether the repository has such a branch."""
+        try:
+            return find_own_branch_tip(open_git(Path(repository_path)), branch) is not None
+        except NotAllowed:  # it only stands for another one
+            return True
+        except GitError:  # no repository: what needs one says so
+            return False
 
 
 @dataclass

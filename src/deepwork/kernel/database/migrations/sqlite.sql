@@ -897,6 +897,29 @@ CREATE TABLE visits (
 	left_at BIGINT, 
 	PRIMARY KEY (person)
 );
-INSERT INTO "alembic_version" VALUES('0026');
+CREATE TABLE wishes (
+	id TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	text TEXT NOT NULL, 
+	source TEXT NOT NULL, 
+	source_ref TEXT, 
+	repository_path TEXT NOT NULL, 
+	plan_id TEXT NOT NULL, 
+	planning_id TEXT, 
+	branch TEXT NOT NULL, 
+	options TEXT NOT NULL, 
+	created_by TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	returned_plan TEXT, 
+	started_at BIGINT, 
+	review_tasks TEXT DEFAULT '[]' NOT NULL, 
+	findings TEXT DEFAULT '[]' NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (plan_id), 
+	UNIQUE (planning_id)
+);
+CREATE INDEX wishes_by_repository ON wishes (repository_path, created_at);
+INSERT INTO "alembic_version" VALUES('0027');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -39,9 +39,12 @@ from deepwork.views.overview.states.work_rules import (
     SessionFacts,
     TaskFacts,
     TrackFacts,
+    WishFacts,
 )
 from deepwork.work.plans.models import PlanStatus, TaskStatus
+from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.tracking.staleness import STALE_MS
+from deepwork.work.wishes.models import Wish
 
 _MS_PER_DAY = 24 * 3600 * 1000
 Standings = dict[str, Standing]
@@ -90,6 +93,25 @@ class StateView:
             work = _build_work(states, judged[id], landable.get(id, 0))
             result[id] = PlanStates(work_rules.judge_plan(plan, work), states)
         return result
+
+    def judge_wishes(self, wishes: Sequence[Wish]) -> Standings:
+        """Judge wishes, by their plans."""
+        ids = [id for each in wishes for id in (each.planning_id, each.plan_id) if id]
+        plans, stored = self.judge_plans(ids), PlanStore(self.tx).find_by_ids(ids)
+        found = {}
+        for each in wishes:
+            planning = plans.get(each.planning_id or "")
+            found[each.id] = work_rules.judge_wish(
+                WishFacts(
+                    each.id,
+                    plans[each.plan_id].standing,
+                    stored[each.plan_id].status,
+                    planning.standing if planning else None,
+                    is_started=each.started_at is not None,
+                    findings=len(each.findings),
+                )
+            )
+        return found
 
     def judge_tasks_of_plan(self, plan_id: str, given: Sequence[Row] | None = None) -> Standings:
         """Judge the tasks of a plan; of the plain ones, those that wait for the same are judged once.

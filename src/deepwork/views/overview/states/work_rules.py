@@ -346,3 +346,43 @@ def judge_track(facts: TrackFacts) -> Standing:
     if facts.silent_task_id:
         return Standing(State.UNATTENDED, Cause.AGENT_GONE, "", Command.ABANDON.about(facts.silent_task_id))
     return Standing(State.UNATTENDED, Cause.AGENT_GONE, "", Command.COMPLETE_TRACK.about(facts.id))
+
+
+# Wishes
+
+
+@dataclass(frozen=True)
+class WishFacts:
+    """A wish, and how its planning and its plan stand."""
+
+    id: str
+    plan: Standing
+    plan_status: PlanStatus
+    planning: Standing | None = None
+    """None: its plan was finished already."""
+    is_started: bool = False
+    findings: int = 0
+    """What the last review found."""
+
+
+def judge_wish(wish: WishFacts) -> Standing:
+    """Judge a wish: by its planning, then by whether a person let it begin, then by its plan."""
+    next = Command.DO.about(wish.id)
+    if wish.plan_status is PlanStatus.ABANDONED:
+        return STOPPED
+    if wish.plan_status is PlanStatus.PLANNING:
+        return _judge_planning(wish.planning, next)
+    if not wish.is_started:
+        return Standing(State.NEEDS_YOU, Cause.NOT_STARTED, "", next)
+    if wish.plan.state in (State.READY, State.UNATTENDED, State.WAITING):
+        return wish.plan._replace(next=next)
+    if wish.plan_status is PlanStatus.COMPLETED and wish.findings:
+        found = "1 finding" if wish.findings == 1 else f"{wish.findings} findings"
+        return Standing(State.NEEDS_YOU, Cause.FINDINGS, found, Command.REPORT.about(wish.id))
+    return wish.plan
+
+
+def _judge_planning(planning: Standing | None, next: str) -> Standing:
+    if planning is None or planning.state in (State.READY, State.UNATTENDED, State.DONE, State.LANDED):
+        return Standing(State.READY if planning is None else planning.state, Cause.NO_TASKS, "", next)
+    return planning

@@ -329,6 +329,7 @@ def test_in_a_terminal_the_plan_is_edited_and_started(make: Callable[..., WishPr
     )  # fmt: skip
 
     assert done.code == 0, done.out
+    assert "\\x1b" not in done.out  # control sequences of ours are not escaped
     assert show(project, "gamma.txt") == "good"
 
 

@@ -146,7 +146,7 @@ def _render_changes(report: Row) -> Iterator[str]:
 
 
 def _render_task(task: Row) -> Iterator[str]:
-    landed = f", landed as `{task['landed'][:_SHORT_HASH]}`" if "landed" in task else ""
+    landed = f" as `{task['landed'][:_SHORT_HASH]}`" if "landed" in task else ""
     yield f"### {to_one_line(task['name'])}\n"
     who = ", ".join(name_agent(each) for each in task["agents"]) or "nobody"
     many = f", {task['attempts']} attempts" if task["attempts"] > 1 else ""

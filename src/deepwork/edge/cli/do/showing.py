@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import to_printable
+from deepwork.edge.cli.framework.progress import LiveLines, measure_lines
 from deepwork.edge.cli.framework.tables import measure_width, shorten
-from deepwork.edge.cli.run.rendering import Row, format_cost, format_countdown, name_agent, parse_time
+from deepwork.edge.cli.run.rendering import Row, format_countdown, name_agent, parse_time
 from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.events.log import Event
 from deepwork.kernel.foreign_text import dump_json
@@ -71,42 +71,47 @@ def _describe_order(
 
 
 class PlanningOutput:
-    """One line while a planner works: who, how long, and what it costs."""
+    """One line while a planner works: who, how long, what it costs, and what it does."""
 
     def __init__(self, *, as_json: bool) -> None:
-        self._as_json, self._is_live = as_json, terminal.supports_rich_output() and not as_json
-        self._began, self._shown = time.monotonic(), ""
-        self._last: Row | None = None
+        self._as_json = as_json
+        self._screen = LiveLines(sys.stdout) if terminal.supports_rich_output() and not as_json else None
+        self._shown, self._planner = "", "an agent"
 
     def begin(self, run: Row, remarks: Sequence[str] = ()) -> None:  # noqa: ARG002
         self.show(run, ())
 
     def show(self, run: Row, events: Sequence[Event]) -> None:  # noqa: ARG002
-        self._last = next(iter(run["attempts"]), self._last)
-        who = name_agent(self._last["profile"]) if self._last else "an agent"
-        if not self._is_live:
-            text = f"Planning with {who} …"
-            if text != self._shown and not self._as_json and self._last:
-                self._shown = text
-                print(to_printable(text), flush=True)
-            return
-        doing = to_printable(self._last.get("now_doing") or "") if self._last else ""
-        line = f"Planning with {who} …  {self._measure(run)}  {doing}"
-        sys.stdout.write(f"\r\x1b[K{shorten(to_printable(line), 100)}")
-        sys.stdout.flush()
+        attempt = next(iter(run["attempts"]), None)
+        if attempt is not None:
+            self._planner = name_agent(attempt["profile"])
+        if self._screen is not None:
+            doing = (attempt or {}).get("now_doing") or ""
+            self._draw([f"{self._describe(run)}  {doing}".rstrip()])
+        elif attempt is not None and not self._shown and not self._as_json:
+            self._shown = f"Planning with {self._planner} …"
+            print(to_printable(self._shown), flush=True)
 
     def notice(self, text: str) -> None:
-        print(("\r\x1b[K" if self._is_live else "") + to_printable(text), file=sys.stderr, flush=True)
+        if self._screen is not None:
+            self._draw([], above=[text])
+        else:
+            print(to_printable(text), file=sys.stderr, flush=True)
 
     def end(self, run: Row) -> None:
         if self._as_json:
             print(dump_json({"type": "planning", "id": run["id"], "status": run["status"]}), flush=True)
-            return
-        begin = "\r\x1b[K" if self._is_live else ""
-        who = name_agent(self._last["profile"]) if self._last else "an agent"
-        print(f"{begin}{to_printable(f'Planning with {who} …  {self._measure(run)}')}", flush=True)
+        elif self._screen is not None:
+            self._draw([], above=[self._describe(run)])
+        else:
+            print(to_printable(self._describe(run)), flush=True)
 
-    def _measure(self, run: Row) -> str:
+    def _describe(self, run: Row) -> str:
         took = parse_time(run.get("ended_at") or run["now"]) - parse_time(run["created_at"])
-        cost = format_cost(self._last) if self._last else format_dollars(run["usd"])
-        return f"{format_countdown(took)}  {cost}"
+        return f"Planning with {self._planner} …  {format_countdown(took)}  {format_dollars(run['usd'])}"
+
+    def _draw(self, lines: Sequence[str], *, above: Sequence[str] = ()) -> None:
+        assert self._screen is not None, "this is a terminal"
+        columns, _ = terminal.get_size()
+        shown = [shorten(to_printable(line), columns - 1) for line in lines]
+        self._screen.draw(shown, measure_lines(shown), columns, above=[to_printable(line) for line in above])

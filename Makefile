@@ -22,7 +22,7 @@ CONFORMANCE := $(if $(shell command -v npm),tests/conformance/node_modules/.read
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-demo: $(READY) ## Run agents, a job, reviews, a plan and a track on real servers; in a terminal the dashboard stays open.
+demo: $(READY) ## Show one sentence become a tested branch, with agents that a script plays; `demo/main.py --all` shows the rest.
 	@$(BIN)/python -P demo/main.py
 
 # Tests write many small files: in memory, if there is enough, they take half the time. `make test-all` uses the disk.

@@ -1,7 +1,7 @@
-"""`make demo`: two agents exchange messages, then a job with a quality gate, reviews, a plan and tracked work.
+"""`make demo`: one sentence becomes a tested branch, although an agent lies, one is killed and one meets a limit.
 
-Then a check refuses a task that is not done, and `deepwork run` starts agents of its own, whose work lands on one
-branch; a line of it is explained, and a task rewound. The other parts share one temporary project. In a terminal its dashboard stays open at the end until Ctrl-C.
+Then a line of it is explained, and a task rewound. `demo/main.py --all` also shows messages, a job with a quality gate,
+reviews, a plan, a track and checks, which share one temporary project; in a terminal its dashboard stays open until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+STORY = {"runner": "Do"}
 PARTS = {
     "two_agents": "Messages",
     "job": "Job",
@@ -21,7 +22,6 @@ PARTS = {
     "plan": "Plan",
     "track": "Track",
     "checks": "Checks",
-    "runner": "Run and land",
 }
 LINE = "-" * 100
 DASHBOARD = [sys.executable, "-P", "-m", "deepwork", "dashboard"]
@@ -34,12 +34,14 @@ def main() -> None:
         project = Path(folder) / "project"
         project.mkdir()
         happened = {}
-        for number, (part, name) in enumerate(PARTS.items()):
+        shows_all = "--all" in sys.argv[1:]
+        parts = STORY | PARTS if shows_all else STORY
+        for number, (part, name) in enumerate(parts.items()):
             if number:
                 print(f"\n{LINE}\n", flush=True)
             happened[name] = importlib.import_module(part).show(project)
         print_summary(happened)
-        if sys.stdin.isatty() and sys.stdout.isatty():
+        if shows_all and sys.stdin.isatty() and sys.stdout.isatty():
             open_dashboard(project)
 
 

@@ -1,4 +1,4 @@
-"""Part of `make demo`: deepwork starts agents; one is killed, one meets a usage limit, and all work lands."""
+"""`make demo`: from a sentence to a branch. One "done" is false, one agent is killed, one meets a limit; all of it lands."""
 
 from __future__ import annotations
 
@@ -17,16 +17,8 @@ GIT_IDENTITY = {
     for who in ("AUTHOR", "COMMITTER")
     for what, value in (("NAME", "demo"), ("EMAIL", "demo@example.org"))
 }
-PLAN = {
-    "name": "A night of work",
-    "prompt": "Three tasks, two agents.",
-    "summary": "Two tasks at the same time, then one that needs both",
-    "tasks": [
-        {"name": "is killed", "description": "Write a file."},
-        {"name": "meets a limit", "description": "Write a file."},
-        {"name": "needs both", "description": "Write a file.", "depends_on": ["is killed", "meets a limit"]},
-    ],
-}
+WISH = "Let guests pay in two currencies"
+TESTS = "test:\n\t@! grep -n TODO *.txt\n"
 AGENT = """\
 #!/bin/sh
 exec "{python}" -P "{script}" "$@"
@@ -34,17 +26,23 @@ exec "{python}" -P "{script}" "$@"
 
 
 def show(_: Path) -> str:
-    print("deepwork run starts agents, and goes on after a crash and a usage limit\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-runner-") as folder:
         project = Path(folder) / "project"
         environment = set_up(Path(folder), project)
-        plan = create_plan(project, environment)
-        print("  person  deepwork run PLAN --agents 2 --agent claude --land   (a script plays Claude Code)")
-        done = run(project, environment, plan)
+        (project / "README.txt").write_text("A shop.\n")
+        (project / "Makefile").write_text(TESTS)
+        for words in (["add", "."], ["commit", "-q", "-m", "Add tests"]):
+            subprocess.run(["git", *words], cwd=project, env=environment, check=True)
+        print(f'$ deepwork do "{WISH}"   (a script plays Claude Code)\n', flush=True)
+        report = do(project, environment)
         merges = importlib.import_module("landed_work").show(
             project, environment
         )  # next to this file, as in main.py
-    return f"{done} tasks done by agents that were killed and met a limit; {merges} merges on one branch, one rewound and back"
+    sent_back = sum(len(task.get("failed", ())) for task in report["tasks"])
+    return (
+        f"{len(report['tasks']) - 1} tasks landed by {merges} merges, {sent_back} false “done” sent back by its check,"
+        f" ${report['usd']:.2f}; one task rewound, and that undone"
+    )
 
 
 def set_up(folder: Path, project: Path) -> dict[str, str]:
@@ -67,38 +65,40 @@ def set_up(folder: Path, project: Path) -> dict[str, str]:
     return environment
 
 
-def create_plan(project: Path, environment: dict[str, str]) -> str:
-    created = subprocess.run(
-        [*DEEPWORK, "plans", "create", "--file", "-", "--json", "--path", str(project)],
-        input=json.dumps(PLAN),
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    answer = json.loads(created.stdout)
-    return str(answer.get("workflow_id") or answer["id"])
-
-
-def run(project: Path, environment: dict[str, str], plan: str) -> int:
-    """Run the plan, and print what happens to each attempt; return how many ended with a task that is done."""
-    options = ["--agents", "2", "--agent", "claude", "--land", "--json", "--path", str(project)]
-    command = [*DEEPWORK, "run", plan, *options]
+def do(project: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """Say what is wanted, and print what happens; return the report."""
+    options = ["--yes", "--trust", "--agent", "claude", "--json", "--path", str(project)]
     names: dict[str, str] = {}
     stages: dict[str, tuple[str, int]] = {}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    report: dict[str, Any] = {}
+    with subprocess.Popen(
+        [*DEEPWORK, "do", WISH, *options], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)
-            if event["type"] == "task":
+            if event["type"] == "wish":
+                print_plan(event)
+            elif event["type"] == "task":
                 names[event["id"]] = event["name"]
             elif event["type"] == "attempt":
                 stage = event["stage"], event["starts"]
                 if stages.get(event["id"]) != stage:
-                    print_attempt(event, names.get(event["task_id"], event["task_id"]))
+                    print_attempt(
+                        event, names.get(event["task_id"]) or event.get("task_name", event["task_id"])
+                    )
                 stages[event["id"]] = stage
-    print(f"  run     exit code {process.returncode}", flush=True)
-    return sum(stage == "done" for stage, _ in stages.values())
+            elif event["type"] == "report":
+                report = event
+    print(f"  report  {report['state']}: {', '.join(report['take_in'])}", flush=True)
+    return report
+
+
+def print_plan(wish: dict[str, Any]) -> None:
+    for task in wish["plan"]["tasks"]:
+        after = f"  after {', '.join(task['depends_on'])}" if task["depends_on"] else ""
+        print(f"  plan    {task['name']:<9} {task['description'].splitlines()[0][6:]}{after}", flush=True)
+    print(f"  plan    lands on {wish['branch']}", flush=True)
 
 
 def print_attempt(event: dict[str, Any], name: str) -> None:
@@ -106,6 +106,7 @@ def print_attempt(event: dict[str, Any], name: str) -> None:
         "running": f"works (start {event['starts']})",
         "preparing": f"goes on in the same session: {event.get('reason', '')}",
         "parked": f"waits until {event.get('not_before')}: {event.get('reason', '')}",
+        "failed": f"is sent back: {event.get('reason', '').partition(chr(10))[0]}",
         "done": f"done, {event['input_tokens'] + event['output_tokens']} tokens, ${event['usd']:.2f}",
     }
     is_new = event["stage"] == "preparing" and event["starts"] < 2

@@ -1,7 +1,7 @@
 """An agent without a model: it plays the command line of Claude Code, as a script says.
 
-The task "meets a limit" ends at a usage limit once, and the task "is killed" kills itself once. Started again in
-the same session, each of them finishes. Every other task just writes its file.
+It plans, reviews and works. The task "Rates" is reported as done while it is not, "Checkout" meets a usage limit once, and
+the agent of "Model" kills itself once. Started again in the same session, these finish. Every other task just writes its file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,15 @@ from pathlib import Path
 from typing import Any
 
 RESET_SECONDS = 3
+PLAN = {
+    "summary": "Amounts get a currency, rates are fetched once a day, and checkout shows both.",
+    "assumptions": ["Dollars and euros are enough."],
+    "tasks": [
+        ("Model", "money with a currency", []),
+        ("Rates", "daily rates, cached", []),
+        ("Checkout", "show and charge both", ["Model", "Rates"]),
+    ],
+}
 
 
 def main() -> None:
@@ -24,13 +33,44 @@ def main() -> None:
         word.partition("=")[2] for word in sys.argv if word.startswith(("--session-id", "--resume"))
     )
     say(type="system", subtype="init", session_id=session, model="scripted")
-    if not is_resumed and prompt.startswith("# Task: is killed"):
+    if file := os.environ.get("DEEPWORK_PLAN"):
+        end(plan(Path(file)))
+    elif os.environ.get("DEEPWORK_VERDICT"):
+        end('Nothing is missing, and no test is weaker. {"findings": []}')
+    else:
+        end(work(prompt, is_resumed=is_resumed))
+
+
+def plan(file: Path) -> str:
+    """Hand over the plan; an agent with tools would call workflow_set_plan."""
+    tasks = [
+        {
+            "name": name,
+            "description": f"Goal: {goal}.\nDone when: its file says so, and no TODO is left.",
+            "files_likely_affected": ["*.txt"],
+            "depends_on": after,
+        }
+        for name, goal, after in PLAN["tasks"]
+    ]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({**PLAN, "tasks": tasks}))
+    return "Planned."
+
+
+def work(prompt: str, *, is_resumed: bool) -> str:
+    """Write the file of a task, if nothing gets in the way."""
+    if not is_resumed and prompt.startswith("# Task: Model"):
         os.kill(os.getpid(), signal.SIGKILL)
-    if not is_resumed and prompt.startswith("# Task: meets a limit"):
+    if not is_resumed and prompt.startswith("# Task: Checkout"):
         meet_limit()
     name = os.environ["DEEPWORK_TASK"]
-    Path(f"{name}.txt").write_text(f"The work on {name}.\n")
-    text = f"I wrote {name}.txt."
+    is_first = "What an earlier attempt left" not in prompt
+    is_false = prompt.startswith("# Task: Rates") and is_first
+    Path(f"{name}.txt").write_text("TODO\n" if is_false else f"The work on {name}.\n")
+    return "Everything is done, all tests pass!" if is_false else f"I wrote {name}.txt."
+
+
+def end(text: str) -> None:
     usage = {"input_tokens": 1200, "output_tokens": 80}
     message = {"id": f"msg_{os.getpid()}", "content": [{"type": "text", "text": text}], "usage": usage}
     say(type="assistant", message=message)

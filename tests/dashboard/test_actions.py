@@ -24,6 +24,7 @@ ACTIONS = [
     "clear_items",
     "close_comment",
     "comment_on_task",
+    "drop_task",
     "enroll_passkey",
     "enroll_passphrase",
     "give_approval",
@@ -43,6 +44,7 @@ ACTIONS = [
     "restore_items",
     "resume_run",
     "rewind_task",
+    "reword_task",
     "send_back_review",
     "send_back_step",
     "send_back_task",
@@ -55,6 +57,8 @@ ACTIONS = [
     "tell",
     "undo_rewind",
     "waive_proof",
+    "workflow_add_task",
+    "workflow_set_parallelism",
     "workflow_update_status",
     "workspace_update",
 ]
@@ -92,6 +96,8 @@ def test_every_action_works(world: World, app: Application, page: TestClient, tm
         "message_send": {"recipient_id": world.agent, "message_type": "notification", "body": "Hello."},
         "abort_workflow": {"session_id": world.job, "explanation": "No time."},
         "log_milestone": {"task_id": world.tasks["unsure"], "message": "It is."},
+        "workflow_add_task": {"workflow_id": world.plan, "task": {"name": "one more", "depends_on": []}},
+        "workflow_set_parallelism": {"id": world.plan, "max_parallel_tasks": 7},
     }
 
     for tool, arguments in done.items():

@@ -58,14 +58,14 @@ def meet(folder: Path) -> Steps:
 class Driven:
     """A run that is driven in another thread, until the person who talks to its agents is done."""
 
-    def __init__(self, project: RunProject, folder: Path, agent: str) -> None:
-        self._project, self._folder, self._agent = project, folder, agent
+    def __init__(self, project: RunProject, folder: Path, agent: str, agents: int | None = None) -> None:
+        self._project, self._folder, self._agent, self._parallel = project, folder, agent, agents
         self._pool = ThreadPoolExecutor(1)
 
     def __enter__(self) -> Self:
         runner = self._project.app.runner
         agent = self._project.agents.get_agent(self._agent) if self._agent == "command" else self._agent
-        started = runner.start_plan(self._project.plan, RunRequest((agent,)))
+        started = runner.start_plan(self._project.plan, RunRequest((agent,), parallel=self._parallel))
         self._run: Future[Run] = self._pool.submit(runner.drive, started.id, threading.Event())
         wait_until((self._folder / "ready").exists, "the agent")
         return self

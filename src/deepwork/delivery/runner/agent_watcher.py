@@ -54,6 +54,7 @@ from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSource
 from deepwork.kernel.database.transaction import Database
 from deepwork.kernel.environment import get_host_name
 from deepwork.kernel.records import dataclass
+from deepwork.work.plans.models import TaskStatus
 
 _GRACE_SECONDS = 10.0
 _CLOSER_LOOK_MS = 20_000
@@ -250,7 +251,9 @@ class AgentWatcher:
         attempt = followed.attempt
         with self._database.reading() as tx:
             task = self._sources.load(tx, [attempt]).get(attempt.task_id, looked.task)
-        if has_lost_claim(attempt, task):
+        if was_dropped(looked.attempt, task):
+            self._finisher.stop(attempt, describe_drop(looked.attempt))
+        elif has_lost_claim(attempt, task):
             self._finisher.stop(attempt, "Its task was taken away.")
         elif looked.run.status is RunStatus.ENDING and observed.reason == "stopped":
             self._finisher.stop(attempt, looked.run.reason or STOPPED)
@@ -331,7 +334,7 @@ class AgentWatcher:
     def _intervene(self, looked: Looked, followed: Followed) -> bool:
         """End or interrupt an agent that must not go on; return whether that happened."""
         run, task, now = looked.run, looked.task, looked.now
-        is_orphan = has_lost_claim(looked.attempt, task)
+        is_orphan = has_lost_claim(looked.attempt, task) or was_dropped(looked.attempt, task)
         is_lingering = task.status.is_done and now - (task.finished_at or now) > _LINGER_MS
         if is_orphan or is_lingering or run.status is RunStatus.ENDING:
             self._later(followed.attempt, lambda: self.end_agent(followed.attempt))
@@ -384,3 +387,13 @@ def _has_said_that_it_is_done(attempt: Attempt, state: StreamState) -> bool:
 def has_lost_claim(attempt: Attempt, task: WorkItem) -> bool:
     """Return whether the task was taken away from the attempt."""
     return not task.status.is_done and task.claimed_by != attempt.agent_id
+
+
+def was_dropped(attempt: Attempt, task: WorkItem) -> bool:
+    """Return whether a person took the task out of the plan while the attempt was at it."""
+    return attempt.interrupted_by is not None and task.status is TaskStatus.SKIPPED
+
+
+def describe_drop(attempt: Attempt) -> str:
+    """Say why the agent of a dropped task was ended."""
+    return f"{name_person(attempt.interrupted_by or '')} dropped its task."

@@ -15,7 +15,13 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from deepwork.delivery.runner.agent_watcher import AgentWatcher, Looked, has_lost_claim
+from deepwork.delivery.runner.agent_watcher import (
+    AgentWatcher,
+    Looked,
+    describe_drop,
+    has_lost_claim,
+    was_dropped,
+)
 from deepwork.delivery.runner.attempt_files import AttemptFiles, AttemptLocks, list_unclosed, mark_closed
 from deepwork.delivery.runner.claiming import STOPPED
 from deepwork.delivery.runner.finishing import AttemptLander, is_lost_claim
@@ -211,6 +217,8 @@ class AttemptEngine:
     def _advance(self, run: Run, attempt: Attempt, task: WorkItem | None, now: int) -> bool:
         if task is None:
             self._stop(attempt, "Its task was removed.")
+        elif was_dropped(attempt, task) and attempt.stage is not AttemptStage.RUNNING:
+            self._stop(attempt, describe_drop(attempt))
         elif attempt.stage in (AttemptStage.CLAIMED, AttemptStage.PREPARING):
             self._begin(run, attempt)
         elif attempt.stage is AttemptStage.CHECKING:

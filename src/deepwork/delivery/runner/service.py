@@ -15,6 +15,7 @@ from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed, StorageError
 from deepwork.kernel.values import copy_with, new_id
+from deepwork.work.plans.recorder import allow_parallel_tasks
 
 _TRIES = 3
 """How often a run is looked for that others begin and end meanwhile."""
@@ -123,6 +124,24 @@ class RunService:
                 )
             store.adopt_open_attempts(run)
             return self._save(tx, run, **_BEGUN, options=options)
+
+    def set_agents(self, id: str, agents: int) -> Run:
+        """Change how many agents each machine of a run starts; the plan allows at least as many tasks."""
+        with self._database.transaction() as tx:
+            run = RunStore(tx).get_for_update(id)  # before the plan, as claims do
+            if run.status.is_final:
+                raise _build_ended_error(run)
+            if run.workflow_id is None:
+                raise InvalidInput(
+                    "The steps of a job run one after another.", suggestion="Change its dollars only."
+                )
+            if not RunStore(tx).set_agents(id, agents):
+                raise NotAllowed(
+                    f"No machine starts agents of run {id} by itself: each worker starts one.",
+                    suggestion="Start more or fewer of them.",
+                )
+            allow_parallel_tasks(tx, run.workflow_id, agents)
+            return self._save(tx, run)
 
     def set_reason(self, id: str, reason: str | None) -> None:
         """Say what an open run waits for; None if for nothing any more."""

@@ -89,7 +89,7 @@ def tell(
     print_said(result, said, as_json=as_json)
 
 
-_REACHES = {
+REACHES = {
     "next_call": "its agent hears it after the tool call that it is in",
     "next_start": "it opens the next start of its agent",
     "next_agent": "it opens the prompt of the next agent",
@@ -100,13 +100,13 @@ _REACHES = {
 
 
 def _describe_told(word: dict[str, Any]) -> str:
-    return f"Told {word['task_name']} ({word['task_id']}): {_REACHES[word['reaches']]}."
+    return f"Told {word['task_name']} ({word['task_id']}): {REACHES[word['reaches']]}."
 
 
 def _describe_word(word: dict[str, Any]) -> str:
     """Describe in one line what was told, and whether it arrived."""
     if word.get("delivered_at") is None:
-        arrived = f"not delivered yet: {_REACHES[word['reaches']]}"
+        arrived = f"not delivered yet: {REACHES[word['reaches']]}"
     else:
         start = f", in start {word['start']} of {word['attempt_id']}" if word.get("start") else ""
         arrived = f"delivered at {word['delivered_at']}{start}"

@@ -11,7 +11,7 @@ import click
 from deepwork.edge.cli.framework.applications import call_operation, open_application
 from deepwork.edge.cli.framework.documents import DocumentParam, ProblemPath, TextParam
 from deepwork.edge.cli.framework.id_resolution import resolve_id
-from deepwork.edge.cli.framework.options import json_option, place_options
+from deepwork.edge.cli.framework.options import json_option, key_option, passphrase_option, place_options
 from deepwork.edge.cli.framework.output import (
     print_answer,
     print_said,
@@ -22,7 +22,7 @@ from deepwork.edge.cli.framework.output import (
 from deepwork.edge.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.edge.cli.states import add_list_states, add_plan_state, add_state_to, show_state, show_states
 from deepwork.kernel.errors import NotAllowed
-from deepwork.kernel.foreign_text import split_lines
+from deepwork.kernel.foreign_text import split_lines, to_one_line
 
 if TYPE_CHECKING:
     from deepwork.edge.server.application import Application
@@ -307,3 +307,127 @@ def render_plan(answer: dict[str, Any]) -> list[str]:
         shown = ({key: value for key, value in task.items() if key != "blocked"} for task in tables["tasks"])
         tables["tasks"] = show_states(list(shown))
     return render_lines({**tables, **show_state(answer)})
+
+
+@tasks.command("reword")
+@click.argument("id", metavar="TASK")
+@click.option("--name", metavar="NAME", help="What it is called from now on.")
+@click.option(
+    "--description",
+    type=TextParam(),
+    metavar="TEXT|-",
+    help="What it says from now on; `-` reads it from standard input.",
+)
+@key_option
+@json_option
+@place_options
+def reword_task(
+    id: str,
+    name: str | None,
+    description: str | None,
+    idempotency_key: str | None,
+    as_json: bool,
+    path: str,
+    **place: Any,
+) -> None:
+    """Change what a task that is not done is called and says, as yourself; an agent at work is told."""
+    if name is None and description is None:
+        raise click.UsageError("Give --name, --description, or both.")
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        given = {"task_id": resolve_id(app.database, "task", id), "name": name, "description": description}
+        answer = _act(app, "reword_task", given, idempotency_key)
+    said = (
+        f"{answer['name']} ({answer['task_id']}) was changed."
+        if answer["changed"]
+        else "It reads so already."
+    )
+    print_said(answer, f"{said}{_describe_told(answer)}", as_json=as_json)
+
+
+@tasks.command("drop")
+@click.argument("id", metavar="TASK")
+@click.option("--reason", metavar="TEXT", help="Why it is not to be done.")
+@click.option("--end-agent", is_flag=True, help="Also if an agent works on it, which is ended.")
+@key_option
+@passphrase_option
+@json_option
+@place_options
+def drop_task(
+    id: str,
+    reason: str | None,
+    end_agent: bool,
+    idempotency_key: str | None,
+    passphrase_stdin: bool,
+    as_json: bool,
+    path: str,
+    **place: Any,
+) -> None:
+    """Take a task out of its plan, as yourself: one not begun is removed, another one is skipped.
+
+    What waited for a removed task waits for what that waited for; what waited for a skipped one can start.
+    """
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        given = {"task_id": resolve_id(app.database, "task", id), "reason": reason, "end_agent": end_agent}
+        answer = _act(app, "drop_task", given, idempotency_key, passphrase_stdin=passphrase_stdin)
+    print_said(answer, _describe_drop(answer), as_json=as_json)
+
+
+def _act(
+    app: Application,
+    operation: str,
+    given: Mapping[str, Any],
+    key: str | None,
+    *,
+    passphrase_stdin: bool = False,
+) -> Any:
+    """Call an operation as the person at this shell."""
+    from deepwork.edge.cli.framework.proofs import build_act_call
+    from deepwork.kernel.database.idempotency import check_key
+
+    checked = None if key is None else check_key(key)
+    call = build_act_call(operation, checked, passphrase_stdin=passphrase_stdin)
+    return call_operation(app, operation, {k: v for k, v in given.items() if v is not None}, call)
+
+
+def _describe_told(answer: Mapping[str, Any]) -> str:
+    from deepwork.edge.cli.people import REACHES
+
+    told = answer.get("told")
+    return f" {REACHES[told['reaches']].capitalize()}." if told else ""
+
+
+def _describe_drop(answer: Mapping[str, Any]) -> str:
+    said = "was removed" if answer["removed"] else "was skipped"
+    ended = f", and its agent is ended ({answer['ended']})" if answer.get("ended") else ""
+    names = answer["waiting"]
+    how = "wait for what it waited for" if answer["removed"] else "can start without its work"
+    waiting = (
+        f" What waited for it: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}: these {how}."
+        if names
+        else ""
+    )
+    return f"{answer['name']} ({answer['task_id']}) {said}{ended}.{waiting}"
+
+
+@plans.command("now")
+@click.argument("id", metavar="PLAN")
+@click.option(
+    "--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="How many of a kind."
+)
+@json_option
+@place_options
+def show_now(id: str, limit: int, as_json: bool, path: str, **place: Any) -> None:
+    """Show what failed, what needs you, what runs and what is ready; of the rest how many."""
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "plan", id)
+        answer = call_operation(app, "get_work_now", {"id": known, "limit": limit})
+    if as_json:
+        print_answer(answer, as_json=True)
+        return
+    for lane in answer["lanes"]:
+        if not lane["total"]:
+            continue
+        print(f"{lane['name'].replace('_', ' ').capitalize()}: {lane['total']}")
+        for task in lane.get("tasks") or ():
+            words = [task["name"], task.get("agent"), task.get("note"), task.get("next")]
+            print(to_printable(f"  {' · '.join(to_one_line(word) for word in words if word)}"))

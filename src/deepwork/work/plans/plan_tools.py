@@ -211,7 +211,7 @@ class PlanTools:
         names = list_named_checks(plan.to_requirements(), [task.to_outline() for task in plan.tasks])
         return self._prover.check_names(id, names)
 
-    @operation("work", prepared_by="_check_task", unlisted=())
+    @operation("work", prepared_by="_check_task", unlisted=(), for_people=True)
     def workflow_add_task(
         self,
         workflow_id: Id,
@@ -305,7 +305,7 @@ class PlanTools:
                 ClaimService(tx, self._presence).release_all(changed, f"the workflow is {after}")
             return Done()
 
-    @operation("work", idempotent=True)
+    @operation("work", idempotent=True, for_people=True)
     def workflow_set_parallelism(
         self,
         id: Id,

@@ -9,7 +9,7 @@ from typing import Any
 
 from deepwork.gates.approvals.acts import allow_person
 from deepwork.kernel.database.transaction import Transaction
-from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.errors import Code, InvalidInput, NotAllowed
 from deepwork.kernel.values import new_ids
 from deepwork.work.plans.models import Node, Outline, PlanEvent, PlanRequirements, PlanStatus, Task, Workflow
 from deepwork.work.plans.recorder import PlanRecorder
@@ -125,6 +125,35 @@ class Planner:
         self._recorder.emit_task_event(PlanEvent.TASK_REMOVED, task)
         self._recorder.update_workflow_status(workflow, any_started=False, may_be_done=True)
         return dependents
+
+    def reword_task(
+        self, workflow: Workflow, task: Task, *, name: str | None, description: str | None
+    ) -> Task:
+        """Change what a task is called and says, unless it is done or waits for a person's verdict."""
+        require_planned(workflow)
+        if task.status.is_done:
+            raise NotAllowed(
+                f"Task {task.name!r} is {task.status}: what it says is what was done.",
+                suggestion="Open it again with {tool:task_update_status}, or add another task.",
+            )
+        if task.waits_for is not None:
+            raise NotAllowed(
+                f"The work of task {task.name!r} waits for {task.waits_for}.",
+                suggestion="Decide about that first; refusing it takes words for the agent, too.",
+            )
+        new_name = task.name if name is None else name.strip()
+        others = [node.name for node in self._tasks.list_nodes(workflow.id) if node.id != task.id]
+        if not new_name or new_name in others:
+            problem = f"Another task is called {new_name!r}." if new_name else "A task needs a name."
+            raise InvalidInput(problem, code=Code.DUPLICATE_TASK_NAME if new_name else Code.INVALID_INPUT)
+        text = task.description if description is None else description
+        after = replace(task, name=new_name, description=text)
+        if after == task:
+            return task
+        self._search.add([SearchEntry(task.id, workflow.id, f"{after.name}\n{after.description}")])
+        before, now = (f"{each.name}: {each.description}" for each in (task, after))
+        self._recorder.record_history(workflow.id, task.id, "reworded", before=before, after=now)
+        return self._recorder.save_task(task, after)
 
     def replan(
         self, workflow: Workflow, reason: str, outlines: Sequence[Outline], summary: str | None

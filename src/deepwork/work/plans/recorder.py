@@ -276,6 +276,17 @@ def ask_for_plan(tx: Transaction, presence: Presence, workflow: Workflow) -> App
     return find_or_ask(tx, request, agent.id if agent else None)
 
 
+def allow_parallel_tasks(tx: Transaction, workflow_id: str, tasks: int) -> None:
+    """Let at least so many tasks of a plan run in parallel."""
+    workflow = PlanStore(tx).get_for_update(workflow_id)
+    if tasks <= workflow.max_parallel_tasks:
+        return
+    recorder = PlanRecorder(tx)
+    recorder.save_workflow(workflow, copy_with(workflow, max_parallel_tasks=tasks))
+    before, after = (f"{each} in parallel" for each in (workflow.max_parallel_tasks, tasks))
+    recorder.record_history(workflow_id, None, "parallelism", before=before, after=after)
+
+
 def withdraw_start_requests(tx: Transaction, workflow: Workflow, removed: Sequence[Task]) -> None:
     """Stop asking about tasks that are not in the plan any more."""
     for task in removed:

@@ -90,7 +90,7 @@ def _lower_first(text: str) -> str:
 _REPORTING_TOOLS = ("log_milestone", "message_send")
 """For people too, but mostly what an agent writes about its own work, and in its own name."""
 _PLANNING_TOOLS = ("workflow_replan", "workflow_remove_task", "workflow_set_parallelism")
-"""What people do to plans at a shell; the dashboard does not offer it."""
+"""What people do to plans at a shell, and agents too."""
 _NOTIFYING_TOOLS = (
     "workflow_update_status",
     "task_release",

@@ -134,26 +134,35 @@ def stop(id: str, now: bool, as_json: bool, path: str, **place: Any) -> None:
 
 @runs.command("set")
 @_id_argument
+@click.option("--max-usd", type=POSITIVE, metavar="X", help="What it may cost in all, in dollars.")
 @click.option(
-    "--max-usd", type=POSITIVE, required=True, metavar="X", help="What it may cost in all, in dollars."
+    "--agents", type=click.IntRange(1, 1000), metavar="N", help="How many agents each of its machines starts."
 )
 @click.option("--detach", is_flag=True, help="Go on without this terminal, and print how to come back.")
 @_json_lines_option
 @place_options
-def set_run(id: str, max_usd: float, detach: bool, as_json: bool, path: str, **place: Any) -> None:
-    """Change what a run may cost, and continue it if nobody drives it; one whose limit was used up, too.
+def set_run(
+    id: str, max_usd: float | None, agents: int | None, detach: bool, as_json: bool, path: str, **place: Any
+) -> None:
+    """Change the limits of a run; with --max-usd, continue it if nobody drives it.
 
-    It shows and returns what `deepwork run` does, unless another process drives the run.
+    A run that used up its dollars continues, too. With --max-usd it shows and returns what `deepwork run`
+    does, unless another process drives the run. With fewer agents, those that work finish what they do.
     """
     from deepwork.edge.cli.run.following import continue_run
     from deepwork.edge.cli.run.rendering import load_run
     from deepwork.gates.budgets.rules import format_dollars
     from deepwork.kernel.states import State
 
+    if max_usd is None and agents is None:
+        raise click.UsageError("Give --max-usd, --agents, or both.")
+    given = {name: value for name, value in (("max_usd", max_usd), ("agents", agents)) if value is not None}
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        changed = _decide(app, "set_run", id, max_usd=max_usd)
-        if load_run(app, changed["id"])["state"] != State.UNATTENDED:
-            _print_run(changed, f"It may cost {format_dollars(max_usd)}.", as_json=as_json)
+        changed = _decide(app, "set_run", id, **given)
+        if max_usd is None or load_run(app, changed["id"])["state"] != State.UNATTENDED:
+            said = [f"It may cost {format_dollars(max_usd)}."] if max_usd is not None else []
+            said += [f"It starts up to {agents} agents on each machine."] if agents is not None else []
+            _print_run(changed, " ".join(said), as_json=as_json)
             return
         code = continue_run(app, changed["id"], place, detach=detach, as_json=as_json)
     sys.exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from deepwork.kernel.records import dataclass
@@ -338,6 +339,18 @@ def describe_landed_elsewhere(landing: Landing) -> str:
         f" {(landing.merge_commit or '')[:12]}, and that is not in {landing.branch} here. Fetch"
         f" {landing.branch} from {landing.host} first, or land there."
     )
+
+
+_CONFLICT_PATTERN = re.compile(
+    r"^CONFLICT \([^)]*\): (?:Merge conflict in (.+)|(.+?) (?:deleted|renamed|added) (?:in|to) .*)$",
+    re.MULTILINE,
+)
+
+
+def list_conflict_files(reason: str) -> list[str]:
+    """List the files that git named as conflicting, from what `describe_conflict` wrote."""
+    found = (one or other for one, other in _CONFLICT_PATTERN.findall(reason))
+    return list(dict.fromkeys(found))
 
 
 PROBLEM_WORDS: Mapping[Problem, str] = {

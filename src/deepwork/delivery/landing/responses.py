@@ -85,6 +85,53 @@ class LandingPage(Page):
     landings: list[LandingLine]
 
 
+class InTheWay(Answer):
+    """A commit of the branch that changed a file which a landing conflicts in."""
+
+    commit: str
+    subject: str
+    landing_id: str | None = None
+    """The landing that made it; None if a person did."""
+    task_id: str | None = None
+
+
+class LandingConflict(Answer):
+    """The files that a landing conflicts in, and who changed them on the branch meanwhile."""
+
+    files: list[str]
+    others: list[InTheWay] | None = None
+    """None if that cannot be found out here: the repository is elsewhere, or has changed since."""
+
+
+class RedCheck(Answer):
+    """A check that fails on the merged result, and the end of what it printed."""
+
+    check: str
+    verdict: str
+    proof_id: str | None = None
+    log: str | None = None
+    """None if it was removed, or is on another machine."""
+
+
+class QueuedLanding(LandingLine):
+    """A landing on its way: its place, and what is in its way."""
+
+    culprit: str | None = None
+    """Of a red one: `work`, if the branch passes without it, or `branch`, if it does not."""
+    red: list[RedCheck] | None = None
+    conflict: LandingConflict | None = None
+    same_files: list[str] | None = None
+    """Titles of landings on their way to the same branch that change some of the same files."""
+
+
+class QueueView(Answer):
+    """The landings of a plan, or of all, that have not ended: what moves next first."""
+
+    landings: list[QueuedLanding]
+    landed: int | None = None
+    """How many tasks of the plan have landed."""
+
+
 class SkippedTask(Answer):
     """A task that was not landed, and why."""
 
@@ -116,6 +163,12 @@ def describe_skipped(skipped: Skipped) -> SkippedTask:
 def build_payload(landing: Landing) -> dict[str, Any]:
     """Return the payload of an event."""
     return LandingView.of(landing).model_dump()
+
+
+def offer_hint(task_id: str) -> Act:
+    """Offer to hand the work of a landing out again, with words for its agent."""
+    asked = {"outcome": "What should the next agent know?"}
+    return offer("Send back with a hint", "task_update_status", asked, id=task_id, status="pending")
 
 
 def offer_landing_actions(landing: Landing) -> list[Act]:

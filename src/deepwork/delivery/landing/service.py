@@ -26,17 +26,18 @@ from deepwork.delivery.landing.store import LandingStore, is_branch_held
 from deepwork.delivery.landing.work_finder import LandablePlan, WorkFinder, choose_target
 from deepwork.kernel.call import current_call
 from deepwork.kernel.database.transaction import Database, Transaction
-from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.errors import GitError, NotAllowed
 from deepwork.kernel.files.repositories import is_shallow
 from deepwork.kernel.git.command import Git
-from deepwork.kernel.git.merge_commits import find_own_branch_tip
-from deepwork.kernel.git.refs import get_commit
+from deepwork.kernel.git.merge_commits import find_own_branch_tip, list_changers
+from deepwork.kernel.git.refs import find_common_ancestor, get_commit
 from deepwork.kernel.records import dataclass
 from deepwork.kernel.values import format_timestamp
 from deepwork.work.plans.stores.claim_store import ClaimStore
 from deepwork.work.workspaces.models import LOCAL_HOST
 
 _POLL_SECONDS = 0.2
+_MAX_CHANGERS = 20
 
 
 @dataclass(frozen=True)
@@ -242,6 +243,25 @@ class LandingService:
             time.sleep(_POLL_SECONDS)
         with self._database.reading() as tx:
             return LandingStore(tx).find_by_ids(ids)
+
+    def list_changers(self, landing: Landing, files: Sequence[str]) -> list[tuple[str, str]] | None:
+        """List the commits of the branch, with subjects, that changed files which a landing conflicts in.
+
+        None if it cannot be found out here.
+        """
+        if (
+            landing.host != self._host
+            or not landing.source_commit
+            or not Path(landing.repository_path).is_dir()
+        ):
+            return None
+        try:
+            git = self._open_git(Path(landing.repository_path))
+            tip = find_own_branch_tip(git, landing.branch or landing.target)
+            base = find_common_ancestor(git, landing.source_commit, tip) if tip else None
+            return list_changers(git, base, tip, files, _MAX_CHANGERS) if tip and base else None
+        except GitError:  # such as a branch that was removed meanwhile
+            return None
 
     def cancel(self, id: str) -> Landing:
         """Give a landing up that waits for somebody; its branch and its task stay as they are."""

@@ -81,6 +81,17 @@ class LandingStore:
         )
         return [_from_row(row) for row in self._tx.fetch_all(sql, ids=list(workflow_ids))]
 
+    def find_by_merge_commits(self, repository_path: str, commits: Sequence[str]) -> dict[str, Landing]:
+        """Map those of these commits that landings made in a repository to the landings."""
+        if not commits:
+            return {}
+        sql = (
+            f"SELECT {_COLUMNS} FROM landings WHERE repository_path = :path AND status = 'landed'"
+            " AND merge_commit IN :commits ORDER BY created_seq"
+        )
+        rows = self._tx.fetch_all(sql, path=repository_path, commits=list(commits))
+        return {row["merge_commit"]: _from_row(row) for row in rows}
+
     def list_landed_of_tasks(self, task_ids: Sequence[str]) -> list[Landing]:
         """List the work of these tasks that has landed, the newest first."""
         sql = f"""

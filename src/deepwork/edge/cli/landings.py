@@ -77,6 +77,44 @@ def list_landings(
     print_listed(answer, "landings", list(map(_build_row, answer["landings"])), none, as_json=as_json)
 
 
+@landings.command("queue")
+@click.argument("plan", metavar="PLAN", required=False)
+@json_option
+@place_options
+def show_queue(plan: str | None, as_json: bool, path: str, **place: Any) -> None:
+    """Show what is on its way to a branch: its place, the culprit of red checks, who conflicts with whom."""
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "plan", plan) if plan else None
+        answer = call_operation(app, "get_landing_queue", {"workflow_id": known})
+    if as_json:
+        print_answer(answer, as_json=True)
+        return
+    for each in answer["landings"]:
+        print("\n".join(to_printable(line) for line in _describe_queued(each)))
+    if not answer["landings"]:
+        print("Nothing is on its way to a branch.")
+
+
+def _describe_queued(landing: Mapping[str, Any]) -> Iterator[str]:
+    place = f"{landing['position']}." if "position" in landing else "-"
+    where = f"{landing['title']} onto {landing['target']}"
+    yield f"{place} {where}: {name_state(landing['state'])} ({landing['id']})"
+    for each in landing.get("red") or ():
+        whose = "this work" if landing.get("culprit") == "work" else f"{landing['target']}, without this work"
+        yield f"   Check {each['check']}: {each['verdict']}. It is red because of {whose}."
+        yield from (f"   | {line}" for line in split_lines(each.get("log") or ""))
+    if conflict := landing.get("conflict"):
+        yield f"   It conflicts in {', '.join(conflict['files']) or 'files that are not known'}."
+        for other in conflict.get("others") or ():
+            yield f"   with {other['subject']} ({other.get('landing_id') or other['commit'][:_SHORT_HASH]})"
+        if "others" not in conflict:
+            yield "   With whom cannot be found out here."
+    if same := landing.get("same_files"):
+        yield f"   It changes some of the same files as {', '.join(same)}."
+    if "next" in landing:
+        yield f"   {landing['next']}"
+
+
 @landings.command("show")
 @click.argument("id", metavar="LANDING")
 @json_option

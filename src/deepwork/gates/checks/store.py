@@ -86,6 +86,16 @@ class ProofStore:
         rows = self._tx.fetch_all(sql, subject=str(subject))
         return {proof.check_name: proof for proof in map(_from_row, rows)}
 
+    def list_red_of(self, subject: ProofSubject, commit: str) -> list[Proof]:
+        """List what did not pass of what ran for this subject at a commit, the newest of each check."""
+        columns = ", ".join(_NAMES)
+        sql = f"""
+            SELECT {columns} FROM proofs WHERE asked_by = :subject AND head = :commit ORDER BY created_at, id
+        """
+        rows = self._tx.fetch_all(sql, subject=str(subject), commit=commit)
+        newest = {proof.check_name: proof for proof in map(_from_row, rows)}
+        return [proof for proof in newest.values() if not proof.is_green]
+
     def list_newest(
         self,
         limit: int,

@@ -131,6 +131,16 @@ def list_subjects(git: Git, base: str, tip: str, limit: int) -> list[tuple[str, 
     return [(commit, subject) for commit, _, subject in pairs]
 
 
+def list_changers(git: Git, base: str, tip: str, paths: Sequence[str], limit: int) -> list[tuple[str, str]]:
+    """List the commits of a branch since a base that changed one of these files, the newest first."""
+    flags = ("-z", "--first-parent", "--format=%H %s", f"--max-count={limit}")
+    span = (check_hash(tip), f"^{check_hash(base)}")
+    literal = [f":(literal,top){path}" for path in paths]
+    listed = git.run("log", *flags, *span, "--", *literal).decode(errors="replace")
+    pairs = (line.partition(" ") for line in listed.split("\0") if line)
+    return [(commit, subject) for commit, _, subject in pairs]
+
+
 @dataclass(frozen=True)
 class BuiltRevert:
     """The commit that undoes another one: the tip if there is nothing to undo, None on a conflict."""

@@ -159,6 +159,14 @@ class WatchStore:
         found: int = self._tx.fetch_value(sql, id=workflow_id)
         return found
 
+    def map_paths(self, task_ids: Sequence[str]) -> dict[str, set[str]]:
+        """Map these tasks to the files that they changed; those that changed none are left out."""
+        found: dict[str, set[str]] = {}
+        sql = "SELECT task_id, path FROM changed_files WHERE task_id IN :ids"
+        for row in self._tx.fetch_all(sql, ids=list(task_ids)) if task_ids else ():
+            found.setdefault(row["task_id"], set()).add(row["path"])
+        return found
+
     def count_changed_files(self, task_id: str) -> int:
         """Count the files that a task changed."""
         sql = "SELECT count(*) FROM changed_files WHERE task_id = :id"

@@ -22,6 +22,8 @@ from deepwork.delivery.runner.responses import (
     RunView,
     SessionTree,
     SessionTrees,
+    VendorWindow,
+    VendorWindows,
     WorkRef,
     describe_run,
     offer_run_actions,
@@ -29,17 +31,20 @@ from deepwork.delivery.runner.responses import (
 from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
+from deepwork.delivery.runner.stream_state import StreamState
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.answers import Field, Id
-from deepwork.kernel.database.transaction import Database, Transaction
+from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
 from deepwork.kernel.foreign_text import escape_controls
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, PageLimit, cut_page, parse_position
 from deepwork.kernel.states import Standing
+from deepwork.kernel.values import format_optional_timestamp
 from deepwork.work.plans.stores.task_store import TaskStore
 
 _MAX_ATTEMPTS = 500
+_MAX_AGENTS = 1000
 _MAX_OUTPUT_BYTES = 256 * 1024
 _OfPlan = Annotated[str | None, Field(description="Of this plan")]
 
@@ -95,10 +100,22 @@ class RunOperations:
 
     @operation("work", for_people=True)
     def set_run(
-        self, run_id: Id, max_usd: Annotated[float, Field(gt=0, description="What it may cost in all")]
+        self,
+        run_id: Id,
+        max_usd: Annotated[float | None, Field(gt=0, description="What it may cost in all")] = None,
+        agents: Annotated[
+            int | None, Field(ge=1, le=_MAX_AGENTS, description="How many each of its machines starts")
+        ] = None,
     ) -> RunView:
-        """Change what a run may cost; one that ended because it was used up can continue."""
-        return describe_run(RunService(self._database).set_max_usd(run_id, max_usd))
+        """Change the limits of a run: its agents; its dollars, which also continue one that used them up."""
+        if max_usd is None and agents is None:
+            raise InvalidInput("Give a new limit: `max_usd` or `agents`.")
+        service = RunService(self._database)
+        with self._database.transaction() as tx, join_transaction(tx):
+            changed = None if max_usd is None else service.set_max_usd(run_id, max_usd)
+            changed = changed if agents is None else service.set_agents(run_id, agents)
+            assert changed is not None, "one of them was given"
+            return describe_run(changed)
 
     def _move(self, id: str, status: RunStatus, verb: str | None) -> RunView:
         with self._database.transaction() as tx:
@@ -188,6 +205,16 @@ class RunOperations:
             page, next_cursor = cut_page(found, limit)
             lines = self._view_lines(tx).build_attempts(page)
             return Attempts(attempts=lines, total=total, cursor=next_cursor)
+
+    @operation("read")
+    def list_limits(self) -> VendorWindows:
+        """The usage limits of vendors at which agents wait, and when they end."""
+        with self._database.reading() as tx:
+            waiting = AttemptStore(tx).list_at_limits()
+        grouped: dict[tuple[str, str, str], list[Attempt]] = {}
+        for each in waiting:
+            grouped.setdefault((each.vendor, each.profile, each.host), []).append(each)
+        return VendorWindows(windows=[describe_window(attempts) for attempts in grouped.values()])
 
     @operation("read")
     def get_attempt(self, id: Id) -> AttemptLine:
@@ -286,6 +313,20 @@ class RunLines:
     def _find_works(self, ids: Collection[str]) -> dict[str, WorkRef]:
         found = self._name_work(self._tx, ids).items()
         return {id: WorkRef(id=id, kind=kind, name=name) for id, (kind, name) in found}
+
+
+def describe_window(waiting: Sequence[Attempt]) -> VendorWindow:
+    """Describe the limit that these attempts wait at; the first of them continues first."""
+    first = waiting[0]
+    limits = [limit for each in waiting if (limit := StreamState.from_json(each.stream_state).limit)]
+    ends = [limit.resets_at for limit in limits if limit.resets_at is not None]
+    return VendorWindow.of(
+        first,
+        waiting=len(waiting),
+        ends_at=format_optional_timestamp(max(ends, default=None)),
+        next_try_at=format_optional_timestamp(first.not_before),
+        scope=next((limit.scope for limit in limits if limit.scope), None),
+    )
 
 
 def _get_work_id(attempt: Attempt) -> str:

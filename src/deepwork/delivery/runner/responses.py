@@ -109,6 +109,27 @@ class AgentRuns(Page):
     runs: list[AgentRun]
 
 
+class VendorWindow(Answer):
+    """A usage limit that agents wait at: of a vendor, for the account of one profile on one machine."""
+
+    vendor: str
+    profile: str
+    host: str
+    waiting: int
+    """How many attempts wait for its end."""
+    ends_at: IsoTime | None = None
+    """When the vendor says that it ends; None if it did not say."""
+    next_try_at: IsoTime | None = None
+    """When the first of them continues by itself."""
+    scope: str | None = None
+    """Which limit, such as `five_hour`, if the vendor says."""
+    reason: str | None = None
+
+
+class VendorWindows(Answer):
+    windows: list[VendorWindow]
+
+
 class SessionTree(Answer):
     tree: str | None = None
 

@@ -170,6 +170,16 @@ class RunStore:
         )
         return {row["host"]: row["agents"] for row in rows}
 
+    def set_agents(self, run_id: str, agents: int) -> int:
+        """Set how many agents each host of the run starts that starts any; return how many hosts do."""
+        sql = "UPDATE runner_hosts SET agents = :agents WHERE run_id = :id AND agents > 0"
+        return self._tx.execute(sql, id=run_id, agents=agents)
+
+    def map_agents(self, run_ids: Iterable[str]) -> dict[str, int]:
+        """Return how many agents all hosts of each of these runs start together."""
+        sql = "SELECT run_id, sum(agents) AS agents FROM runner_hosts WHERE run_id IN :ids GROUP BY run_id"
+        return {row["run_id"]: int(row["agents"]) for row in self._tx.fetch_all(sql, ids=list(run_ids))}
+
     def record_seen(self, host: str, run_ids: Iterable[str]) -> None:
         """Store that a runner of this host looks after these runs now."""
         sql = "UPDATE runner_hosts SET seen_at = :now WHERE host = :host AND run_id IN :ids"
@@ -334,6 +344,41 @@ class AttemptStore:
         """
         row = self._tx.fetch_one(sql, vendor=vendor, profile=profile, host=host, now=self._tx.now)
         return (int(row["waiting"] or 0), int(row["unanswered"] or 0)) if row else (0, 0)
+
+    def list_at_limits(self) -> list[Attempt]:
+        """List the open attempts that wait at a vendor's limit, those that continue first first."""
+        sql = """
+            SELECT * FROM attempts WHERE ended_at IS NULL AND stage = 'parked' AND parked_for = 'limit'
+             ORDER BY not_before, id
+        """
+        return [_read_attempt(row) for row in self._tx.fetch_all(sql)]
+
+    def list_of_tasks(self, task_ids: Iterable[str]) -> list[Attempt]:
+        """List the attempts at these tasks, the oldest of each task first."""
+        sql = "SELECT * FROM attempts WHERE task_id IN :ids ORDER BY task_id, number"
+        return [_read_attempt(row) for row in self._tx.fetch_all(sql, ids=list(task_ids))]
+
+    def sum_of_finished(self, workflow_id: str) -> list[Row]:
+        """Sum up what each completed task of a plan took that agents of runs worked on."""
+        sql = """
+            SELECT task.id, task.started_at, task.finished_at,
+                   sum(attempts.usd_micros) AS usd_micros,
+                   sum(CASE WHEN usd_source IS NULL AND input_tokens + cached_tokens + output_tokens > 0
+                            THEN 1 ELSE 0 END) AS unpriced
+              FROM plan_tasks AS task JOIN attempts ON attempts.task_id = task.id
+             WHERE task.workflow_id = :id AND task.status = 'completed'
+             GROUP BY task.id, task.started_at, task.finished_at
+        """
+        return self._tx.fetch_all(sql, id=workflow_id)
+
+    def sum_of_open(self, workflow_id: str) -> int:
+        """Return the millionths of a dollar that attempts at tasks of a plan cost which are not done."""
+        sql = """
+            SELECT coalesce(sum(attempts.usd_micros), 0) FROM plan_tasks AS task
+              JOIN attempts ON attempts.task_id = task.id
+             WHERE task.workflow_id = :id AND task.status NOT IN ('completed', 'skipped')
+        """
+        return int(self._tx.fetch_value(sql, id=workflow_id))
 
     def count_working(self, run_id: str, host: str) -> int:
         """Count the attempts of a run on this host that go on without a person; `is_working` is the rule."""

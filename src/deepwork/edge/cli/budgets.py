@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -90,25 +91,73 @@ def show_budget(id: str, as_json: bool, **place: Any) -> None:
     show_default=True,
     help="What to add up by.",
 )
-@click.option("--plan", "workflow_id", metavar="ID", help="Only this plan.")
+@click.option("--plan", "workflow_id", metavar="ID", help="Only this plan; says what the rest may cost, too.")
+@click.option("--days", type=click.IntRange(1, 3660), metavar="N", help="Only the last N days, with today.")
+@click.option("--limits", is_flag=True, help="Show usage limits of vendors that agents wait at instead.")
 @json_option
 @place_options
-def spend(grouping: Any, workflow_id: str | None, as_json: bool, **place: Any) -> None:
+def spend(
+    grouping: Any, workflow_id: str | None, days: int | None, limits: bool, as_json: bool, **place: Any
+) -> None:
     """Show what work cost, as agents and their streams reported it."""
     with open_application(place.pop("path"), place, reads=True, quiet=as_json) as app:
+        if limits:
+            print_listed_windows(call_operation(app, "list_limits", {}), as_json=as_json)
+            return
         known = resolve_id(app.database, "plan", workflow_id) if workflow_id else None
-        answer = call_operation(app, "get_spending", {"by": grouping, "workflow_id": known})
+        answer = call_operation(app, "get_spending", {"by": grouping, "workflow_id": known, "days": days})
+        if known and known.startswith("wf_"):
+            rest = call_operation(app, "get_work_now", {"id": known, "limit": 1}).get("forecast")
+            answer |= {"forecast": rest} if rest else {}
     if as_json:
         print_answer(answer, as_json=True)
         return
     if answer["spending"]:
-        rows = [{**row, "usd": format_dollars(row["usd"])} for row in answer["spending"]]
+        rows = [
+            {**row, "usd": format_dollars(row["usd"])}
+            | ({"budget": _describe(row["budget"])} if "budget" in row else {})
+            for row in answer["spending"]
+        ]
         print_answer({"spending": rows}, as_json=False)
     else:
         print("Nothing was reported.")
     for title in ("plan", "day"):
         if title in answer:
             print_answer(_flatten(answer[title]), as_json=False)
+    if "forecast" in answer:
+        print("\n".join(map(to_printable, describe_forecast(answer["forecast"]))))
+
+
+def print_listed_windows(answer: dict[str, Any], *, as_json: bool) -> None:
+    """Print the limits that agents wait at."""
+    from deepwork.edge.cli.framework.output import print_listed
+
+    rows = [
+        {
+            "vendor": each["vendor"],
+            "agent": each["profile"],
+            "waiting": each["waiting"],
+            "ends": each.get("ends_at", "not known"),
+            "next_try": each.get("next_try_at", ""),
+            "reason": each.get("reason", ""),
+        }
+        for each in answer["windows"]
+    ]
+    print_listed(answer, "windows", rows, "No agent waits at a usage limit.", as_json=as_json)
+
+
+def describe_forecast(forecast: dict[str, Any]) -> Iterator[str]:
+    """Say what the rest of a plan will take, and how that is known."""
+    yield f"Left: {forecast['tasks_left']} tasks."
+    if usd := forecast.get("usd"):
+        low, likely, high = (format_dollars(round(usd[each], 2)) for each in ("low", "likely", "high"))
+        yield f"They may cost {likely} more (between {low} and {high})."
+    if minutes := forecast.get("minutes"):
+        low, likely, high = (f"{minutes[each]:.0f}" for each in ("low", "likely", "high"))
+        yield f"They may take {likely} more minutes (between {low} and {high})."
+    if (enough := forecast.get("tasks_until_limit")) is not None:
+        yield f"The dollars of the run are enough for about {enough} of them."
+    yield from (forecast[each] for each in ("basis", "unknown") if each in forecast)
 
 
 def _resolve(database: Any, given: str) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.operations import RewindOperations
     from deepwork.delivery.runner.operations import RunOperations
+    from deepwork.delivery.runner.plan_edits import PlanEditOperations
     from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.delivery.runner.runner import Runner
     from deepwork.edge.server.assembly.delivery import Landings
@@ -253,7 +254,11 @@ class Application:
     def _build_landing_operations(self) -> LandingOperations:
         from deepwork.delivery.landing.operations import LandingOperations
 
-        return LandingOperations(self.database, lambda: self.landings.service, self._view_states)
+        def read_output(name: str) -> bytes | None:
+            return self.checks.outputs.read(name)
+
+        service = lambda: self.landings.service  # noqa: E731
+        return LandingOperations(self.database, service, self._view_states, read_output)
 
     def _build_run_operations(self) -> RunOperations:
         from deepwork.delivery.runner.operations import RunOperations
@@ -275,6 +280,13 @@ class Application:
 
         parts = WishParts(self.repositories, self.task_prover, OwnBranches(), self._view_states)
         return WishOperations(self.database, parts)
+
+    def _build_plan_edits(self) -> PlanEditOperations:
+        from deepwork.delivery.runner.plan_edits import PlanEditOperations
+
+        return PlanEditOperations(
+            self.database, self.presence, lambda: self._plan_tools, self._build_task_tools
+        )
 
     def _view_states(self, tx: Transaction) -> StateView:
         """Return what judges the states of things in this transaction."""
@@ -650,6 +662,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.delivery.runner.operations:RunOperations": Application._build_run_operations,
     "deepwork.views.overview.report:ReportOperations": Application._build_report_operations,
     "deepwork.work.wishes.operations:WishOperations": Application._build_wish_operations,
+    "deepwork.delivery.runner.plan_edits:PlanEditOperations": Application._build_plan_edits,
     **{
         path: _build_with_database(path)
         for path in (
@@ -675,6 +688,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
             "deepwork.views.overview.single_things:ThingOperations",
             "deepwork.views.overview.states.operations:StateOperations",
             "deepwork.views.overview.status:StatusOperations",
+            "deepwork.views.overview.work_now:WorkNowOperations",
             "deepwork.views.overview.work_operations:WorkOperations",
             "deepwork.views.overview.work_detail_operations:WorkDetailOperations",
             "deepwork.views.overview.task_detail_operations:TaskDetailOperations",

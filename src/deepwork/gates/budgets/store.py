@@ -16,7 +16,7 @@ from deepwork.gates.budgets.models import (
     Usage,
 )
 from deepwork.gates.budgets.rules import estimate_price, load_price_table, price_tokens
-from deepwork.kernel.database.engine import Row, row_parser
+from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.foreign_text import MAX_TOKENS, MAX_USD, read_number, read_whole_number
 from deepwork.kernel.values import new_id
@@ -126,11 +126,16 @@ class SpendingStore:
         del row["usage"]
         return self._tx.insert_new("spending", row)
 
-    def sum_by(self, grouping: Grouping, workflow_id: str | None, limit: int) -> list[Row]:
-        """Sum the ledger up, the most expensive first; days in order, the newest first."""
+    def sum_by(
+        self, grouping: Grouping, workflow_id: str | None, limit: int, since: int | None = None
+    ) -> list[Row]:
+        """Sum the ledger up, the most expensive first; days in order, the newest first.
+
+        `since` is a moment in Unix milliseconds; what was recorded before does not count.
+        """
         key = _GROUP_KEYS[grouping]
         order = "key DESC" if grouping == "day" else "usd_micros DESC, tokens DESC, key"
-        condition = "WHERE workflow_id = :workflow_id" if workflow_id else ""
+        condition = build_where({"workflow_id = :workflow_id": workflow_id, "at >= :since": since})
         sql = f"""
             SELECT key, sum(tokens) AS tokens, sum(usd_micros) AS usd_micros, count(*) AS reports,
                    sum(CASE WHEN source = 'reported' THEN usd_micros ELSE 0 END) AS reported,
@@ -140,7 +145,7 @@ class SpendingStore:
               FROM (SELECT {key} AS key, tokens, usd_micros, source FROM spending {condition}) AS lines
              GROUP BY key ORDER BY {order} LIMIT :limit
         """
-        return self._tx.fetch_all(sql, workflow_id=workflow_id, limit=limit)
+        return self._tx.fetch_all(sql, workflow_id=workflow_id, limit=limit, since=since)
 
     def sum_by_source(self, workflow_id: str, task_id: str | None) -> list[Row]:
         """Sum the money of a plan, or of one of its tasks, by where the figures come from."""

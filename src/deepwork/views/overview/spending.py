@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from deepwork.gates.budgets.models import MICROS_PER_USD, MS_PER_MINUTE, Cost, SubjectKind
+from deepwork.gates.budgets.models import MICROS_PER_USD, MS_PER_DAY, MS_PER_MINUTE, Cost, SubjectKind
 from deepwork.gates.budgets.service import BudgetService, load_day_budget, name_day
 from deepwork.gates.budgets.store import Grouping, SpendingStore
-from deepwork.kernel.answers import Answer, Id
+from deepwork.kernel.answers import Answer, Field, Id
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.operations import Traits, operation
@@ -21,6 +21,7 @@ from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 
 MAX_ROWS = 200
+_Days = Annotated[int | None, Field(ge=1, le=3660, description="Only of so many days, to today")]
 SOURCES = ("reported", "priced", "estimated", "unverified")
 
 
@@ -49,10 +50,12 @@ class SpendingOperations:
         self._database = database
 
     @operation("read")
-    def get_spending(self, by: Grouping = "task", workflow_id: str | None = None) -> Spending:
-        """What a run cost; of a plan also its budget."""
+    def get_spending(
+        self, by: Grouping = "task", workflow_id: str | None = None, days: _Days = None
+    ) -> Spending:
+        """What a run, or all work, cost, beside the budgets; costs of what has ended never change."""
         with self._database.reading() as tx:
-            found = build_spending(tx, by, workflow_id)
+            found = build_spending(tx, by, workflow_id, None if days is None else find_start(tx.now, days))
         return Spending(**found | {"total": Amounts(**found["total"])})
 
     @operation("read")
@@ -64,11 +67,18 @@ class SpendingOperations:
             return build_plan_spending(tx, PlanStore(tx).get(id))
 
 
-def build_spending(tx: Transaction, grouping: Grouping, workflow_id: str | None = None) -> dict[str, Any]:
+def find_start(now: int, days: int) -> int:
+    """Return when so many days began, the last of which is today, in UTC."""
+    return now - now % MS_PER_DAY - (days - 1) * MS_PER_DAY
+
+
+def build_spending(
+    tx: Transaction, grouping: Grouping, workflow_id: str | None = None, since: int | None = None
+) -> dict[str, Any]:
     """Add up the ledger, of one run or of all; with the budget, if there is one."""
-    rows = SpendingStore(tx).sum_by(grouping, workflow_id, MAX_ROWS)
-    names = _find_names(tx, grouping, rows)
-    lines = [_build_line(grouping, row, names) for row in rows]
+    rows = SpendingStore(tx).sum_by(grouping, workflow_id, MAX_ROWS, since)
+    names, budgets = _find_names(tx, grouping, rows), _find_budgets(tx, grouping, rows)
+    lines = [_build_line(grouping, row, names, budgets) for row in rows]
     answer: dict[str, Any] = {"by": grouping, "spending": lines, "total": _sum_lines(rows)}
     if workflow_id and get_run_kind(workflow_id) != PLAN and WorkListStore(tx).find_names([workflow_id]):
         return answer
@@ -131,11 +141,29 @@ def _find_budget(subject: Workflow | Task) -> dict[str, float] | None:
     return budget.to_dict() if budget else None
 
 
-def _build_line(grouping: Grouping, row: Row, names: Mapping[str, str]) -> dict[str, Any]:
+def _find_budgets(tx: Transaction, grouping: Grouping, rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Map the plans or tasks among these that have budgets to them; of days, today's is the same for all."""
+    ids = [row["key"] for row in rows if row["key"]]
+    if grouping == "day":
+        budget = load_day_budget()
+        return {name_day(int(id)): budget.to_dict() for id in ids} if budget else {}
+    found: Mapping[str, Workflow | Task] = {}
+    if grouping == "plan":
+        found = PlanStore(tx).find_by_ids([id for id in ids if id.startswith("wf_")])
+    elif grouping == "task":
+        found = TaskStore(tx).find_by_ids(ids)
+    budgets = {id: _find_budget(subject) for id, subject in found.items()}
+    return {id: budget for id, budget in budgets.items() if budget}
+
+
+def _build_line(
+    grouping: Grouping, row: Row, names: Mapping[str, str], budgets: Mapping[str, dict[str, float]]
+) -> dict[str, Any]:
     key = _format_key(grouping, row["key"])
     line: dict[str, Any] = {grouping: key, "name": names.get(key or ""), "usd": _to_usd(row["usd_micros"])}
     sources = [source for source in SOURCES if row[source]]
     line |= {"tokens": int(row["tokens"]), "reports": row["reports"], "sources": sources}
+    line |= {"budget": budgets.get(key or "")}
     return {name: value for name, value in line.items() if value is not None or name == grouping}
 
 

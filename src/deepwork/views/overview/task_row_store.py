@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 from deepwork.kernel.database.engine import Row
 from deepwork.kernel.database.transaction import Transaction
@@ -72,6 +74,40 @@ class TaskRowStore:
             " WHERE workflow_id = :id ORDER BY created_at, created_seq"
         )
         return self._tx.fetch_all(sql, id=workflow_id)
+
+    def find_holders(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Map tasks of a plan that have begun to their last holder, and when they ended or else began."""
+        sql = """
+            SELECT task.id, agents.name AS agent, coalesce(task.finished_at, task.started_at) AS since
+              FROM plan_tasks AS task
+              LEFT JOIN agents ON agents.id = (
+                   SELECT agent_id FROM plan_claims WHERE task_id = task.id ORDER BY epoch DESC LIMIT 1)
+             WHERE task.id IN :ids AND task.status <> 'pending'
+        """
+        rows = self._tx.fetch_all(sql, ids=list(ids)) if ids else []
+        return {row["id"]: {"agent": row["agent"], "since": row["since"]} for row in rows}
+
+    def count_dependents(self, workflow_id: str, ids: Sequence[str]) -> dict[str, int]:
+        """Count the tasks that wait for each of these tasks of a plan directly; those without are left out.
+
+        A task that names none waits for all of the next lower level.
+        """
+        named = (
+            "SELECT depends_on_id AS id, count(*) AS found FROM plan_dependencies WHERE depends_on_id IN :ids"
+        )
+        rows = self._tx.fetch_all(f"{named} GROUP BY depends_on_id", ids=list(ids)) if ids else []
+        counts = {row["id"]: row["found"] for row in rows}
+        levels = self._tx.fetch_all(
+            "SELECT sequence, sum(CASE WHEN is_explicit THEN 0 ELSE 1 END) AS implied FROM plan_tasks"
+            " WHERE workflow_id = :id GROUP BY sequence ORDER BY sequence",
+            id=workflow_id,
+        )
+        following = {one["sequence"]: int(two["implied"]) for one, two in pairwise(levels)}
+        of = "SELECT id, sequence FROM plan_tasks WHERE id IN :ids"
+        for row in self._tx.fetch_all(of, ids=list(ids)) if ids and any(following.values()) else []:
+            if implied := following.get(row["sequence"], 0):
+                counts[row["id"]] = counts.get(row["id"], 0) + implied
+        return counts
 
     # Records by task
 

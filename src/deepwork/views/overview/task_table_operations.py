@@ -13,7 +13,7 @@ from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.paging import Cursor, decode_cursor, encode_cursor
 from deepwork.kernel.states import Cause, Standing, State
 from deepwork.kernel.values import parse_timestamp
-from deepwork.views.overview.graph_folding import FOLDED_OVER, Edges, Nodes, fold_similar_tasks
+from deepwork.views.overview.graph_folding import FOLDED_OVER, Edges, Nodes, fold_levels, fold_similar_tasks
 from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_store import JOB, PLAN, TRACK, parse_session_row
 from deepwork.views.overview.states.view import StateView
@@ -27,6 +27,8 @@ from deepwork.work.tracking.store import TrackStore
 
 MAX_ROWS = 20_000
 MAX_IMPLIED_EDGES = 2_000
+_MAX_NAMED_NODES = 2_000
+"""A graph of more nodes does not say who works on them."""
 COLUMNS = (
     "id",
     "name",
@@ -90,13 +92,19 @@ class GraphNode(Answer):
     """The ids of folded tasks; an edge of the node stands for the edges of all of them."""
     states: dict[str, int] | None = None
     """How many of the folded tasks are in each state."""
+    agent: str | None = None
+    """Who works or worked on a task of a plan."""
+    since: int | None = None
+    """When it ended, or else began; Unix milliseconds."""
 
 
 class GraphView(_LargeAnswer):
     """The dependencies of tasks; if `folded`, a node `level:N` represents all tasks of a level.
 
     Tracked workflows also have a node `phase:N` for each phase, before its tasks. A graph of more than 300
-    nodes has one node `fold:ID` for ten or more similar tasks, unless the whole graph is asked for.
+    nodes opens where work goes on, unless the whole graph is asked for: `done:A-B` stands for finished
+    levels, `ahead:A-B` for levels far ahead, `state:LEVEL:STATE` for tasks of a wide level; `open` opens
+    them. If it is still as large, one node `fold:ID` stands for ten or more similar tasks.
     """
 
     nodes: list[GraphNode]
@@ -123,19 +131,39 @@ class TaskTableOperations:
         """All tasks of a run."""
         with self._database.reading() as tx:
             row, view = get_run_row(tx, id), self._view_states(tx)
-            rows, total, following = _ROW_READERS[row["kind"]](view, row, limit, cursor)
+            rows, total, following = read_rows(view, row, limit, cursor)
         return TaskRows(columns=list(COLUMNS), rows=rows, total=total, cursor=following)
 
     @operation("read")
-    def get_work_graph(self, id: Id, whole: bool = False) -> GraphView:
-        """The dependencies of a run's tasks; `whole` does not fold similar tasks of a large run."""
+    def get_work_graph(
+        self,
+        id: Id,
+        whole: bool = False,
+        open: Annotated[str, Field(max_length=2000, description="Ids of folds to open, by commas")] = "",
+    ) -> GraphView:
+        """The dependencies of a run's tasks; `whole` folds nothing of a large run."""
         with self._database.reading() as tx:
             row, view = get_run_row(tx, id), self._view_states(tx)
             nodes, edges, folded = _GRAPH_READERS[row["kind"]](view, row)
-        if not whole and len(nodes) > FOLDED_OVER:
-            nodes, edges = fold_similar_tasks(nodes, edges)
+            if not whole and len(nodes) > FOLDED_OVER:
+                nodes, edges = fold_levels(nodes, edges, set(open.split(",")))
+            if not whole and len(nodes) > FOLDED_OVER:
+                nodes, edges = fold_similar_tasks(nodes, edges)
+            if row["kind"] == PLAN and len(nodes) <= _MAX_NAMED_NODES:
+                nodes = _add_agents(tx, nodes)
         parts: dict[str, Any] = {"nodes": nodes, "edges": edges, "folded": folded}
         return GraphView(**parts)
+
+
+def read_rows(view: StateView, run: Row, limit: int, cursor: str | None) -> Rows:
+    """Read the tasks of a run of any kind, in the order of COLUMNS; also how many, and the next cursor."""
+    return _ROW_READERS[run["kind"]](view, run, limit, cursor)
+
+
+def _add_agents(tx: Transaction, nodes: Nodes) -> Nodes:
+    """Add who works or worked on the tasks of a plan, and since when each is as it is."""
+    rows = TaskRowStore(tx).find_holders([node["id"] for node in nodes if node["kind"] == "task"])
+    return [node | rows.get(node["id"], {}) for node in nodes]
 
 
 class _TaskCounts:

@@ -42,14 +42,14 @@ def test_the_page_of_ten_thousand_tasks_is_light_and_loads_fast(
             "to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')) }",
             f"/runs/{id}",
         )
-        visitor.page.wait_for_selector(".timeline .row[data-key]")
+        visitor.page.wait_for_selector(".run-row")
         cost = meter.milliseconds() - before
         slowness = meter.slowness()
         print(
             f"\nto the first rows: {cost:.0f} ms at {slowness:.1f}; nodes: {count_nodes(visitor)}; heap: {meter.heap():.1f} MB"
         )
 
-        assert visitor.page.locator(".timeline").get_attribute("aria-rowcount") == str(TASKS + 5 + 1)
+        assert visitor.page.get_by_role("tab", name="Tasks").locator(".count").inner_text() == f"{TASKS:,}"
         assert cost < 1000 * slowness
         assert count_nodes(visitor) < 2000
         assert meter.heap() < 150
@@ -78,7 +78,7 @@ def test_scrolling_through_ten_thousand_tasks_costs_less_than_a_frame(
 ) -> None:
     dashboard, id = run
     with Visitor(browser, dashboard) as visitor:
-        visitor.open(f"/runs/{id}?tab={tab}")
+        visitor.open(f"/runs/{id}?tab={tab}&fold=none")
         visitor.page.wait_for_selector(".rows .row[data-key]")
         meter = Meter(visitor)
         # The lowest of three: other processes on the machine can only slow it down.

@@ -133,7 +133,7 @@ def test_the_dashboard_works_with_postgresql(browser: Browser, postgres_url: str
             team.close()
 
         visitor.page.wait_for_selector("text=Is anybody there?")
-        visitor.open(f"/runs/{id}")
+        visitor.open(f"/runs/{id}?tab=timeline")
         visitor.page.wait_for_selector(f'.timeline .row[data-key="{task}"]')
         assert visitor.troubles == []
 

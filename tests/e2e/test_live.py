@@ -49,7 +49,7 @@ def test_a_task_that_ends_is_shown_as_ended_in_the_open_timeline(
     visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
     where = (made.track, track.create_phase(app, made.track, 3, name="Check"))
-    visitor.open(f"/runs/{made.track}")
+    visitor.open(f"/runs/{made.track}?tab=timeline")
 
     task = track.create_task(app, where, "Count the cents", agent_name="Kay")
     row = visitor.page.locator(f'.row[data-key="{task}"]')

@@ -152,7 +152,8 @@ export async function perform(act: Act, subjects: Subject[], words = "", given: 
   asking.value = null;
   if (words) saveDraft(draftOf(act, subjects), "");
   const undos = done.flatMap((each) => (each.undo ? [each.undo] : []));
-  showResult({ text: summarize(act, subjects, done), undo: undos.length === done.length && undos.length > 0 ? () => undoAll(undos) : undefined });
+  const text = summarize(act, subjects, done); // empty if it only opened something
+  if (text) showResult({ text, undo: undos.length === done.length && undos.length > 0 ? () => undoAll(undos) : undefined });
   if (subjects.length > 1) clear?.();
   if (!act.stays) next?.();
   return true;

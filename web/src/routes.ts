@@ -30,6 +30,7 @@ export const ENTRIES: Entry[] = [
   { path: "/approvals", name: "Approvals", key: "v", icon: "M8 1.6l5.4 2v4.2c0 3.2-2.2 5.4-5.4 6.6-3.2-1.2-5.4-3.4-5.4-6.6V3.6zM5.5 7.8l1.8 1.8 3.4-3.6", load: () => import("./pages/approvals") },
   { path: "/blockers", name: "Blockers", key: "b", icon: "M4 14V2M4 3h8l-2 3 2 3H4", load: () => import("./pages/blockers") },
   { path: "/runs", name: "Runs", key: "r", icon: "M2.5 4h11M2.5 8h7M2.5 12h9", load: () => import("./pages/runs") },
+  { path: "/spend", name: "Spend", key: "s", icon: "M8 1.8v12.4M11 4.6c-.6-1-1.7-1.5-3-1.5-1.8 0-3 .9-3 2.3 0 3.4 6.2 1.6 6.2 4.9 0 1.5-1.3 2.5-3.2 2.5-1.5 0-2.7-.6-3.3-1.7", load: () => import("./pages/spend") },
   { path: "/agents", name: "Agents", key: "a", icon: "M8 2.5a2.6 2.6 0 1 0 0 5.2a2.6 2.6 0 1 0 0-5.2M3 13.5c.6-2.8 2.5-4 5-4s4.4 1.2 5 4", load: () => import("./pages/agents") },
   { path: "/jobs", name: "Jobs", key: "j", icon: "M3 3h10v10H3zM5.5 6.2l1.2 1.2 2-2M5.5 10h5", load: () => import("./pages/jobs") },
   { path: "/plans", name: "Plans", key: "p", icon: "M2.5 4.5h3v-2h-3zM10.5 8.8h3v-2h-3zM2.5 13.2h3v-2h-3zM5.5 3.5h2v4.3h3M5.5 12.2h2V7.8", load: () => import("./pages/plans") },

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { criticalPath, foldToFit, fold, layersOf, placeNodes, unfold, type Graph } from "../src/view/layers";
+import { criticalPath, foldToFit, fold, layersOf, placeNodes, type Graph } from "../src/view/layers";
 
 const graph = (edges: string[], ...more: string[]): Graph => {
   const pairs = edges.map((edge) => edge.split(">") as [string, string]);
@@ -55,24 +55,4 @@ test("the critical path is the chain that takes longest", () => {
   const long: Record<string, number> = { a: 1, b: 5, c: 2, d: 1 };
 
   expect(criticalPath(graph(["a>b", "a>c", "b>d", "c>d"]), (id) => long[id]!)).toEqual(["a", "b", "d"]);
-});
-
-test("similar tasks that were sent as one node are restored with all their edges", () => {
-  const node = { status: "pending", state: null, level: 0 };
-  const sent = {
-    nodes: [
-      { ...node, id: "fold:a", kind: "fold" as const, name: "t", members: ["a", "b"] },
-      { ...node, id: "fold:c", kind: "fold" as const, name: "t", members: ["c", "d"] },
-      { ...node, id: "e", name: "e" },
-    ],
-    edges: [["fold:a", "fold:c"], ["fold:c", "e"]] as [string, string][],
-    folded: false,
-  };
-
-  const whole = unfold(sent, (id) => `task ${id}`);
-
-  expect(whole.nodes.map(({ id, kind, name }) => [id, kind, name])).toEqual([
-    ["a", "task", "task a"], ["b", "task", "task b"], ["c", "task", "task c"], ["d", "task", "task d"], ["e", undefined, "e"],
-  ]);
-  expect(whole.edges.map((edge) => edge.join(">"))).toEqual(["a>c", "a>d", "b>c", "b>d", "c>e", "d>e"]);
 });

@@ -4,13 +4,16 @@ import { useEffect } from "preact/hooks";
 import { subject, type PageProps } from "../routes";
 import { useResource, type EventFilter } from "../data/resource";
 import type { Landing, LandingsAnswer, RunRef } from "../data/shapes";
+import type { QueueAnswer, QueuedLanding } from "../data/shapes-run";
 import { query, runAddress, taskAddress, withQuery } from "../router";
 import { Actions } from "../ui/actions";
 import { Checks, LandButton, LandingList, LandingState, Way } from "../ui/landing";
-import { Ago, Empty, Field, Fields, formatCount, Loaded, Section } from "../ui/parts";
+import { Ago, Empty, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
 import { Next } from "../ui/standing";
+import { State } from "../ui/state";
 import { CommitLink, whyAddress } from "../ui/why";
-import { describeProblem, listConflictFiles, sortQueue } from "../view/landings";
+import { describeProblem, listConflictFiles } from "../view/landings";
+import "./run.css";
 import { reveal } from "../view/reveal";
 
 const ofLandings =
@@ -19,29 +22,34 @@ const ofLandings =
     event.workflow_id === plan && /^(landing|approval|plan_task):/.test(event.type);
 
 export function LandingTab({ plan, name, state }: { plan: string; name: string; state?: string | null }) {
-  const address = `/landings?workflow_id=${encodeURIComponent(plan)}`;
-  const open = useResource<LandingsAnswer>(`${address}&open=true&limit=500`, ofLandings(plan));
+  const open = useResource<QueueAnswer>(`/landings/queue?workflow_id=${encodeURIComponent(plan)}`, ofLandings(plan));
   const cursor = query.value.get("cursor");
-  const ended = useResource<LandingsAnswer>(`${address}&ended=true&limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, ofLandings(plan));
+  const ended = useResource<LandingsAnswer>(`/landings?workflow_id=${encodeURIComponent(plan)}&ended=true&limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, ofLandings(plan));
   const reload = () => {
     open.reload();
     ended.reload();
   };
+  const waiting = open.data?.landings ?? [];
   return (
     <>
       <div class="tools">
         <LandButton plan={plan} name={name} isOffered={state !== "landed"} onDone={reload} />
         {open.data && ended.data && (
           <span class="faint">
-            {formatCount(ended.data.total, "landing")} ended, {open.data.total} on the way
+            {open.data.landed != null && `${formatCount(open.data.landed, "task")} landed, `}
+            {waiting.length} on the way
           </span>
         )}
       </div>
       <Loaded of={open}>
-        {(data) =>
-          data.landings.length > 0 ? (
-            <Section title="On the way" count={data.total}>
-              <LandingList landings={sortQueue(data.landings)} label="On the way" onDone={reload} />
+        {() =>
+          waiting.length > 0 ? (
+            <Section title="On the way" count={waiting.length}>
+              <ol class="runlist" aria-label="On the way">
+                {waiting.map((landing) => (
+                  <Queued key={landing.id} landing={landing} onDone={reload} />
+                ))}
+              </ol>
             </Section>
           ) : ended.data?.total === 0 ? (
             <Empty title="Nothing was landed yet">
@@ -60,6 +68,64 @@ export function LandingTab({ plan, name, state }: { plan: string; name: string; 
         </Section>
       )}
     </>
+  );
+}
+
+/** A landing on its way, with the culprit and the end of its log, or whom it conflicts with. */
+function Queued({ landing, onDone }: { landing: QueuedLanding; onDone: () => void }) {
+  const problem = describeProblem(landing);
+  const { conflict, red } = landing;
+  return (
+    <li class="landing-row run-queued" data-item data-landing={landing.id}>
+      <div class="run-state">
+        <LandingState landing={landing} />
+        {landing.position != null && <span class="faint">{landing.position === 1 ? "next" : `${landing.position}. in the queue`}</span>}
+      </div>
+      <div class="run-main">
+        <a class="run-name" data-main href={`/landings/${landing.id}`}>{reveal(landing.title)}</a>
+        <p class="faint"><Way landing={landing} /></p>
+        {problem && <p class="tone-warn">{problem}{landing.returns > 0 && `; sent back ${landing.returns === 1 ? "once" : `${landing.returns} times`}`}</p>}
+        {landing.culprit && (
+          <p>
+            <strong>Culprit:</strong>{" "}
+            {landing.culprit === "work" ? <>this work: <code>{reveal(landing.branch ?? landing.target)}</code> passes without it.</> : <><code>{reveal(landing.branch ?? landing.target)}</code>: it does not pass without this work either.</>}
+          </p>
+        )}
+        {red?.map((check) => (
+          <div key={check.check}>
+            <p class="check-marks"><State status="failed" word={`${check.check}: ${humanize(check.verdict)}`} isSmall /> <span class="faint">on the merged result</span></p>
+            {check.log ? <pre class="run-log-end" tabIndex={0} aria-label={`The end of the log of ${check.check}`}>{reveal(check.log)}</pre> : <p class="faint">Its log was removed, or is on {landing.host}.</p>}
+          </div>
+        ))}
+        {conflict && (
+          <div class="run-conflict">
+            <p>In {conflict.files.length ? conflict.files.map((file, index) => <>{index > 0 && ", "}<code>{reveal(file)}</code></>) : "files that are not known"}</p>
+            {conflict.others?.length ? (
+              <ul class="plain" aria-label="Conflicts with">
+                {conflict.others.map((other) => (
+                  <li>
+                    with {other.landing_id ? <a href={`/landings/${other.landing_id}`}>{reveal(other.subject)}</a> : reveal(other.subject)} <CommitLink commit={other.commit} />
+                    {other.task_id && <> · <a href={taskAddress(other.task_id)}>its task</a></>}
+                  </li>
+                ))}
+              </ul>
+            ) : (
+              <p class="faint">{conflict.others ? "Nothing on the branch changed them since." : "With whom cannot be found out here."}</p>
+            )}
+          </div>
+        )}
+        {landing.same_files && landing.same_files.length > 0 && <p class="faint">Changes some of the same files as {landing.same_files.map(reveal).join(", ")}</p>}
+        {landing.reason && !red?.length && !conflict && <p class="run-milestone">{reveal(landing.reason)}</p>}
+        {landing.status === "returned" && <p class="faint">Its agent corrects it in the same session; it comes back here by itself.</p>}
+        <Next of={landing} />
+        <Checks checks={landing.checks} />
+      </div>
+      <div class="run-times">
+        {landing.merge_commit && <CommitLink commit={landing.merge_commit} />}
+        <span class="faint"><Ago at={landing.updated_at} /></span>
+      </div>
+      {landing.actions && landing.actions.length > 0 && <div class="landing-actions"><Actions actions={landing.actions} onDone={onDone} /></div>}
+    </li>
   );
 }
 

@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import { day, duration, now, shortClock, clockTime } from "../clock";
 import { ofRun, useResource } from "../data/resource";
-import type { EventsAnswer, Issue, RunDetails } from "../data/shapes";
+import type { EventsAnswer, Issue, Phase, RunDetails } from "../data/shapes";
 import { parseTime, type Mark, type TaskTable } from "../data/tasks";
 import { go, query, replace, withQuery } from "../router";
 import { Empty, formatCount } from "../ui/parts";
@@ -14,6 +14,16 @@ import { rowsOf, getDisplayStatus, type TreeRow } from "../view/tree";
 import { Choice, useQueryText } from "./runs";
 
 const ROW = 30;
+/** A timeline of more tasks opens with its finished and its later phases folded. */
+const FOLDED_OVER = 40;
+
+/** Phases that are finished, and those that have not begun, but the first of these. */
+function listFolded(phases: readonly Phase[]): string[] {
+  const isFinished = ({ tasks }: Phase) => tasks.total > 0 && tasks.completed === tasks.total;
+  const hasBegun = ({ tasks }: Phase) => tasks.completed + tasks.in_progress + tasks.failed > 0;
+  const next = phases.find((phase) => !isFinished(phase));
+  return phases.filter((phase) => isFinished(phase) || (!hasBegun(phase) && phase !== next)).map((phase) => `phase:${phase.number}`);
+}
 
 export function Timeline({ run, table }: { run: RunDetails; table: TaskTable }) {
   const asked = query.value;
@@ -21,7 +31,9 @@ export function Timeline({ run, table }: { run: RunDetails; table: TaskTable }) 
   const failuresOnly = asked.get("fail") === "1";
   const foldIdle = asked.get("idle") === "fold";
   const text = asked.get("q") ?? "";
-  const folded = useMemo(() => new Set((asked.get("fold") ?? "").split(",").filter(Boolean)), [asked.get("fold")]);
+  const isLong = table.rows.length > FOLDED_OVER;
+  // It opens where work goes on: what is finished is folded, until somebody unfolds it.
+  const folded = useMemo(() => new Set(asked.get("fold")?.split(",") ?? (isLong ? listFolded(run.phases ?? []) : [])), [asked.get("fold"), run.phases, isLong]);
   const isOver = Boolean(run.ended_at);
 
   const rows = useMemo(
@@ -48,7 +60,7 @@ export function Timeline({ run, table }: { run: RunDetails; table: TaskTable }) 
     const next = new Set(folded);
     if (isOpen) next.delete(row.key);
     else next.add(row.key);
-    replace(withQuery({ fold: [...next].join(",") }));
+    replace(withQuery({ fold: [...next].join(",") || "none" }));
   };
 
   if (table.rows.length === 0 && !(run.phases ?? []).length) {

@@ -7,6 +7,7 @@ import { useResource } from "../data/resource";
 import type { Attempt, Checkpoint, GateDecision, RelatedTask, ReviewRound, Milestone, StateFields, TaskAnswer, Word } from "../data/shapes";
 import { parseTime } from "../data/tasks";
 import { runAddress, taskAddress } from "../router";
+import { ActBar } from "../ui/actbar";
 import { Actions } from "../ui/actions";
 import { AttemptList } from "../ui/attempts";
 import { TaskDiffs } from "../ui/diff";
@@ -18,6 +19,8 @@ import { Next, Standing } from "../ui/standing";
 import { State, StateMark } from "../ui/state";
 import { CommitLink } from "../ui/why";
 import { TaskLandings } from "./landings";
+import { taskSubject } from "./run-acts";
+import { Editor } from "./run-edit";
 import { DecisionCard, IssueCard } from "./run-notes";
 import { Attempts, GateDecisions, Override, Rounds, Waiting } from "./run-steps";
 
@@ -51,6 +54,7 @@ export default function TaskPage({ rest: id }: PageProps) {
               › <code>{data.task.id}</code>
             </p>
             <TaskBody answer={data} onDone={task.reload} isPage />
+            <Editor names={async () => []} onDone={task.reload} />
           </>
         )}
       </Loaded>
@@ -114,6 +118,7 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
       <Next of={standing} />
       <div class="task-actions">
         <Actions actions={answer.actions} onDone={onDone} />
+        {isPlanned && <ActBar subject={taskSubject({ id: task.id, name: task.name, state: str(task.state), agent: str(task.agent_name), blocks: answer.dependents?.length ?? null })} />}
         {isPlanned && !task.finished_at && <Actions actions={[offerTell(task.id, task.name)]} onDone={onDone} />}
         {isPlanned && <LandButton task={task.id} name={task.name} isOffered={standing.next?.startsWith("deepwork land ") ?? false} onDone={onDone} />}
         {isPlanned && <RewindButton task={task.id} name={task.name} isOffered={hasBegun} />}

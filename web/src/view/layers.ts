@@ -1,6 +1,6 @@
 /** Layered graph layout: folds fan-outs, reduces crossings, finds the critical path. */
 
-import type { GraphAnswer, GraphNode } from "../data/shapes";
+import type { GraphNode } from "../data/shapes";
 
 export interface Node extends GraphNode {
   /** The nodes of a folded fan-out. */
@@ -20,16 +20,6 @@ export interface Placed {
 
 export const FOLD_OVER = 60;
 export const MOST_DRAWN = 300;
-
-/** Restores the similar tasks that the server sent as one node: an edge of that node is one of each of them. */
-export function unfold(answer: GraphAnswer, nameOf: (id: string) => string | undefined): Graph {
-  const members = new Map(answer.nodes.flatMap((node) => (node.members ? [[node.id, node.members] as const] : [])));
-  const each = (id: string) => members.get(id) ?? [id];
-  return {
-    nodes: answer.nodes.flatMap(({ members: ids, ...node }): Node[] => (ids ? ids.map((id) => ({ ...node, id, kind: "task", name: nameOf(id) ?? id })) : [node])),
-    edges: answer.edges.flatMap(([from, to]) => each(from).flatMap((one) => each(to).map((other): [string, string] => [one, other]))),
-  };
-}
 
 /** Folds more than `over` nodes with the same predecessors, successors and group into one node "×n". */
 export function fold(graph: Graph, opened: ReadonlySet<string>, over = FOLD_OVER): Graph {

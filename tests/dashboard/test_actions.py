@@ -88,7 +88,7 @@ def test_resolving_a_blocker_is_recorded_as_done_by_a_person(
 
 
 def test_every_action_works(world: World, app: Application, page: TestClient, tmp_path: Path):
-    done = {
+    done: dict[str, dict[str, Any]] = {
         "abandon_task": {"task_id": world.tasks["part"], "reason": "Nobody is there."},
         "task_release": {"task_id": world.planned["backend"], "agent_id": world.agent},
         "task_update_status": {"id": world.planned["frontend"], "status": "pending"},

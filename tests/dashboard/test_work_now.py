@@ -99,28 +99,28 @@ def test_tracked_work_and_jobs_have_lanes_too(world: World, page: TestClient, ki
 # Forecasts
 
 
-def figures(**given: Any) -> PlanFigures:
-    costs = given.pop("costs", [1.0, 2.0, 3.0])
-    known = {"left": 10, "steps": 2, "minutes": [4.0, 4.0, 4.0], "unpriced": 0, "spent_on_open": 0.0}
-    return PlanFigures(costs=costs, **known | given)
+def compute(agents: int = 1, dollars_left: float | None = None, **given: Any) -> Any:
+    known: dict[str, Any] = {
+        "left": 10, "steps": 2, "costs": [1.0, 2.0, 3.0], "minutes": [4.0] * 3, "unpriced": 0, "spent_on_open": 0.0
+    }  # fmt: skip
+    return forecast(PlanFigures(**known | given), agents, dollars_left)
 
 
 def test_the_rest_is_forecast_from_the_median_of_what_is_finished():
-    found = forecast(figures(), agents=5, dollars_left=7.0)
+    found = compute(agents=5, dollars_left=7.0)
 
-    assert found is not None
     assert (found.usd.low, found.usd.likely, found.usd.high) == (15.0, 20.0, 25.0)
     assert found.minutes.likely == 8.0  # ten tasks, five at a time
     assert (found.based_on, found.tasks_until_limit, found.unknown) == (3, 3, None)
 
 
 def test_what_was_spent_on_open_tasks_is_not_spent_again():
-    assert forecast(figures(spent_on_open=4.0), 1, None).usd.likely == 16.0
-    assert forecast(figures(spent_on_open=99.0), 1, None).usd.likely == 0.0
+    assert compute(spent_on_open=4.0).usd.likely == 16.0
+    assert compute(spent_on_open=99.0).usd.likely == 0.0
 
 
 def test_tasks_that_follow_each_other_take_their_time_however_many_agents_there_are():
-    assert forecast(figures(steps=9), agents=100, dollars_left=None).minutes.likely == 36.0
+    assert compute(agents=100, steps=9).minutes.likely == 36.0
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,8 @@ def test_tasks_that_follow_each_other_take_their_time_however_many_agents_there_
     ],
 )
 def test_what_is_not_known_is_said_to_be_unknown(given: dict[str, Any], has_usd: bool, has_time: bool):
-    found = forecast(figures(**given), 1, None)
+    found = compute(**given)
 
-    assert found is not None
     assert (found.usd is not None, found.minutes is not None, found.unknown is not None) == (
         has_usd,
         has_time,
@@ -143,7 +142,7 @@ def test_what_is_not_known_is_said_to_be_unknown(given: dict[str, Any], has_usd:
 
 
 def test_nothing_left_needs_no_forecast():
-    assert forecast(figures(left=0), 1, None) is None
+    assert compute(left=0) is None
 
 
 def test_a_running_plan_has_a_forecast_and_an_ended_one_has_none(

@@ -31,7 +31,7 @@ def take_screenshot(visitor: Visitor, name: str) -> None:
     for width in (390, 1024, 1440):
         for theme in ("light", "dark"):
             visitor.page.set_viewport_size({"width": width, "height": 900})
-            visitor.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            visitor.page.emulate_media(color_scheme=theme)
             visitor.page.screenshot(path=f"{folder}/{name}-{width}-{theme}.png")
     visitor.page.set_viewport_size({"width": 1280, "height": 800})
     visitor.page.emulate_media(color_scheme="light")

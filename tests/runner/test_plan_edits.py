@@ -29,7 +29,8 @@ def set_plan(project: RunProject, script: dict[str, list[Steps]], **after: list[
 
 
 def get_task(project: RunProject, name: str) -> dict[str, Any]:
-    return act(project, "task_get", id=project.ids[name])
+    found: dict[str, Any] = act(project, "task_get", id=project.ids[name])
+    return found
 
 
 def refuse(project: RunProject, action: str, **arguments: Any) -> Code:

@@ -25,7 +25,7 @@ class Range(Answer):
     high: float
 
 
-class Forecast(Answer):
+class RestForecast(Answer):
     """What the open tasks of a plan will still take."""
 
     tasks_left: int
@@ -72,7 +72,7 @@ def load_figures(tx: Transaction, workflow_id: str) -> PlanFigures:
     )
 
 
-def forecast(figures: PlanFigures, agents: int, dollars_left: float | None) -> Forecast | None:
+def forecast(figures: PlanFigures, agents: int, dollars_left: float | None) -> RestForecast | None:
     """Compute what the rest will take with so many agents; None if nothing is left."""
     if not figures.left:
         return None
@@ -80,11 +80,11 @@ def forecast(figures: PlanFigures, agents: int, dollars_left: float | None) -> F
     if finished < FEWEST:
         words = "No task has" if not finished else "1 task has" if finished == 1 else f"{finished} tasks have"
         unknown = f"{words} finished so far, and it takes {FEWEST} to tell."
-        return Forecast(tasks_left=figures.left, based_on=finished, unknown=unknown)
+        return RestForecast(tasks_left=figures.left, based_on=finished, unknown=unknown)
     usd = _measure(figures.costs) if len(figures.costs) >= FEWEST else None
     time = _measure(figures.minutes) if len(figures.minutes) >= FEWEST else None
     rounds = max(-(-figures.left // max(1, agents)), figures.steps)
-    return Forecast(
+    return RestForecast(
         tasks_left=figures.left,
         based_on=finished,
         usd=usd and _scale(usd, figures.left, figures.spent_on_open),

@@ -17,7 +17,7 @@ from deepwork.kernel.answers import Act, Answer, Field, Id, IsoTime
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.operations import Traits, operation
 from deepwork.kernel.states import State
-from deepwork.views.overview.forecast import Forecast, forecast, load_figures
+from deepwork.views.overview.forecast import RestForecast, forecast, load_figures
 from deepwork.views.overview.offered_actions import list_planned_task_actions
 from deepwork.views.overview.run_refs import get_run_row
 from deepwork.views.overview.run_store import JOB, PLAN, name_work
@@ -100,7 +100,7 @@ class WorkNow(Answer):
     counts: dict[str, int]
     """How many tasks are in each state."""
     run: RunHead | None = None
-    forecast: Forecast | None = None
+    forecast: RestForecast | None = None
 
 
 class WorkNowOperations:
@@ -142,8 +142,8 @@ def _build_head(view: StateView, run: Run) -> RunHead:
     return RunHead(**vars(line), working=sum(map(is_working, opened)), agents=agents)
 
 
-def _forecast(tx: Transaction, id: str, run: Run | None, head: RunHead | None) -> Forecast | None:
-    """Forecast the rest of a plan; what a run has cost is over, and so is one that has ended."""
+def _forecast(tx: Transaction, id: str, run: Run | None, head: RunHead | None) -> RestForecast | None:
+    """RestForecast the rest of a plan; what a run has cost is over, and so is one that has ended."""
     if run is None or head is None or run.status in (RunStatus.DONE, RunStatus.STOPPED):
         return None
     left = None if head.max_usd is None else head.max_usd - (head.usd or 0)

@@ -113,10 +113,8 @@ def decide_with_token(visitor: Visitor, app: Application) -> None:
     """Approve with the token alone, after the page has said what that is worth."""
     page = visitor.page
     id = ask_for(app, "aaaaaaaa/draft", SHOWN)
-    visitor.open("/")
-    page.keyboard.press("g")
-    page.keyboard.press("v")
-    page.wait_for_selector("main h1:has-text('Approvals')")
+    visitor.open("/approvals")
+    page.wait_for_url("**/history?show=approvals")
     page.get_by_role("link", name="step: Publish the report").click()
     page.wait_for_selector("text=every program that runs as you can read it")
     page.wait_for_selector("pre:has-text('All is well.⟨U+202E⟩')")
@@ -190,7 +188,12 @@ def test_the_pages_are_accessible_and_say_where_passkeys_work(
 ) -> None:
     id = ask_for(app, "aaaaaaaa/draft", SHOWN)
     guarded = ask_about_guarded_files(app)
-    for address in ("/settings?show=credentials", "/approvals", f"/approvals/{guarded}", f"/approvals/{id}"):
+    for address in (
+        "/settings?show=credentials",
+        "/history?show=approvals",
+        f"/approvals/{guarded}",
+        f"/approvals/{id}",
+    ):
         visitor.open(address)
         if guarded in address:
             visitor.page.wait_for_selector(

@@ -113,7 +113,7 @@ def test_lists_are_filtered_and_sorted_by_the_server(visitor: Visitor, made: Mad
 
     visitor.page.get_by_label("Order").select_option("asc")
 
-    visitor.page.wait_for_url("**/blockers?*order=asc*")
+    visitor.page.wait_for_url("**/history?*order=asc*")
     visitor.page.wait_for_selector(f'[data-issue="{made.blocker}"]')
 
 

@@ -172,7 +172,7 @@ def _make_attempts(app: Application, plan: str) -> None:
 def list_paths(hostile: Hostile) -> list[str]:
     crowd = f"/runs/{hostile.crowd}"
     return [
-        "/", "/runs?limit=100", "/blockers", "/history", "/history?show=decisions", "/agents", f"/agents?agent={hostile.agent}", "/plans", "/jobs",
+        "/", "/runs?limit=100", "/history?show=problems", "/history?show=approvals", "/history", "/history?show=decisions", "/agents", f"/agents?agent={hostile.agent}", "/runs?kind=plan", "/runs?kind=job",
         "/work",
         *(f"{crowd}?tab={tab}" for tab in ("timeline", "graph", "tasks", "files", "decisions", "issues", "log")),
         f"/runs/{hostile.job}", f"/tasks/{hostile.job}%2Fdraft", f"/tasks/{hostile.job}%2Fpolish", f"/runs/{hostile.aborted}",

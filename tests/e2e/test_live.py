@@ -103,11 +103,11 @@ def test_a_blocker_is_resolved_in_place_and_recorded_as_done_by_a_person(
     assert "human" in resolved
 
 
-def test_an_error_of_an_action_is_shown_in_its_dialog(
+def test_an_error_of_an_action_is_shown_in_its_dialog_and_the_text_stays(
     visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
     issue = track.create_blocker(app, made.tasks["running"], "Which tax?")
-    visitor.open("/blockers")
+    visitor.open("/history?show=problems")
     visitor.page.locator(f'[data-issue="{issue}"]').get_by_role("button", name="Resolve").click()
     dialog = visitor.page.get_by_role("dialog")
     dialog.get_by_role("textbox").fill("x")
@@ -118,6 +118,12 @@ def test_an_error_of_an_action_is_shown_in_its_dialog(
     dialog.get_by_role("button", name="Resolve").click()
 
     dialog.get_by_text("It is over. Look again.").wait_for()
+    visitor.page.unroute("**/api/v1/actions/**")
+    visitor.page.reload()
+    visitor.page.locator(f'[data-issue="{issue}"]').get_by_role("button", name="Resolve").click()
+    assert dialog.get_by_role("textbox").input_value() == "x"
+    visitor.page.keyboard.press("Control+Enter")
+    visitor.page.locator("#result").get_by_text("Resolve: done.").wait_for()
     visitor.troubles.clear()  # the browser logs the 409
 
 

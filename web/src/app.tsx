@@ -103,7 +103,7 @@ function NotLoaded() {
 
 function Sidebar() {
   const at = path.value;
-  const isAt = (to: string) => (to === "/" ? at === "/" : at === to || at.startsWith(`${to}/`) || (to === "/runs" && at.startsWith("/tasks")));
+  const isAt = (to: string) => (to === "/" ? at === "/" : at === to || at.startsWith(`${to}/`) || (to === "/runs" && /^\/(tasks|landings)\//.test(at)) || (to === "/history" && at.startsWith("/approvals/")));
   return (
     <header class="side">
       <a class="brand" href="/" aria-label="deepwork, home">

@@ -27,13 +27,9 @@ export interface Entry extends Route {
 export const ENTRIES: Entry[] = [
   { path: "/", name: "Inbox", key: "i", icon: "M2 9l2.2-5.5h7.6L14 9v4H2zM2 9h3.4l1 1.8h3.2l1-1.8H14", load: () => import("./pages/home") },
   { path: "/work", name: "At work", key: "w", icon: "M8 1.8v2.4M8 11.8v2.4M1.8 8h2.4M11.8 8h2.4M3.6 3.6l1.7 1.7M10.7 10.7l1.7 1.7M12.4 3.6l-1.7 1.7M5.3 10.7l-1.7 1.7M8 5.6a2.4 2.4 0 1 0 0 4.8a2.4 2.4 0 1 0 0-4.8", load: () => import("./pages/work") },
-  { path: "/approvals", name: "Approvals", key: "v", icon: "M8 1.6l5.4 2v4.2c0 3.2-2.2 5.4-5.4 6.6-3.2-1.2-5.4-3.4-5.4-6.6V3.6zM5.5 7.8l1.8 1.8 3.4-3.6", load: () => import("./pages/approvals") },
-  { path: "/blockers", name: "Blockers", key: "b", icon: "M4 14V2M4 3h8l-2 3 2 3H4", load: () => import("./pages/blockers") },
   { path: "/runs", name: "Runs", key: "r", icon: "M2.5 4h11M2.5 8h7M2.5 12h9", load: () => import("./pages/runs") },
   { path: "/spend", name: "Spend", key: "s", icon: "M8 1.8v12.4M11 4.6c-.6-1-1.7-1.5-3-1.5-1.8 0-3 .9-3 2.3 0 3.4 6.2 1.6 6.2 4.9 0 1.5-1.3 2.5-3.2 2.5-1.5 0-2.7-.6-3.3-1.7", load: () => import("./pages/spend") },
   { path: "/agents", name: "Agents", key: "a", icon: "M8 2.5a2.6 2.6 0 1 0 0 5.2a2.6 2.6 0 1 0 0-5.2M3 13.5c.6-2.8 2.5-4 5-4s4.4 1.2 5 4", load: () => import("./pages/agents") },
-  { path: "/jobs", name: "Jobs", key: "j", icon: "M3 3h10v10H3zM5.5 6.2l1.2 1.2 2-2M5.5 10h5", load: () => import("./pages/jobs") },
-  { path: "/plans", name: "Plans", key: "p", icon: "M2.5 4.5h3v-2h-3zM10.5 8.8h3v-2h-3zM2.5 13.2h3v-2h-3zM5.5 3.5h2v4.3h3M5.5 12.2h2V7.8", load: () => import("./pages/plans") },
   { path: "/history", name: "History", key: "h", icon: "M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 1 0 0-12.4M8 4.5V8l2.5 1.8", load: () => import("./pages/history") },
   { path: "/settings", name: "Settings", key: "e", icon: "M2 4.5h7M12.5 4.5H14M10.7 2.8v3.4M2 11.5h1.5M7 11.5h7M5.2 9.8v3.4", load: () => import("./pages/settings") },
 ];
@@ -42,7 +38,7 @@ export const ENTRIES: Entry[] = [
 export const THINGS: Route[] = [
   { path: "/runs", name: "Run", load: () => import("./pages/run") },
   { path: "/tasks", name: "Task", load: () => import("./pages/task") },
-  { path: "/approvals", name: "Approval", load: () => import("./pages/approvals").then((module) => ({ default: module.ApprovalPage })) },
+  { path: "/approvals", name: "Approval", load: () => import("./pages/approvals") },
   { path: "/landings", name: "Landing", load: () => import("./pages/landings") },
   { path: "/work", name: "Run", load: () => import("./pages/work").then((module) => ({ default: module.AgentRunPage })) },
 ];
@@ -52,6 +48,10 @@ export const REDIRECTS: [from: string, to: string][] = [
   ["/decisions", "/history?show=decisions"],
   ["/why", "/history?show=why"],
   ["/health", "/settings"],
+  ["/blockers", "/history?show=problems"],
+  ["/approvals", "/history?show=approvals"],
+  ["/plans", "/runs?kind=plan"],
+  ["/jobs", "/runs?kind=job"],
 ];
 
 /** The subject of the page, for the title of the window. */

@@ -2,38 +2,19 @@
 
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
+import { useDraft } from "../data/drafts";
 import { me } from "../data/live";
 import type { PersonProof } from "../data/passkeys";
 import { useResource } from "../data/resource";
 import type { Amounts } from "../data/shapes";
 import type { PageProps } from "../routes";
 import { query, runAddress, withQuery } from "../router";
-import { Ago, dollars, Empty, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
+import { Ago, dollars, Field, Fields, formatCount, humanize, Loaded, Section } from "../ui/parts";
 import { findObstacle, prove, ProofField, useProvenCall } from "../ui/prove";
 import { Shown, ShownDiff } from "../ui/shown";
 import { State } from "../ui/state";
 import { reveal } from "../view/reveal";
-import { GrowingList } from "./run-notes";
-import { Choice } from "./runs";
-
-interface Approval {
-  id: string;
-  kind: string;
-  subject_id: string;
-  workflow_id?: string | null;
-  title?: string | null;
-  digest: string;
-  status: string;
-  asked_by: string;
-  asked_by_name?: string | null;
-  asked_at: string;
-  decided_by?: string | null;
-  decided_at?: string | null;
-  method?: string | null;
-  comment?: string | null;
-  expires_at?: string | null;
-  used_at?: string | null;
-}
+import { ApprovalState, isOfApproval, type Approval } from "./history-approvals";
 
 interface Difference {
   path: string;
@@ -80,65 +61,11 @@ interface WorkEvidence {
   refuse?: string | null;
 }
 
-const STATUSES = ["given", "refused", "used", "stale", "expired", "all"];
-const WORDS: Record<string, string> = { pending: "waits for you", given: "approved", used: "approved and used", stale: "outdated" };
-const isOfApproval = (event: { type: string }): boolean => event.type.startsWith("approval:");
 const isOfProof = (event: { type: string }): boolean => event.type.startsWith("proof:");
 
 const useProof = () => useResource<PersonProof>("/person-proof", isOfProof);
 
-export default function Approvals() {
-  const status = query.value.get("status") || "pending";
-  const list = useResource<{ approvals: Approval[]; total?: number }>(status === "all" ? "/approvals?all=true" : `/approvals?status=${encodeURIComponent(status)}`, isOfApproval);
-  return (
-    <div class="page">
-      <h1>Approvals</h1>
-      <form class="filters" role="search" aria-label="Filter approvals" onSubmit={(event) => event.preventDefault()}>
-        <Choice name="status" label="Status" none="Waiting for you" options={STATUSES.map((each) => [each, humanize(WORDS[each] ?? each)])} />
-      </form>
-      <Loaded of={list}>
-        {(data) =>
-          data.approvals.length === 0 ? (
-            <Empty title={status === "pending" ? "Nothing waits for your approval" : "No such approvals"}>
-              <p>Plans, tasks and steps that require a person appear here.</p>
-            </Empty>
-          ) : (
-            <GrowingList items={data.approvals} total={data.total ?? data.approvals.length} noun="approval">{(each) => <ApprovalCard key={each.id} approval={each} />}</GrowingList>
-          )
-        }
-      </Loaded>
-      <p class="faint">
-        How you prove that a decision is yours is in the <a href="/settings?show=credentials">settings</a>.
-      </p>
-    </div>
-  );
-}
-
-function ApprovalState({ approval }: { approval: Approval }) {
-  const looks: Record<string, string> = { pending: "manual_review", given: "passed", used: "completed", refused: "failed", stale: "skipped", expired: "skipped" };
-  return <State status={looks[approval.status] ?? approval.status} word={WORDS[approval.status] ?? approval.status} />;
-}
-
-function ApprovalCard({ approval }: { approval: Approval }) {
-  return (
-    <li class="card" data-item>
-      <div class="card-head">
-        <ApprovalState approval={approval} />
-        <h3>
-          <a href={`/approvals/${approval.id}`} data-main>
-            {humanize(approval.kind)}: {approval.title ?? approval.subject_id}
-          </a>
-        </h3>
-        <span class="faint">
-          <Ago at={approval.asked_at} />
-        </span>
-      </div>
-      <p class="faint">Asked by {approval.asked_by_name ?? approval.asked_by}</p>
-    </li>
-  );
-}
-
-export function ApprovalPage({ rest: id }: PageProps) {
+export default function ApprovalPage({ rest: id }: PageProps) {
   const whole = query.value.has("whole");
   const found = useResource<ApprovalView>(`/approvals/${encodeURIComponent(id)}${whole ? "?whole=true" : ""}`, isOfApproval);
   return (
@@ -288,8 +215,9 @@ function DifferenceCard({ difference }: { difference: Difference }) {
 function Decide({ approval, onDone }: { approval: ApprovalView; onDone: () => void }) {
   const proof = useProof();
   const form = useRef<HTMLFormElement>(null);
+  const draft = useDraft(`approval:${approval.id}`);
   const { isBusy, error, call } = useProvenCall(() => {
-    form.current?.reset();
+    draft.clear();
     onDone();
   });
   if (!me.value.actions?.includes("give_approval")) return <p class="faint">This token is not a person's, or the server is read-only: you can only look.</p>;
@@ -315,7 +243,7 @@ function Decide({ approval, onDone }: { approval: ApprovalView; onDone: () => vo
             <form ref={form} class="decide" onSubmit={decide("approve")}>
               <label class="ask">
                 <span>Comment (optional; the agent reads it)</span>
-                <textarea name="comment" rows={3} />
+                <textarea name="comment" rows={3} value={draft.text} onInput={(event) => draft.set(event.currentTarget.value)} />
               </label>
               <ProofField proof={known} />
               {error && <p class="form-error" role="alert">{error}</p>}

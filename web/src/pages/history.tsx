@@ -1,4 +1,4 @@
-/** History: the log of everything, decisions, and why code exists. */
+/** History: the log of everything, decisions, problems, approvals, and why code exists. */
 
 import { useEffect, useState } from "preact/hooks";
 import { useResource } from "../data/resource";
@@ -9,6 +9,8 @@ import { Empty, formatCount, humanize, Loaded } from "../ui/parts";
 import { Tabs } from "../ui/tabs";
 import { WhyView, whyAddress } from "../ui/why";
 import { formatQuestion, parseQuestion, whyQuery, type WhyQuestion } from "../view/why";
+import { Approvals } from "./history-approvals";
+import { Problems } from "./history-problems";
 import { LogTab } from "./run-log";
 import { CATEGORIES, DecisionCard, GrowingList } from "./run-notes";
 import { Choice, useQueryText } from "./runs";
@@ -16,6 +18,8 @@ import { Choice, useQueryText } from "./runs";
 const VIEWS: Record<string, { name: string; Shown: () => preact.JSX.Element }> = {
   log: { name: "Log", Shown: () => <LogTab /> },
   decisions: { name: "Decisions", Shown: Decisions },
+  problems: { name: "Problems", Shown: Problems },
+  approvals: { name: "Approvals", Shown: Approvals },
   why: { name: "Why", Shown: Why },
 };
 

@@ -42,7 +42,7 @@ export default function Home() {
               )}
               {data.needs_you_total > data.needs_you.length && (
                 <p class="faint">
-                  Showing {data.needs_you.length} of {data.needs_you_total.toLocaleString()}, most urgent first. <a href="/blockers">All blockers</a>
+                  Showing {data.needs_you.length} of {data.needs_you_total.toLocaleString()}, most urgent first. <a href="/history?show=problems">All problems</a>
                 </p>
               )}
             </Section>
@@ -73,7 +73,7 @@ function Counts({ counts }: { counts: HomeAnswer["counts"] }) {
   const all: [string, number, string, string][] = [
     ["Running", counts.states.running ?? 0, "/runs?status=in_progress", "run"],
     ["Unattended", counts.states.unattended ?? 0, "/runs?status=in_progress", "bad"],
-    ["Blockers", counts.blockers, "/blockers", "warn"],
+    ["Blockers", counts.blockers, "/history?show=problems", "warn"],
     ["Failed tasks", counts.tasks.failed ?? 0, "/runs?status=in_progress", "bad"],
     ["Failed runs", counts.failed, "/runs?status=failed", "bad"],
     ["Completed", counts.completed, "/runs?status=completed", "good"],

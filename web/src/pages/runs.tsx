@@ -8,6 +8,7 @@ import { go, query, replace, withQuery } from "../router";
 import { Empty, Loaded, formatCount } from "../ui/parts";
 import { RunList } from "../ui/runlist";
 import { getLook } from "../ui/state";
+import { JobDefinitions } from "./runs-jobs";
 
 const STATES = ["in_progress", "blocked", "completed", "failed", "planning", "ready", "paused", "abandoned", "active", "aborted"];
 const PASSED = ["kind", "status", "profile", "q", "agent", "since", "until", "sort", "order", "cursor"];
@@ -45,6 +46,7 @@ export default function Runs() {
           )
         }
       </Loaded>
+      {query.value.get("kind") === "job" && <JobDefinitions />}
     </div>
   );
 }

@@ -2,11 +2,12 @@
 
 import { useState } from "preact/hooks";
 import { ApiError, callTool } from "../data/api";
+import { saveDraft, useDraft } from "../data/drafts";
 import { me } from "../data/live";
-import type { Action } from "../data/shapes";
-import { announce } from "./announce";
+import type { Action, Ask } from "../data/shapes";
 import { Dialog } from "./dialog";
 import { humanize } from "./parts";
+import { showResult } from "./result";
 
 const HARMFUL = new Set(["abandon_task", "abort_workflow"]);
 
@@ -27,6 +28,19 @@ export function Actions({ actions, onDone }: { actions: Action[] | undefined; on
   );
 }
 
+/** What is typed for an action stays until it was carried out. */
+const draftOf = (action: Action, ask: Ask): string => `action:${action.tool}:${JSON.stringify(action.arguments)}:${ask.name}`;
+
+function AskField({ ask, draft, autoFocus }: { ask: Ask; draft: string; autoFocus: boolean }) {
+  const { text, set } = useDraft(draft);
+  return (
+    <label class="ask">
+      <span>{ask.label}</span>
+      <textarea name={ask.name} rows={3} required={!ask.optional} autoFocus={autoFocus} value={text} onInput={(event) => set(event.currentTarget.value)} />
+    </label>
+  );
+}
+
 function ActionButton({ action, onDone }: { action: Action; onDone?: () => void }) {
   const [isOpen, setOpen] = useState(false);
   const [isBusy, setBusy] = useState(false);
@@ -40,7 +54,8 @@ function ActionButton({ action, onDone }: { action: Action; onDone?: () => void 
     setError("");
     try {
       await callTool(action.tool, { ...action.arguments, ...given, ...(passphrase ? { proof: { passphrase } } : {}) }, key);
-      announce(`${action.label}: done.`);
+      for (const ask of action.asks ?? []) saveDraft(draftOf(action, ask), "");
+      showResult({ text: `${action.label}: done.` });
       setOpen(false);
       setKey(crypto.randomUUID());
       onDone?.();
@@ -78,10 +93,7 @@ function ActionButton({ action, onDone }: { action: Action; onDone?: () => void 
             }}
           >
             {action.asks?.map((ask, index) => (
-              <label class="ask">
-                <span>{ask.label}</span>
-                <textarea name={ask.name} rows={3} required={!ask.optional} autoFocus={index === 0} />
-              </label>
+              <AskField ask={ask} draft={draftOf(action, ask)} autoFocus={index === 0} />
             ))}
             {needsPassphrase && (
               <label class="ask">

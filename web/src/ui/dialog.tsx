@@ -1,12 +1,13 @@
 /** A modal dialog. It uses the browser's <dialog>, which keeps the focus and closes on Esc. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export function Dialog({ title, onClose, children, wide }: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
   const box = useRef<HTMLDialogElement>(null);
   const before = useRef<Element | null>(document.activeElement);
-  useEffect(() => {
+  // Before anything else that is typed arrives.
+  useLayoutEffect(() => {
     box.current?.showModal();
     return () => {
       if (before.current instanceof HTMLElement && before.current.isConnected) before.current.focus();
@@ -21,6 +22,11 @@ export function Dialog({ title, onClose, children, wide }: { title: string; onCl
       onCancel={onClose}
       onClick={(event) => {
         if (event.target === box.current) onClose();
+      }}
+      onKeyDown={(event) => {
+        if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+        event.preventDefault();
+        (event.target as HTMLElement).closest("form")?.requestSubmit();
       }}
     >
       <div class="dialog-inner">

@@ -8,9 +8,9 @@ import { describeProblem, isIntegrated } from "../view/landings";
 import { reveal } from "../view/reveal";
 import { Actions } from "./actions";
 import { FailureNote, PassphraseField, useAct } from "./acts";
-import { announce } from "./announce";
 import { Dialog } from "./dialog";
 import { Ago, formatCount, humanize } from "./parts";
+import { showResult } from "./result";
 import { Next, Standing } from "./standing";
 import { State } from "./state";
 import { CommitLink } from "./why";
@@ -49,7 +49,7 @@ function LandDialog({ subject, name, onClose }: { subject: Record<string, unknow
   const [result, setResult] = useState<LandResult | null>(null);
   const act = useAct<LandResult>((answer) => {
     setResult(answer);
-    announce(summarize(answer));
+    showResult({ text: summarize(answer) });
   });
   const land = (event: Event) => {
     event.preventDefault();

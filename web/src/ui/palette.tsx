@@ -125,6 +125,10 @@ function listLocal(): Item[] {
 /** Views of pages that somebody may look for by name. */
 const PLACES: [string, string][] = [
   ["Decisions", "/history?show=decisions"],
+  ["Problems", "/history?show=problems"],
+  ["Approvals", "/history?show=approvals"],
+  ["Plans", "/runs?kind=plan"],
+  ["Jobs", "/runs?kind=job"],
   ["Why code exists", "/history?show=why"],
   ["Passkeys and passphrase", "/settings?show=credentials"],
 ];

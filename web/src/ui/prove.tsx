@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { ApiError, callTool } from "../data/api";
 import { answerWithPasskey, canUsePasskeys, type PersonProof, type Proof } from "../data/passkeys";
-import { announce } from "./announce";
+import { showResult } from "./result";
 
 /** What a proof still lacks on this page, if anything; decisions are not possible then. */
 export function findObstacle(proof: PersonProof): string {
@@ -53,7 +53,7 @@ export function useProvenCall(onDone: () => void) {
     setError("");
     try {
       await callTool(tool, await build(), crypto.randomUUID());
-      announce(said);
+      showResult({ text: said });
       onDone();
     } catch (problem) {
       const more = problem instanceof ApiError && problem.body.suggestion ? ` ${problem.body.suggestion}` : "";

@@ -10,9 +10,9 @@ import { taskAddress } from "../router";
 import { reveal } from "../view/reveal";
 import { formatMoment, isUnfinished, mayUndo } from "../view/rewinds";
 import { ActProof, FailureNote, useAct } from "./acts";
-import { announce } from "./announce";
 import { Dialog } from "./dialog";
 import { Ago, ErrorNotice, formatCount, humanize, Section, Skeleton } from "./parts";
+import { showResult } from "./result";
 import { State, StateMark } from "./state";
 
 const STAGES: [string, string][] = [
@@ -49,7 +49,7 @@ function RewindDialog({ task, name, onClose }: { task: string; name: string; onC
   const form = useRef<HTMLFormElement>(null);
   const act = useAct<Rewind>((answer) => {
     setDone(answer);
-    announce(answer.stage === "done" ? `${name} was rewound.` : `The rewind was ${answer.stage}.`);
+    showResult({ text: answer.stage === "done" ? `${name} was rewound.` : `The rewind was ${answer.stage}.` });
   });
   const stage = useStage(task, act.isBusy);
   const rewind = (event: Event) => {
@@ -265,7 +265,7 @@ function RewindFacts({ rewind }: { rewind: Rewind }) {
 function UndoForm({ rewind, onDone }: { rewind: Rewind; onDone: () => void }) {
   const form = useRef<HTMLFormElement>(null);
   const act = useAct<Rewind>((answer) => {
-    announce(answer.undoes ? "The rewind was undone." : "The rewind is complete.");
+    showResult({ text: answer.undoes ? "The rewind was undone." : "The rewind is complete." });
     onDone();
   });
   const goesOn = isUnfinished(rewind);

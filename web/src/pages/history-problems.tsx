@@ -8,7 +8,7 @@ import { Empty, Loaded, humanize } from "../ui/parts";
 import { GrowingList, ISSUE_TYPES, IssueCard } from "./run-notes";
 import { Choice, useQueryText } from "./runs";
 
-export default function Blockers() {
+export function Problems() {
   const [agent, setAgent] = useQueryText("agent");
   const wanted = new URLSearchParams({ state: query.value.get("state") || "open", limit: "100" });
   for (const name of ["type", "agent", "run", "order", "cursor"]) {
@@ -17,9 +17,8 @@ export default function Blockers() {
   }
   const list = useResource<{ blockers: Issue[]; total: number; cursor?: string | null }>(`/blockers?${wanted}`, (event) => event.type.startsWith("issue:"));
   return (
-    <div class="page">
-      <h1>Blockers</h1>
-      <form class="filters" role="search" aria-label="Filter blockers" onSubmit={(event) => event.preventDefault()}>
+    <>
+      <form class="filters" role="search" aria-label="Filter problems" onSubmit={(event) => event.preventDefault()}>
         <Choice name="state" label="State" none="Open" options={[["resolved", "Resolved"], ["all", "Open and resolved"]]} />
         <Choice name="type" label="Type" none="All types" options={ISSUE_TYPES.map((each) => [each, humanize(each)])} />
         <input type="search" class="short" data-search placeholder="Agent" aria-label="Agent" value={agent} onInput={(event) => setAgent(event.currentTarget.value)} />
@@ -48,6 +47,6 @@ export default function Blockers() {
           );
         }}
       </Loaded>
-    </div>
+    </>
   );
 }

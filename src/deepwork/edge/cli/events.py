@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from deepwork.edge.cli.framework.applications import is_store_missing, open_application
+from deepwork.edge.cli.framework.id_resolution import resolve_id
 from deepwork.edge.cli.framework.options import CommandGroup, load_command_settings, place_options
 from deepwork.edge.cli.framework.output import to_printable
 from deepwork.kernel.config import Settings
@@ -28,7 +29,7 @@ def events() -> None:
 @click.option(
     "--since", type=click.IntRange(min=0), metavar="N", help="Start after event N. Default: new events only."
 )
-@click.option("--workflow-id", metavar="ID", help="Only events of this workflow.")
+@click.option("--workflow-id", metavar="ID", help="Only events of this workflow, also by its name.")
 @click.option("--no-follow", is_flag=True, help="Print stored events, then stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def tail(
@@ -45,6 +46,7 @@ def tail(
     if not no_follow and _wait_for_store(load_command_settings(path, quiet=True, **place)):
         since = since or 0  # all of its events are new
     with open_application(path, place, reads=True, quiet=as_json) as app:
+        workflow_id = resolve_id(app.database, "work", workflow_id) if workflow_id else None
         feed = app.feed
         start = feed.get_last_seq() if since is None else since
         stream = (

@@ -61,7 +61,7 @@ PREFIXES = {
 NAMED_KINDS = ("plan", "task", "record", "tracked_task", "agent", "phase", "repository", "stored_template")
 _TASK = "IN (SELECT id FROM plan_tasks WHERE lower(name) = lower(:name))"
 _PLAN = "IN (SELECT id FROM plans WHERE lower(name) = lower(:name))"
-_NAMED_BY_WORK = {
+NAMED_BY_WORK = {
     "approval": (
         f"""subject_id {_TASK} OR subject_id {_PLAN}
             OR subject_id IN (SELECT id FROM landings WHERE task_id {_TASK})""",
@@ -89,7 +89,7 @@ def choose_named(kinds: Sequence[str]) -> list[str]:
 
     Where a name may also be that of a task itself, it is not taken for something of the task.
     """
-    return [kind for kind in kinds if kind in NAMED_KINDS or (len(kinds) == 1 and kind in _NAMED_BY_WORK)]
+    return [kind for kind in kinds if kind in NAMED_KINDS or (len(kinds) == 1 and kind in NAMED_BY_WORK)]
 
 
 class IdentifierStore:
@@ -122,7 +122,7 @@ class IdentifierStore:
 
     def list_of_work(self, kind: str, name: str, limit: int) -> list[tuple[str, Any]]:
         """List (id, label) of what belongs to work of this name: what is open, else the last one."""
-        of_work, is_open, since = _NAMED_BY_WORK[kind]
+        of_work, is_open, since = NAMED_BY_WORK[kind]
         table, id, label = _TABLES_BY_KIND[kind]
         sql = (
             f"SELECT {id} AS id, {label} AS label, {is_open} AS is_open FROM {table} WHERE {of_work}"

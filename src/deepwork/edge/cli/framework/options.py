@@ -14,6 +14,7 @@ from deepwork.kernel.config import Settings, find_project, load_settings
 
 _KINDS = {
     "agent_id": "agent",
+    "current_task_id": "task",
     "sender_id": "agent",
     "recipient_id": "agent",
     "issue_id": "issue",

@@ -36,7 +36,8 @@ def diff(folder: Path, before: dict[str, str], after: dict[str, str]) -> str:
     )
     assert done.returncode in (0, 1), done.stderr
     # As between two trees of a repository: the same name on both sides.
-    text = done.stdout.replace("old/", "a/").replace("new/", "b/")
+    text = done.stdout.replace("rename from old/", "rename from ").replace("rename to new/", "rename to ")
+    text = text.replace("old/", "a/").replace("new/", "b/")
     return text.replace("--- a/dev/null", "--- /dev/null").replace("+++ b/dev/null", "+++ /dev/null")
 
 
@@ -194,3 +195,22 @@ def test_guarded_files_come_first():
     [found] = find_weakened_tests("", guarded=[".deepwork/checks.yml"])
 
     assert (found.kind, found.path) == (WeakeningKind.GUARDED_FILE, ".deepwork/checks.yml")
+
+
+@pytest.mark.parametrize("path", ["tests/rates_off.py", "tests/test_rates.py.txt"])
+def test_a_file_of_tests_under_a_name_that_never_runs_is_lost(tmp_path: Path, path: str):
+    text = LANGUAGES["py"][1]
+
+    found = find_weakened_tests(diff(tmp_path, {"tests/test_rates.py": text}, {path: text}))
+
+    assert [(each.kind, each.path) for each in found] == [("test_file_deleted", "tests/test_rates.py")]
+
+
+def test_a_rename_that_git_recognized_is_judged_by_its_names():
+    rename = "diff --git a/{0} b/{1}\nsimilarity index 100%\nrename from {0}\nrename to {1}\n"
+
+    kept = find_weakened_tests(rename.format("tests/test_a.py", "tests/deep/test_a.py"))
+    [lost] = find_weakened_tests(rename.format("a.test.ts", "a.off.ts"))
+
+    assert kept == []
+    assert (lost.kind, lost.path) == (WeakeningKind.TEST_FILE_DELETED, "a.test.ts")

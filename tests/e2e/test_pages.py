@@ -26,7 +26,7 @@ def list_paths(made: MadeProject) -> list[str]:
         f"{run}?tab=files&file=src/ledger/balance.py", f"{run}?tab=decisions", f"{run}?tab=issues", f"{run}?tab=log",
         f"{run}?tab=timeline&task={part}", f"/tasks/{part}", f"/tasks/{part}?diff=split", f"/runs/{made.done}",
         f"/runs/{made.plan}?tab=graph", f"/tasks/{made.planned['backend']}", f"/runs/{made.job}",
-        f"/tasks/{made.job}%2Fpolish", "/work", f"/work/{made.agent_run}",
+        f"/tasks/{made.job}%2Fpolish", "/review", f"/review?item={made.planned['backend']}", "/work", f"/work/{made.agent_run}",
         "/spend", "/spend?by=day&days=7", f"/spend?run={made.plan}", f"/runs/{made.plan}", f"/runs/{made.plan}?tab=landing",
     ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ import pytest
 from approvals.person import PASSPHRASE, enroll_passphrase, write_settings
 from cli.run import run_deepwork
 from dashboard.make import create_client, read
+from deepwork.delivery.landing.models import LandingKind, LandingStatus
+from deepwork.delivery.landing.recorder import add_landing, build_landing, move_landing
+from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.models import RunStatus
 from deepwork.edge.server.invocation import invoke
 from deepwork.kernel.call import Call, GivenProof
 from deepwork.kernel.errors import InvalidInput, NotAllowed, NotFound
+from deepwork.work.plans.stores.task_store import TaskStore
 from runner.endings import check_nothing_is_left, finish, plan, write
 from runner.run_invariants import list_attempts
 from runner.run_project import RunProject
@@ -373,3 +378,31 @@ def test_the_command_comments_sends_back_lists_and_approves(project: RunProject)
     assert list_states(project) == ["fixed"]
     assert deepwork("comment", "alpha", "alpha.txt", WORDS, code=2)
     assert "0 of 1" in deepwork("review", "queue")
+
+
+@pytest.mark.parametrize(
+    ("status", "after"),
+    [("queued", "cancelled"), ("waiting", "cancelled"), ("checking", "checking"), ("moving", "moving")],
+)
+def test_no_landing_goes_on_with_work_that_was_sent_back(project: RunProject, status: str, after: str):
+    plan(project, "alpha", finish("alpha"))
+    run(project)
+    id = project.ids["alpha"]
+    with project.app.database.transaction() as tx:
+        task = TaskStore(tx).get(id)
+        place = {"host": "", "repository_path": str(project.folder), "target": "main"}
+        landing = build_landing(
+            tx, kind=LandingKind.TASK, subject_id=id, task_id=id, workflow_id=project.plan, title="alpha",
+            done_at=task.finished_at, **place,
+        )  # fmt: skip
+        add_landing(tx, landing)
+        move_landing(tx, landing, LandingStatus(status))
+
+    with nullcontext() if after == "cancelled" else pytest.raises(NotAllowed):
+        comment(project)
+
+    with project.app.database.reading() as tx:
+        found = LandingStore(tx).get(landing.id)
+    assert found.status.value == after
+    assert get_status(project) == ("pending" if after == "cancelled" else "completed")
+    assert len(list_comments(project)) == (after == "cancelled")

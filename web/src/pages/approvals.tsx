@@ -13,7 +13,9 @@ import { Ago, dollars, Field, Fields, formatCount, humanize, Loaded, Section } f
 import { findObstacle, prove, ProofField, useProvenCall } from "../ui/prove";
 import { Shown, ShownDiff } from "../ui/shown";
 import { State } from "../ui/state";
+import type { Weakened } from "../data/shapes-review";
 import { reveal } from "../view/reveal";
+import { describeWeakening } from "../view/review";
 import { ApprovalState, isOfApproval, type Approval } from "./history-approvals";
 
 interface Difference {
@@ -47,6 +49,7 @@ interface CheckResult {
 
 /** The work that an approval is about, as it is now. */
 interface WorkEvidence {
+  weakened?: Weakened[] | null;
   outcome?: string | null;
   compared_with?: string | null;
   files?: ChangedFile[] | null;
@@ -151,6 +154,12 @@ function Changes({ work }: { work: WorkEvidence }) {
   return (
     <Section title={work.compared_with ? "Changed since it was refused" : "What it changed"} count={work.files_count ?? files.length}>
       {work.warning && <p class="callout">{reveal(work.warning)}</p>}
+      {work.weakened && (
+        <div class="callout" role="note">
+          <strong class="tone-bad">▲ Tests say less than before</strong>
+          <ul class="plain">{work.weakened.map((each) => <li><code>{reveal(each.path)}</code> {describeWeakening(each)}</li>)}</ul>
+        </div>
+      )}
       {work.compared_with && (
         <p class="faint">
           Compared with <a href={`/approvals/${work.compared_with}`}>{work.compared_with}</a>. <a href={withQuery({ whole: 1 })}>Show all of the work</a>

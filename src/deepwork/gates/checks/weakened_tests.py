@@ -66,6 +66,8 @@ class _Language(NamedTuple):
     skip: re.Pattern[str]
     always_true: re.Pattern[str]
     only: re.Pattern[str] | None = None
+    run: re.Pattern[str] | None = None
+    """Which of these paths runners of tests find by their names; None: all."""
 
 
 def _pattern(*alternatives: str) -> re.Pattern[str]:
@@ -77,6 +79,7 @@ _NEVER = re.compile(r"(?!)")
 _TEST_FOLDER = r"(^|/)(tests?|__tests__|specs?|testing)/"
 _PYTHON = _Language(
     files=_pattern(_TEST_FOLDER, r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.pyi?$"),
+    run=re.compile(r"(^|/)(test_[^/]*|[^/]*_test|tests?|conftest)\.py$"),
     comment=re.compile(r"\s*#"),
     assertion=_pattern(
         r"^\s*assert\b",
@@ -102,6 +105,7 @@ _PYTHON = _Language(
 )
 _SCRIPT = _Language(
     files=_pattern(_TEST_FOLDER, r"\.(test|spec|e2e|cy)\.[cm]?[jt]sx?$"),
+    run=re.compile(r"(^|/)__tests__/|\.(test|spec|e2e|cy)\.[cm]?[jt]sx?$"),
     comment=_C_COMMENT,
     assertion=_pattern(
         r"\bexpect(?:TypeOf)?\s*\(",
@@ -176,7 +180,26 @@ def find_weakened_tests(patch: str, guarded: Collection[str] = ()) -> list[Weake
     files = read_changed_lines(patch)
     moved = _count_moved(files)
     found = [each for file in files for each in _judge_file(file, moved)]
-    return [*(Weakening(WeakeningKind.GUARDED_FILE, path, 1) for path in sorted(guarded)), *found]
+    lost = [Weakening(WeakeningKind.TEST_FILE_DELETED, path, 1) for path in _list_lost(files)]
+    return [*(Weakening(WeakeningKind.GUARDED_FILE, path, 1) for path in sorted(guarded)), *lost, *found]
+
+
+def _list_lost(files: Sequence[PatchFile]) -> Iterator[str]:
+    """List the files of tests that got names under which they do not run, although no line is lost."""
+    homes = [file for file in files if file.added and _is_run(file.path)]
+    for file in files:
+        if file.renamed_from is not None:
+            if _is_run(file.renamed_from) and not _is_run(file.path):
+                yield file.renamed_from
+        elif file.is_deleted and _is_run(file.path) and not homes and _find_elsewhere(file, files):
+            yield file.path
+
+
+def _find_elsewhere(file: PatchFile, files: Sequence[PatchFile]) -> bool:
+    """Whether all lines of a deleted file are in others: then nothing else says that it is gone."""
+    others = Counter(text.strip() for other in files for _, text in other.added if _find_tests(other.path))
+    own = Counter(text.strip() for _, text in file.removed if text.strip())
+    return bool(own) and not own - others
 
 
 def is_test_file(path: str) -> bool:
@@ -215,6 +238,14 @@ def _count_moved(files: Sequence[PatchFile]) -> _Moved:
     tests = [file for file in files if _find_tests(file.path)]
     removed = Counter(text.strip() for file in tests for _, text in file.removed)
     return _Moved(removed, Counter(text.strip() for file in tests for _, text in file.added))
+
+
+def _is_run(path: str) -> bool:
+    """Whether runners of tests find a file by its name: another name beside them never runs."""
+    language = _find_language(path)
+    if language is None or not is_test_file(path):
+        return False
+    return (language.run or language.files).search(path) is not None
 
 
 def _judge_file(file: PatchFile, moved: _Moved) -> Iterator[Weakening]:

@@ -286,6 +286,7 @@ class PatchFile:
     path: str
     """Its new name; the old one if it is deleted."""
     is_deleted: bool
+    renamed_from: str | None
     removed: tuple[tuple[int, str], ...]
     """Numbers in the old version, and texts."""
     added: tuple[tuple[int, str], ...]
@@ -317,9 +318,16 @@ def _read_file(lines: Sequence[str]) -> PatchFile:
     return PatchFile(
         _find_name(header),
         any(line.startswith("deleted file mode") for line in header),
+        _find_old_name(header),
         tuple(changes["-"]),
         tuple(changes["+"]),
     )
+
+
+def _find_old_name(header: Sequence[str]) -> str | None:
+    start = "rename from "
+    found = next((line.removeprefix(start) for line in header if line.startswith(start)), None)
+    return None if found is None else os.fsdecode(unquote(os.fsencode(found)))
 
 
 def _find_name(header: Sequence[str]) -> str:

@@ -508,7 +508,7 @@ def test_names_of_people_in_json_are_marked(text: Any, marked: Any):
 
 def test_every_column_that_names_somebody_is_marked():
     named = {"created_by", "registered_by", "resolved_by", "by_whom", "agent_name", "asked_by", "decided_by"}
-    named |= {"waived_by"}
+    named |= {"waived_by", "closed_by"}
     names_of_senders = {"agents": {"name"}}
     with closing(sqlite3.connect(":memory:")) as file:
         file.executescript(get_snapshot_path("sqlite").read_text(encoding="utf-8"))

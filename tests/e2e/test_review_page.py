@@ -60,7 +60,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunProject]:
 
 @pytest.fixture(scope="module")
 def bench(project: RunProject) -> Iterator[Dashboard]:
-    with pytest.MonkeyPatch.context() as patch:  # approving proves the checks again, as this person trusts them
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # approving proves the checks again, as this person trusts them
         patch.setenv("XDG_CONFIG_HOME", project.variables["XDG_CONFIG_HOME"])
         with Dashboard(project.folder) as dashboard:
             yield dashboard

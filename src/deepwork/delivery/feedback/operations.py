@@ -16,7 +16,7 @@ from deepwork.delivery.feedback.responses import (
     Comments,
     CommentView,
     Reviewed,
-    SentBack,
+    WorkSentBack,
     build_payload,
     view_comments,
 )
@@ -81,7 +81,7 @@ class FeedbackOperations:
         later: Annotated[
             bool, Field(description="Keep it until you send the work back, instead of sending it now")
         ] = False,
-    ) -> InTransaction[SentBack]:
+    ) -> InTransaction[WorkSentBack]:
         """Comment on a line of a task's work; its agent corrects it, and it comes back checked."""
         tree, found = self._read_line(task_id, path, line, side)
         if seen is not None and seen.rstrip("\r") != found.rstrip("\r"):
@@ -91,7 +91,7 @@ class FeedbackOperations:
                 recoverable=True,
             )
 
-        def store() -> SentBack:
+        def store() -> WorkSentBack:
             with self._database.transaction() as tx:
                 _require_person(tx)
                 task = lock_work(tx, task_id)
@@ -100,7 +100,7 @@ class FeedbackOperations:
                 [view] = view_comments(tx, [comment])
                 tx.emit(CommentEvent.ADDED, build_payload(view), task.workflow_id)
                 if later:
-                    return SentBack(task_id=task.id, comments=[view], reopened=False)
+                    return WorkSentBack(task_id=task.id, comments=[view], reopened=False)
                 return send_work_back(tx, task, [comment], None)
 
         return InTransaction(store)
@@ -113,7 +113,7 @@ class FeedbackOperations:
             str | None,
             Field(max_length=MAX_TEXT, description="What its agent should do; optional with comments"),
         ] = None,
-    ) -> SentBack:
+    ) -> WorkSentBack:
         """Send work back to its agent, with your comments that were not sent yet and with these words."""
         with self._database.transaction() as tx:
             _require_person(tx)

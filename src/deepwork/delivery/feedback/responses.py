@@ -43,7 +43,7 @@ class Comments(Answer):
     total: int
 
 
-class SentBack(Answer):
+class WorkSentBack(Answer):
     """What became of work that a person sent back."""
 
     task_id: str

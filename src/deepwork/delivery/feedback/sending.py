@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepwork.delivery.feedback.models import Comment, CommentEvent, build_comment_text
-from deepwork.delivery.feedback.responses import CommentView, SentBack, build_payload, view_comments
+from deepwork.delivery.feedback.responses import CommentView, WorkSentBack, build_payload, view_comments
 from deepwork.delivery.feedback.store import CommentStore
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.recorder import move_landing
@@ -43,7 +43,9 @@ def lock_work(tx: Transaction, task_id: str) -> Task:
     return TaskStore(tx).get_for_update(task_id)
 
 
-def send_work_back(tx: Transaction, task: Task, comments: Sequence[Comment], words: str | None) -> SentBack:
+def send_work_back(
+    tx: Transaction, task: Task, comments: Sequence[Comment], words: str | None
+) -> WorkSentBack:
     """Give comments and words to the agents of a locked task, and open it again if it was done."""
     landing = _require_sendable(tx, task)
     sent = [_send(tx, each) for each in comments]
@@ -55,7 +57,7 @@ def send_work_back(tx: Transaction, task: Task, comments: Sequence[Comment], wor
     is_driven = attempt is not None or RunStore(tx).find_open_of_plan(task.workflow_id) is not None
     views = view_comments(tx, sent)
     emit_updates(tx, task, views)
-    return SentBack(
+    return WorkSentBack(
         task_id=task.id,
         comments=views,
         reaches=judge_reach(attempt, is_over=False),

@@ -39,7 +39,7 @@ def test_running_work_does_not_look_done(visitor: Visitor, made: MadeProject) ->
 def test_the_log_of_a_plan_names_agents(visitor: Visitor, made: MadeProject) -> None:
     visitor.open(f"/runs/{made.plan}?tab=log&type=plan_task:claimed")
 
-    visitor.page.wait_for_selector(".log-text:has-text('Edsger: design')")
+    visitor.page.wait_for_selector(".log-text:has-text('Edsger took “design”')")
 
 
 def test_the_issues_tab_counts_all_issues(visitor: Visitor, made: MadeProject) -> None:

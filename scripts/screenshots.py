@@ -26,7 +26,7 @@ def main() -> None:
         pages = {
             "dashboard-home": ("/", "light"),
             "dashboard-timeline": (f"/runs/{made.track}?tab=timeline&task={made.tasks['part']}", "dark"),
-            "dashboard-work": ("/work", "light"),
+            "dashboard-work": ("/live", "light"),
         }
         with Dashboard(project) as dashboard, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)

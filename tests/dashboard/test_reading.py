@@ -46,6 +46,7 @@ def address(path: str, world: World) -> str:
     ids = {
         "/tasks/": world.tasks["part"], "/agents/": world.agent, "/runner/runs/": world.agent_run,
         "/runner/attempts/": world.attempt, "/review/": world.planned["ship"], "/wishes/": world.wish,
+        "/runner/lanes/": world.attempt,
     }  # fmt: skip
     id = next((id for part, id in ids.items() if part in path), world.track)
     query = (

@@ -82,7 +82,7 @@ def test_the_dialog_of_a_message_names_the_recipient(
     visitor: Visitor, app: Application, made: MadeProject
 ) -> None:
     [agent] = [each for each in call_tool(app, "agent_list")["agents"] if each["id"] == made.agent]
-    visitor.open("/agents")
+    visitor.open("/live?show=agents")
 
     card = visitor.page.locator(f'[data-agent="{made.agent}"]')
     card.get_by_role("button", name="Send message").click()

@@ -172,8 +172,8 @@ def _make_attempts(app: Application, plan: str) -> None:
 def list_paths(hostile: Hostile) -> list[str]:
     crowd = f"/runs/{hostile.crowd}"
     return [
-        "/", "/runs?limit=100", "/history?show=problems", "/history?show=approvals", "/history", "/history?show=decisions", "/agents", f"/agents?agent={hostile.agent}", "/runs?kind=plan", "/runs?kind=job",
-        "/work", "/review", f"/review?item={hostile.task}",
+        "/", "/runs?limit=100", "/history?show=problems", "/history?show=approvals", "/history", "/history?show=decisions", "/live?show=agents", f"/live?show=agents&agent={hostile.agent}", "/runs?kind=plan", "/runs?kind=job",
+        "/live", "/review", f"/review?item={hostile.task}",
         *(f"{crowd}?tab={tab}" for tab in ("timeline", "graph", "tasks", "files", "decisions", "issues", "log")),
         f"/runs/{hostile.job}", f"/tasks/{hostile.job}%2Fdraft", f"/tasks/{hostile.job}%2Fpolish", f"/runs/{hostile.aborted}",
         f"{crowd}?tab=log&event=20", f"{crowd}?tab=timeline&group=agent", f"/tasks/{hostile.task}",

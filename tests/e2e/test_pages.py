@@ -21,12 +21,12 @@ def list_paths(made: MadeProject) -> list[str]:
     run, part = f"/runs/{made.track}", made.tasks["part"]
     return [
         "/", "/runs", "/runs?q=nothing-of-the-kind", "/history", "/history?show=decisions", "/history?show=problems",
-        "/history?show=approvals", "/history?show=why", "/agents", f"/agents?agent={made.agent}",
+        "/history?show=approvals", "/history?show=why", "/live", "/live?show=agents", f"/live?show=agents&agent={made.agent}",
         "/runs?kind=job", "/runs?kind=plan", "/settings", "/settings?show=credentials", "/settings?show=browser", run, f"{run}?tab=graph", f"{run}?tab=tasks", f"{run}?tab=files",
         f"{run}?tab=files&file=src/ledger/balance.py", f"{run}?tab=decisions", f"{run}?tab=issues", f"{run}?tab=log",
         f"{run}?tab=timeline&task={part}", f"/tasks/{part}", f"/tasks/{part}?diff=split", f"/runs/{made.done}",
         f"/runs/{made.plan}?tab=graph", f"/tasks/{made.planned['backend']}", f"/runs/{made.job}",
-        f"/tasks/{made.job}%2Fpolish", "/review", f"/review?item={made.planned['backend']}", "/work", f"/work/{made.agent_run}",
+        f"/tasks/{made.job}%2Fpolish", "/review", f"/review?item={made.planned['backend']}", f"/live?item={made.attempts['works']}", f"/work/{made.agent_run}",
         "/spend", "/spend?by=day&days=7", f"/spend?run={made.plan}", f"/runs/{made.plan}", f"/runs/{made.plan}?tab=landing",
     ]  # fmt: skip
 

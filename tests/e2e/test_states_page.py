@@ -30,8 +30,8 @@ PLACES: dict[str, tuple[str, str]] = {
     "plan": ("/runs/{}", ".run-head"),
     "session": ("/runs/{}", ".run-head"),
     "task": ("/tasks/{}", "main"),
-    "run": ("/work", "[data-agent-run={}]"),
-    "attempt": ("/work", "[data-attempt={}]"),
+    "run": ("/work/{}", ".run-head"),
+    "attempt": ("/live?item={}", ".live-detail"),
     "landing": ("/landings/{}", "main"),
 }
 """By the kind of a thing: a page, and the part of it that is about the thing."""

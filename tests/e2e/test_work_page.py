@@ -47,10 +47,10 @@ def test_a_run_that_nobody_drives_is_unattended(visitor: Visitor, made: MadeProj
     assert made.locks is not None
     made.locks.release_all()
     try:
-        visitor.open("/work")
-        card = page.locator(f"[data-agent-run={made.agent_run}]")
-        card.locator(".card-head .state", has_text="unattended").wait_for()
-        card.get_by_text(f"deepwork runs attach {made.agent_run}").first.wait_for()
+        visitor.open("/live")
+        line = page.locator(f"[data-agent-run={made.agent_run}]")
+        line.locator(".state", has_text="unattended").wait_for()
+        line.get_by_text(f"deepwork runs attach {made.agent_run}").first.wait_for()
         visitor.open(f"/runs/{made.plan}")
         page.locator("h1 + .state", has_text="unattended").wait_for()
     finally:
@@ -66,17 +66,20 @@ def test_a_person_watches_agents_and_stops_them(
     page = visitor.page
     visitor.open("/")
     page.keyboard.press("g")
-    page.keyboard.press("w")
-    page.wait_for_selector("main h1:has-text('Agents at work')")
-    card = page.locator(f"[data-agent-run={made.agent_run}]")
-    page.get_by_text("3 agents in 1 run").wait_for()
-    card.get_by_text("$2.63 of $20.00").wait_for()
+    page.keyboard.press("l")
+    page.wait_for_selector("main h1:has-text('Live')")
+    lane = page.locator(f"[data-lane={made.attempts['works']}]")
+    lane.get_by_text("Bash: make test").wait_for()
+    page.locator(f"[data-lane={made.attempts['limited']}]").get_by_text("for ").wait_for()
+    run_in_thread(lambda: report_progress(app, made.attempts["works"], "Bash: make lint"))
+    lane.get_by_text("Bash: make lint").wait_for()
+    page.locator(f"[data-agent-run={made.agent_run}]").get_by_role("link").click()
+    card = page.locator("main")
+    card.get_by_text("$3.40 of $20.00").first.wait_for()
     card.get_by_text("claude, then codex").wait_for()
-    limited = page.locator(f"[data-attempt={made.attempts['limited']}]")
-    limited.get_by_text("limit: until").wait_for()
-    limited.get_by_text("goes on in ").wait_for()
+    page.locator(f"[data-attempt={made.attempts['limited']}]").get_by_text("limit: until").wait_for()
     works = page.locator(f"[data-attempt={made.attempts['works']}]")
-    works.get_by_text("Bash: make test").wait_for()
+    works.get_by_text("Bash: make lint").wait_for()
     works.get_by_role("button", name="Output").click()
     works.get_by_text("All sums are exact now.").wait_for()
     if folder := os.environ.get("DEEPWORK_TESTS_SCREENSHOTS"):
@@ -85,7 +88,7 @@ def test_a_person_watches_agents_and_stops_them(
     # What the agent does next appears by itself, as text.
     run_in_thread(lambda: report_progress(app, made.attempts["works"], MARKUP))
     works.get_by_text(MARKUP).wait_for()
-    card.get_by_text("$3.40 of $20.00").wait_for()
+    card.get_by_text("$3.40 of $20.00").first.wait_for()
 
     card.get_by_role("button", name="Pause").click()
     card.get_by_text("Paused by human:owner.").wait_for()

@@ -26,11 +26,10 @@ export interface Entry extends Route {
 
 export const ENTRIES: Entry[] = [
   { path: "/", name: "Inbox", key: "i", icon: "M2 9l2.2-5.5h7.6L14 9v4H2zM2 9h3.4l1 1.8h3.2l1-1.8H14", load: () => import("./pages/home") },
-  { path: "/work", name: "At work", key: "w", icon: "M8 1.8v2.4M8 11.8v2.4M1.8 8h2.4M11.8 8h2.4M3.6 3.6l1.7 1.7M10.7 10.7l1.7 1.7M12.4 3.6l-1.7 1.7M5.3 10.7l-1.7 1.7M8 5.6a2.4 2.4 0 1 0 0 4.8a2.4 2.4 0 1 0 0-4.8", load: () => import("./pages/work") },
+  { path: "/live", name: "Live", key: "l", icon: "M8 1.8v2.4M8 11.8v2.4M1.8 8h2.4M11.8 8h2.4M3.6 3.6l1.7 1.7M10.7 10.7l1.7 1.7M12.4 3.6l-1.7 1.7M5.3 10.7l-1.7 1.7M8 5.6a2.4 2.4 0 1 0 0 4.8a2.4 2.4 0 1 0 0-4.8", load: () => import("./pages/live") },
   { path: "/review", name: "Review", key: "v", icon: "M2.5 3h11v8H8l-3 2.5V11H2.5zM5.5 6.8l1.6 1.6 3-3", load: () => import("./pages/review") },
   { path: "/runs", name: "Runs", key: "r", icon: "M2.5 4h11M2.5 8h7M2.5 12h9", load: () => import("./pages/runs") },
   { path: "/spend", name: "Spend", key: "s", icon: "M8 1.8v12.4M11 4.6c-.6-1-1.7-1.5-3-1.5-1.8 0-3 .9-3 2.3 0 3.4 6.2 1.6 6.2 4.9 0 1.5-1.3 2.5-3.2 2.5-1.5 0-2.7-.6-3.3-1.7", load: () => import("./pages/spend") },
-  { path: "/agents", name: "Agents", key: "a", icon: "M8 2.5a2.6 2.6 0 1 0 0 5.2a2.6 2.6 0 1 0 0-5.2M3 13.5c.6-2.8 2.5-4 5-4s4.4 1.2 5 4", load: () => import("./pages/agents") },
   { path: "/history", name: "History", key: "h", icon: "M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 1 0 0-12.4M8 4.5V8l2.5 1.8", load: () => import("./pages/history") },
   { path: "/settings", name: "Settings", key: "e", icon: "M2 4.5h7M12.5 4.5H14M10.7 2.8v3.4M2 11.5h1.5M7 11.5h7M5.2 9.8v3.4", load: () => import("./pages/settings") },
 ];
@@ -53,6 +52,8 @@ export const REDIRECTS: [from: string, to: string][] = [
   ["/approvals", "/history?show=approvals"],
   ["/plans", "/runs?kind=plan"],
   ["/jobs", "/runs?kind=job"],
+  ["/work", "/live"],
+  ["/agents", "/live?show=agents"],
 ];
 
 /** The subject of the page, for the title of the window. */

@@ -38,6 +38,7 @@ class Cause(StrEnum):
     PERSON = "person"
     BLOCKER = "blocker"  # an agent asked for a person
     PAUSED = "paused"
+    TAKEN = "taken"  # a person works in the session of its agent
     STOPPING = "stopping"
     RUNNER_GONE = "runner_gone"  # no process drives the run
     RUNNER_UNKNOWN = "runner_unknown"  # another machine drives it, or nobody: it has not been heard of
@@ -69,6 +70,7 @@ class Command(StrEnum):
     REPORT = "deepwork report {}"
     ATTACH = "deepwork runs attach {}"
     RESUME_RUN = "deepwork runs resume {}"
+    GIVE_BACK = "deepwork runs give-back {}"
     RAISE_RUN = "deepwork runs set {} --max-usd N"
     WORK = "deepwork work --once --plan {}"
     RESUME_PLAN = "deepwork plans update-status {} in_progress"

@@ -1,5 +1,6 @@
 /** Agents with their tasks and last sign of life. */
 
+import type { ComponentChildren } from "preact";
 import { anyOf, useResource } from "../data/resource";
 import type { Action, AgentLine } from "../data/shapes";
 import { query, taskAddress, withQuery } from "../router";
@@ -20,12 +21,12 @@ interface Message {
   created_at: string | number;
 }
 
-export default function Agents() {
+export function Agents({ head }: { head: ComponentChildren }) {
   const list = useResource<{ agents: AgentLine[]; tracked?: TrackedAgent[]; total: number }>("/agents?limit=200", anyOf("agent", "plan_task", "message", "task"));
   const chosen = query.value.get("agent");
   return (
     <div class="page">
-      <h1>Agents</h1>
+      {head}
       <Loaded of={list}>
         {(data) =>
           data.agents.length === 0 && !data.tracked?.length ? (

@@ -1,67 +1,16 @@
-/** Agents at work: the runs of agents that deepwork started, and what each agent does now. */
+/** A run of agents that deepwork started, with its attempts. */
 
 import { useEffect } from "preact/hooks";
 import { subject, type PageProps } from "../routes";
 import { absolute, duration, now } from "../clock";
-import { anyOf, LOOK_AGAIN, useResource } from "../data/resource";
-import type { AgentRun, AgentRunsAnswer } from "../data/shapes";
+import { LOOK_AGAIN, useResource } from "../data/resource";
+import type { AgentRun } from "../data/shapes";
 import { parseTime } from "../data/tasks";
-import { query, runAddress, withQuery } from "../router";
+import { runAddress } from "../router";
 import { Actions } from "../ui/actions";
 import { AttemptList } from "../ui/attempts";
-import { Ago, Bar, dollars, Duration, Empty, Field, Fields, formatCount, Loaded, Section, tokens } from "../ui/parts";
+import { Ago, Bar, dollars, Duration, Field, Fields, formatCount, Loaded, Section, tokens } from "../ui/parts";
 import { Next, Standing } from "../ui/standing";
-
-const affectsWork = anyOf("run", "attempt");
-
-export default function Work() {
-  const current = useResource<AgentRunsAnswer>("/runner/runs?state=current&limit=100", affectsWork, LOOK_AGAIN);
-  return (
-    <div class="page">
-      <h1>Agents at work</h1>
-      <Loaded of={current}>
-        {(data) => {
-          const agents = data.runs.reduce((sum, run) => sum + run.attempts.length, 0);
-          return data.runs.length === 0 ? (
-            <Empty title="No agents at work">
-              <p>
-                Let agents work on a plan with <code>deepwork run PLAN</code>.
-              </p>
-            </Empty>
-          ) : (
-            <>
-              <p class="faint list-note">
-                {formatCount(agents, "agent")} in {formatCount(data.total, "run")}
-              </p>
-              {data.runs.map((run) => (
-                <CurrentRun key={run.id} run={run} onDone={current.reload} />
-              ))}
-            </>
-          );
-        }}
-      </Loaded>
-      <EndedRuns />
-    </div>
-  );
-}
-
-function CurrentRun({ run, onDone }: { run: AgentRun; onDone: () => void }) {
-  return (
-    <section class="card" data-agent-run={run.id} aria-label={nameRun(run)}>
-      <div class="card-head">
-        <Standing of={run} status={run.status} />
-        <h2>
-          <a href={`/work/${run.id}`}>{nameRun(run)}</a>
-        </h2>
-        <div class="card-actions">
-          <Actions actions={run.actions} onDone={onDone} />
-        </div>
-      </div>
-      <Facts run={run} />
-      {run.attempts.length > 0 ? <AttemptList attempts={run.attempts} label={`Agents of ${nameRun(run)}`} /> : <p class="faint">No agent works at the moment.</p>}
-    </section>
-  );
-}
 
 const nameRun = (run: AgentRun): string => run.workflow?.name ?? run.job ?? run.id;
 
@@ -120,48 +69,6 @@ function Until({ at, isOver }: { at: string; isOver: boolean }) {
   );
 }
 
-function EndedRuns() {
-  const wanted = new URLSearchParams({ state: "ended", limit: "20" });
-  const cursor = query.value.get("cursor");
-  if (cursor) wanted.set("cursor", cursor);
-  const ended = useResource<AgentRunsAnswer>(`/runner/runs?${wanted}`, (event) => event.type === "run:ended" || event.type === "attempt:ended");
-  if (!ended.data?.runs.length) return null;
-  return (
-    <Section title="Ended runs" count={ended.data.total}>
-      <ul class="runlist" aria-label="Ended runs">
-        {ended.data.runs.map((run) => (
-          <li class="agent-row" data-item data-agent-run={run.id} key={run.id}>
-            <div class="run-state">
-              <Standing of={run} status={run.status} />
-            </div>
-            <div class="run-main">
-              <a class="run-name" data-main href={`/work/${run.id}`}>
-                {nameRun(run)}
-              </a>
-              <span class="kind">{run.chain.join(", ")}</span>
-              {run.reason && <p class="attempt-reason">{run.reason}</p>}
-            </div>
-            <div class="run-facts numbers">
-              <span>
-                <Duration from={run.created_at} to={run.ended_at} />
-              </span>
-              <span>{tokens(run.tokens)} tokens</span>
-              <span>{dollars(run.usd ?? 0)}</span>
-            </div>
-            <div class="run-times faint">
-              <Ago at={run.ended_at} />
-            </div>
-          </li>
-        ))}
-      </ul>
-      <div class="pager">
-        {cursor && <a class="button" href={withQuery({ cursor: null })}>First page</a>}
-        {ended.data.cursor && <a class="button" href={withQuery({ cursor: ended.data.cursor })} rel="next">Next page</a>}
-      </div>
-    </Section>
-  );
-}
-
 export function AgentRunPage({ rest: id }: PageProps) {
   const run = useResource<AgentRun>(`/runner/runs/${encodeURIComponent(id)}`, (event) => event.data.id === id || event.data.run_id === id, LOOK_AGAIN);
   const name = run.data && nameRun(run.data);
@@ -176,7 +83,7 @@ export function AgentRunPage({ rest: id }: PageProps) {
           <>
             <header class="run-head">
               <p class="crumbs">
-                <a href="/work">Agents at work</a> › <code>{data.id}</code>
+                <a href="/live">Live</a> › <code>{data.id}</code>
               </p>
               <div class="run-title">
                 <h1>{nameRun(data)}</h1>

@@ -21,6 +21,7 @@ from deepwork.delivery.runner.claiming import STOPPED, SpendingLimits
 from deepwork.delivery.runner.models import (
     Attempt,
     AttemptStage,
+    AttemptWish,
     Observation,
     ParkedFor,
     ProcessState,
@@ -38,10 +39,12 @@ from deepwork.delivery.runner.processes import (
 from deepwork.delivery.runner.profiles import COMMAND_KIND
 from deepwork.delivery.runner.prompts import build_resume_prompt, build_words_prompt
 from deepwork.delivery.runner.rules import (
+    HELD_FOR,
     MS_PER_MINUTE,
     Action,
     NextMove,
     add_jitter,
+    explain_hold,
     is_stalled,
     is_using_cpu,
     judge_ending,
@@ -216,6 +219,22 @@ class AgentWatcher:
         files = self._preparer.locate_files(stored)
         return self._progress.save(read_to_end(Followed.begin(stored), files, now), now)
 
+    def hold(self, attempt: Attempt) -> None:
+        """End an agent that a person wants to pause, take over or stop; finished work is checked instead."""
+        if self._has_finished(attempt):
+            return  # the next look judges how it ended
+        if read := self._end_and_read(attempt):
+            self.carry_out_wish(read.attempt)
+
+    def carry_out_wish(self, attempt: Attempt) -> None:
+        """Do with an attempt without an agent what a person wants of it."""
+        name = name_person(attempt.interrupted_by or "")
+        if attempt.wish is AttemptWish.STOP:
+            self._finisher.give_up(attempt, f"{name} stopped it.")
+        elif parked_for := HELD_FOR.get(attempt.wish) if attempt.wish else None:
+            reason = explain_hold(parked_for, name)
+            self._attempts.move(attempt, AttemptStage.PARKED, parked_for=parked_for, reason=reason, wish=None)
+
     def _interrupt(self, attempt: Attempt, person: str, task_name: str) -> None:
         """End an agent because a person wants to be heard at once, and let its session continue."""
         if read := self._end_and_read(attempt):
@@ -260,6 +279,9 @@ class AgentWatcher:
         else:
             options = looked.run.options
             verdict = judge_ending(attempt, options, task.status, observed, followed.state, looked.now)
+            if attempt.wish is not None and verdict.action is not Action.FINISH:
+                self.carry_out_wish(attempt)
+                return
             self._carry_out(attempt, verdict, task, followed.state.last_message, looked.now)
 
     def _carry_out(self, attempt: Attempt, verdict: NextMove, task: WorkItem, message: str, now: int) -> None:
@@ -338,6 +360,10 @@ class AgentWatcher:
         is_lingering = task.status.is_done and now - (task.finished_at or now) > _LINGER_MS
         if is_orphan or is_lingering or run.status is RunStatus.ENDING:
             self._later(followed.attempt, lambda: self.end_agent(followed.attempt))
+            return True
+        if looked.attempt.wish is not None:
+            self.forget(looked.attempt)
+            self._later(looked.attempt, partial(self.hold, looked.attempt))
             return True
         if person := looked.attempt.interrupted_by:
             self.forget(looked.attempt)

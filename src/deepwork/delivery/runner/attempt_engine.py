@@ -25,16 +25,17 @@ from deepwork.delivery.runner.agent_watcher import (
 from deepwork.delivery.runner.attempt_files import AttemptFiles, AttemptLocks, list_unclosed, mark_closed
 from deepwork.delivery.runner.claiming import STOPPED
 from deepwork.delivery.runner.finishing import AttemptLander, is_lost_claim
-from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, Run, RunStatus
+from deepwork.delivery.runner.models import Attempt, AttemptStage, AttemptWish, ParkedFor, Run, RunStatus
 from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.preparing import AttemptPreparer
 from deepwork.delivery.runner.processes import end_process
 from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.prompts import build_correction_prompt, build_resume_prompt, build_words_prompt
+from deepwork.delivery.runner.rules import is_held
 from deepwork.delivery.runner.scheduling import RunScheduler
 from deepwork.delivery.runner.service import AttemptService, has_room
 from deepwork.delivery.runner.store import AttemptStore, RunStore
-from deepwork.delivery.runner.words import has_unheard_words
+from deepwork.delivery.runner.words import has_unheard_words, name_person
 from deepwork.delivery.runner.work_sources import Finisher, WorkItem, WorkSources
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import DeepworkError, NotFound, StorageError
@@ -344,7 +345,11 @@ class AttemptEngine:
         def prepare() -> None:
             is_new = attempt.stage is AttemptStage.CLAIMED
             current = self._attempts.move(attempt, AttemptStage.PREPARING, starts=1) if is_new else attempt
-            if current is not None:
+            if current is None:
+                return
+            if current.wish is not None and not self._preparer.has_started(current):
+                self._watcher.carry_out_wish(current)
+            else:
                 self._preparer.prepare(run, current, profile)
 
         self._submit(attempt, prepare)
@@ -358,8 +363,13 @@ class AttemptEngine:
         if has_lost_claim(attempt, task):
             self._stop(attempt, "Its task was taken away.")
             return True
+        if is_held(attempt) or attempt.wish is AttemptWish.STOP:
+            return self._wait_for_holder(run, attempt, task)
         if attempt.parked_for is ParkedFor.LIMIT:
             return self._wait_for_limit(run, attempt, task, now)
+        return self._wait_for_person(run, attempt, task, now)
+
+    def _wait_for_person(self, run: Run, attempt: Attempt, task: WorkItem, now: int) -> bool:
         if now - self._looked_at.get(attempt.id, 0) < _LOOK_AGAIN_MS:
             return False
         self._looked_at[attempt.id] = now
@@ -376,14 +386,35 @@ class AttemptEngine:
     def _wait_for_budget(self, run: Run, attempt: Attempt, task: WorkItem) -> bool:
         if self._watcher.find_overrun(run, attempt):
             return False
-        reason = "The budget was used up, and has been raised."
+        return self._start_parked(run, attempt, task, "The budget was used up, and has been raised.")
+
+    def _wait_for_holder(self, run: Run, attempt: Attempt, task: WorkItem) -> bool:
+        """Let an attempt that a person paused or took over continue, or end, when the person says so."""
+        if attempt.wish is AttemptWish.STOP:
+            self._submit(attempt, partial(self._watcher.carry_out_wish, attempt))
+            return True
+        if attempt.wish is not AttemptWish.CONTINUE:
+            return False
+        if task.status.is_done:  # the person has completed it
+            kept = {"wish": None, "interrupted_by": None}
+            return self._attempts.move(attempt, AttemptStage.CHECKING, **kept) is not None
+        name = name_person(attempt.interrupted_by or "")
+        was_taken = attempt.parked_for is ParkedFor.TAKEN
+        did = "worked in your session and your folder, and gives them back" if was_taken else "paused you"
+        return self._start_parked(run, attempt, task, f"{name} {did}.", is_wanted=True)
+
+    def _start_parked(
+        self, run: Run, attempt: Attempt, task: WorkItem, reason: str, *, is_wanted: bool = False
+    ) -> bool:
+        """Start the agent of an attempt again, once the host may start one more."""
         prompt = build_resume_prompt(reason, task.name)
         with self._database.transaction() as tx, join_transaction(tx):
             if not has_room(tx, run.id, self._host):
                 return False
             if attempt.started_at is None:  # it was parked before this start, which keeps its prompt
-                return self._attempts.move(attempt, AttemptStage.PREPARING) is not None
-            return self._attempts.start_again(attempt, prompt, reason) is not None
+                kept = {"wish": None, "interrupted_by": None}
+                return self._attempts.move(attempt, AttemptStage.PREPARING, **kept) is not None
+            return self._attempts.start_again(attempt, prompt, reason, is_wanted=is_wanted) is not None
 
     def _land(self, run: Run, attempt: Attempt, now: int) -> bool:
         """Land work that is done; what is queued lands with the next `deepwork land` if the run is ended."""

@@ -91,6 +91,7 @@ _MAX_SKIPS = 16
 """How often one look reads on in a line that was cut."""
 _FREED_STEP_BYTES = 8_000_000
 _BLOCK_BYTES = 4096
+_SEARCHED_BYTES = 65_536
 _PUNCH_HOLE_AND_KEEP_SIZE = 0x02 | 0x01
 _FOLDER = "runs"
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -224,6 +225,45 @@ def read_lines(
         return [], offset
     except OSError as error:
         raise _to_error(files.stdout, error) from error
+
+
+def find_line(files: AttemptFiles, offset: int, end: int) -> tuple[int, bool]:
+    """Return where the first whole line begins at or after an offset, and whether nothing is before it.
+
+    If there is none before `end`, that is `end`.
+    """
+    try:
+        descriptor = open_to_read(files.stdout)
+    except FileNotFoundError:
+        return 0, True
+    except OSError as error:
+        raise _to_error(files.stdout, error) from error
+    try:
+        kept = _skip_hole(descriptor, 0, end)  # what is before was freed
+        if offset <= kept:
+            is_whole = kept == 0
+            offset = kept
+            if is_whole:
+                return 0, True
+        elif not _is_inside_line(descriptor, offset):
+            return offset, False
+        found = _find_newline(descriptor, offset, end)
+        return found, offset == kept
+    finally:
+        os.close(descriptor)
+
+
+def _find_newline(descriptor: int, offset: int, end: int) -> int:
+    """Return the offset after the next end of a line; `end` if there is none before it."""
+    while offset < end:
+        data = os.pread(descriptor, min(_SEARCHED_BYTES, end - offset), offset)
+        newline = data.find(b"\n")
+        if newline >= 0:
+            return min(end, offset + newline + 1)
+        if not data:
+            break
+        offset += len(data)
+    return end
 
 
 def read_tail(path: Path, max_bytes: int) -> str:

@@ -11,7 +11,7 @@ from deepwork.delivery.runner.attempt_files import AttemptFiles, read_lines, rea
 from deepwork.delivery.runner.models import Attempt, LimitReached, Observation, ProcessState, RunEvent
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
 from deepwork.delivery.runner.store import AttemptStore
-from deepwork.delivery.runner.stream_state import StreamState, apply, describe_now
+from deepwork.delivery.runner.stream_state import StreamState, apply, describe_now, note_time
 from deepwork.gates.budgets.models import CostSource, Entry, Usage
 from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -67,7 +67,8 @@ def read_stream(followed: Followed, files: AttemptFiles, now: int, *, is_over: b
         if after == offset:
             is_behind = False
             break
-        state = apply(state, (signal for line in lines for signal in adapter.read_line(line, now=now)))
+        signals = (signal for line in lines for signal in adapter.read_line(line, now=now))
+        state = note_time(apply(state, signals), state, now)
         offset = after
     if offset == followed.offset:
         return replace(followed, is_behind=False) if followed.is_behind else followed

@@ -11,7 +11,7 @@ from deepwork.delivery.runner.plan_work import PlanWork
 from deepwork.delivery.runner.profiles import AgentProfile
 from deepwork.delivery.runner.prompts import build_correction_prompt, build_words_prompt
 from deepwork.delivery.runner.responses import build_payload, describe_attempt
-from deepwork.delivery.runner.rules import choose_profile, find_run_overrun
+from deepwork.delivery.runner.rules import choose_profile, find_run_overrun, is_held
 from deepwork.delivery.runner.service import has_room, move_attempt
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.delivery.runner.words import has_unheard_words
@@ -76,6 +76,8 @@ class TaskClaimer:
                 return NothingClaimed("The run has ended.")
             if is_limited and not has_room(tx, run.id, self._host):
                 return None
+            if (known := AttemptStore(tx).find_open_of_task(task_id)) and is_held(known):
+                return NothingClaimed(f"{known.reason} `deepwork runs give-back {known.id}` continues it.")
             attempt_id = new_id("at")
             agent_id = self._plans.register_agent(attempt_id, profile, TaskStore(tx).get(task_id).name)
             left = self._workspaces.leave_elsewhere(tx, task_id)

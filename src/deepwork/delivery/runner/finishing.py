@@ -113,6 +113,18 @@ class AttemptFinisher:
             self._plans.unregister_agent(attempt.agent_id)
             return ended
 
+    def give_up(self, attempt: Attempt, reason: str) -> Attempt | None:
+        """End the attempt because a person wants that; the task fails until a person retries it."""
+        with self._database.transaction() as tx, join_transaction(tx):
+            ended = move_attempt(tx, attempt, AttemptStage.STOPPED, reason=reason, exhausted=1, wish=None)
+            if ended is None:
+                return None
+            task = TaskStore(tx).get(attempt.task_id)
+            if task.claimed_by == attempt.agent_id and not task.status.is_done:
+                self._give_up(attempt, task, reason)
+            self._plans.unregister_agent(attempt.agent_id)
+            return ended
+
     def end_reviewed(self, attempt: Attempt) -> Attempt | None:
         """End an attempt whose task a person has completed by an approval."""
         return self._end_or_land(attempt)

@@ -77,6 +77,15 @@ class JobStepFinisher:
         """End the attempt; the step remains as it is."""
         return self._end(attempt, AttemptStage.STOPPED, reason)
 
+    def give_up(self, attempt: Attempt, reason: str) -> Attempt | None:
+        """End the attempt because a person wants that; its run ends, and waits for a person."""
+        with self._database.transaction() as tx, join_transaction(tx):
+            run = RunStore(tx).find(attempt.run_id)
+            ended = self._end(attempt, AttemptStage.STOPPED, reason)
+            if ended is not None and run is not None:
+                self._ask_person(run, reason)
+            return ended
+
     def end_reviewed(self, attempt: Attempt) -> Attempt | None:
         """Let an attempt end whose step a person has let pass; its work is committed first."""
         return self._attempts.move(attempt, AttemptStage.CHECKING)

@@ -9,7 +9,7 @@ from deepwork.delivery.runner.claiming import TaskClaimer, find_next_profile, fi
 from deepwork.delivery.runner.job_steps import JobStep, JobSteps, build_step_id, is_current, locate_place
 from deepwork.delivery.runner.models import Attempt, Run, RunStatus
 from deepwork.delivery.runner.profiles import AgentProfile
-from deepwork.delivery.runner.rules import is_limit_sure
+from deepwork.delivery.runner.rules import is_held, is_limit_sure
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.delivery.runner.work_sources import WorkPlace
@@ -128,6 +128,8 @@ class JobScheduler:
         return self._begin_step(run, session)
 
     def _ask_person(self, run: Run, session: Session, waiting: Sequence[Attempt]) -> bool:
+        if any(map(is_held, waiting)):
+            return False  # a person says when it continues
         for attempt in waiting:
             if is_current(session, attempt):
                 self._runs.set_status(run.id, RunStatus.NEEDS_PERSON, attempt.reason)

@@ -60,6 +60,8 @@ class UsageReported(NamedTuple):
     model: str | None = None
     is_total: bool = False
     """Whether the figures are all of a session or start, so that the difference to those before counts."""
+    context: int | None = None
+    """How many tokens the model has read for its last answer, with those of the answer, if that is known."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,19 @@ class Ended:
     is_error: bool
     text: str = ""
     reason: str = ""
+
+
+class TranscriptPart(NamedTuple):
+    """A part of what an agent did and said, as people read it; the same for every vendor."""
+
+    kind: str
+    """`session`, `said`, `thought`, `tool`, `result`, `output`, `note`, `limit`, `failure` or `end`."""
+    text: str = ""
+    tool_id: str = ""
+    name: str = ""
+    is_error: bool = False
+    is_delta: bool = False
+    """Whether it continues the text before."""
 
 
 Signal = (
@@ -154,6 +169,22 @@ class ParkedFor(CaseInsensitiveEnum):
     PERSON = "person"
     TRUST = "trust"  # of its checks, by a person; the last line of the reason is the command
     BUDGET = "budget"
+    PAUSED = "paused"  # a person stopped its agent for a while
+    TAKEN = "taken"  # a person works in its session and its tree
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a person keeps the attempt, and says when it continues."""
+        return self in (ParkedFor.PAUSED, ParkedFor.TAKEN)
+
+
+class AttemptWish(CaseInsensitiveEnum):
+    """What a person wants of an attempt, until its runner has done it."""
+
+    PAUSE = "pause"
+    TAKE = "take"
+    STOP = "stop"
+    CONTINUE = "continue"
 
 
 class ProcessState(CaseInsensitiveEnum):
@@ -294,7 +325,9 @@ class Attempt:
     """1 if the task failed with it for good; if a person lets it be tried again, only later ones count."""
     ended_at: int | None = None
     interrupted_by: str | None = None
-    """The person for whose words its agent is to be interrupted."""
+    """The person for whose words its agent is to be interrupted, or who paused or took the attempt."""
+    wish: AttemptWish | None = None
+    """What that person wants; None if only that the words are heard, or if it was done."""
 
     @property
     def tokens(self) -> int:

@@ -25,6 +25,7 @@ from deepwork.delivery.runner.responses import (
     VendorWindow,
     VendorWindows,
     WorkRef,
+    describe_activity,
     describe_run,
     offer_run_actions,
 )
@@ -32,7 +33,7 @@ from deepwork.delivery.runner.rules import PERSON_MOVES
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
 from deepwork.delivery.runner.stream_state import StreamState
-from deepwork.gates.budgets.models import MICROS_PER_USD
+from deepwork.delivery.runner.transcripts import explain_absence
 from deepwork.kernel.answers import Field, Id
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
@@ -246,7 +247,7 @@ class RunOperations:
         path = self._locate_output(attempt, start, stream)
         size = _measure(path) if path else None
         text = "" if path is None or size is None else escape_controls(read_tail(path, max_bytes))
-        reason = None if size is not None else _explain_absence(attempt)
+        reason = None if size is not None else explain_absence(attempt)
         return AttemptOutput(
             attempt_id=attempt.id, start=start, stream=stream, text=text, size=size, reason=reason
         )
@@ -280,7 +281,7 @@ class RunLines:
             AttemptLine.of(
                 each,
                 **states[each.id].to_answer(),
-                usd=each.usd_micros / MICROS_PER_USD,
+                **describe_activity(each),
                 task_name=names.get(each.task_id) or each.task_id.rpartition("/")[2],
                 workflow=works.get(_get_work_id(each)),
             )
@@ -350,9 +351,3 @@ def _measure(path: Path) -> int | None:
     except OSError:
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
-
-
-def _explain_absence(attempt: Attempt) -> str:
-    if not attempt.starts:
-        return "The agent was not started yet."
-    return f"The output is on the machine {attempt.host}, or was removed."

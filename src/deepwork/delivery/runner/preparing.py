@@ -95,6 +95,10 @@ class AttemptPreparer:
             return None
         return None if launched is None else self._adopt(*launched)
 
+    def has_started(self, attempt: Attempt) -> bool:
+        """Return whether an agent was started, such as by a runner that was killed then."""
+        return observe(self.locate_files(attempt)).state is not ProcessState.NOT_STARTED
+
     def preview(self, run: Run, task_id: str, profile: AgentProfile) -> dict[str, Any]:
         """Describe what would be started for a task."""
         name, place = self._sources.find(run).preview(run, task_id)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, Run, RunStatus
+from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunStatus
 from deepwork.delivery.runner.rules import PERSON_MOVES, find_run_overrun
+from deepwork.delivery.runner.stream_state import StreamState, get_open_tool
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.answers import Act, Answer, IsoTime, offer
+from deepwork.kernel.foreign_text import to_one_line
 from deepwork.kernel.paging import Page
 from deepwork.kernel.values import format_optional_timestamp
+
+_MAX_LINE = 160
 
 
 class AttemptView(Answer):
@@ -40,6 +44,20 @@ class AttemptView(Answer):
     usd: float
     usd_source: str | None = None
     now_doing: str | None = None
+    tool: str | None = None
+    """What the tool does that has not answered yet."""
+    doing_since: IsoTime | None = None
+    """When it began what it does now."""
+    last_line: str | None = None
+    """The last line that the agent said."""
+    context_tokens: int | None = None
+    """What the model has in its context, if its vendor says so."""
+    active_at: IsoTime | None = None
+    """When it last wrote something or used the processor."""
+    interrupted_by: str | None = None
+    """The person who wants to be heard, or who paused or took it."""
+    wish: str | None = None
+    """What that person wants, until it is done: pause, take, stop, continue."""
     outcome: str | None = None
     started_at: IsoTime | None = None
     created_at: IsoTime
@@ -153,7 +171,22 @@ class AttemptOutput(Answer):
 
 def describe_attempt(attempt: Attempt) -> AttemptView:
     """Describe an attempt."""
-    return AttemptView.of(attempt, usd=attempt.usd_micros / MICROS_PER_USD)
+    return AttemptView.of(attempt, **describe_activity(attempt))
+
+
+def describe_activity(attempt: Attempt) -> dict[str, Any]:
+    """Describe what an attempt has cost, and what its agent does now, as far as its stream says so."""
+    state = StreamState.from_json(attempt.stream_state)
+    is_at_work = attempt.stage is AttemptStage.RUNNING
+    lines = state.last_message.strip().rpartition("\n")[2]
+    return {
+        "usd": attempt.usd_micros / MICROS_PER_USD,
+        "model": state.model,
+        "tool": (get_open_tool(state)[1] or None) if is_at_work else None,
+        "doing_since": format_optional_timestamp(state.doing_since) if is_at_work else None,
+        "last_line": to_one_line(lines)[:_MAX_LINE] or None,
+        "context_tokens": state.context_tokens,
+    }
 
 
 def describe_run(

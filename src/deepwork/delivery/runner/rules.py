@@ -9,6 +9,7 @@ from deepwork.delivery.runner.models import (
     FINAL_STAGES,
     Attempt,
     AttemptStage,
+    AttemptWish,
     Observation,
     ParkedFor,
     ProcessState,
@@ -208,6 +209,22 @@ def is_working(attempt: Attempt) -> bool:
     if attempt.stage is AttemptStage.PARKED:
         return attempt.parked_for is ParkedFor.LIMIT
     return attempt.stage is not AttemptStage.REVIEWING
+
+
+HELD_FOR: Mapping[AttemptWish, ParkedFor] = {
+    AttemptWish.PAUSE: ParkedFor.PAUSED,
+    AttemptWish.TAKE: ParkedFor.TAKEN,
+}
+
+
+def explain_hold(held_for: ParkedFor, person: str) -> str:
+    """Say why an attempt is held."""
+    return f"{person} has taken over its session." if held_for is ParkedFor.TAKEN else f"{person} paused it."
+
+
+def is_held(attempt: Attempt) -> bool:
+    """Return whether a person keeps an attempt, so that its run goes on until the person is done."""
+    return attempt.parked_for is not None and attempt.parked_for.is_held
 
 
 def choose_profile(chain: Sequence[str], failed: Sequence[Attempt], max_attempts: int) -> str | None:

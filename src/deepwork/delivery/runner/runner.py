@@ -21,6 +21,7 @@ from deepwork.delivery.runner.profiles import (
     require_any_agent,
     require_program,
 )
+from deepwork.delivery.runner.rules import is_held
 from deepwork.delivery.runner.scheduling import list_next_tasks
 from deepwork.delivery.runner.service import RunService, create_run
 from deepwork.delivery.runner.store import AttemptStore
@@ -235,6 +236,17 @@ class Runner:
             )
         finally:
             engine.close()
+
+    def carry_out(self, attempt_id: str, stop: threading.Event) -> None:
+        """Look after an attempt until its agent was ended, as a person wants; another process may do that."""
+
+        def is_over(_: bool) -> bool:
+            with self._database.reading() as tx:
+                attempt = AttemptStore(tx).get(attempt_id)
+            return attempt.stage.is_final or attempt.wish is None or is_held(attempt)
+
+        with closing(self._build_engine(self._find_profile)) as engine:
+            repeat_until_over(self._database, stop, partial(engine.tick_one, attempt_id), is_over)
 
     # Working on one task
 

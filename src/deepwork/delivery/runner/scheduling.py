@@ -11,7 +11,7 @@ from deepwork.delivery.landing.store import LandingStore
 from deepwork.delivery.runner.claiming import STOPPED, NothingClaimed, TaskClaimer, find_next_profile
 from deepwork.delivery.runner.models import NOT_LANDED, TIME_IS_OVER, Attempt, AttemptStage, Run, RunStatus
 from deepwork.delivery.runner.profiles import AgentProfile
-from deepwork.delivery.runner.rules import find_run_overrun, is_limit_sure, is_working
+from deepwork.delivery.runner.rules import find_run_overrun, is_held, is_limit_sure, is_working
 from deepwork.delivery.runner.service import RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore
 from deepwork.kernel.database.transaction import Database, Transaction
@@ -115,6 +115,8 @@ class RunScheduler:
                 return True
         if any(map(is_working, attempts)) or (refused and self._waits_for_host(run, refused, hosts)):
             return False
+        if any(map(is_held, attempts)):
+            return False  # a person says when they continue
         problem = _explain_refusal(run, refused, hosts) if refused else None
         return self._end_if_over(run, offered, attempts, limit or problem, _explain_lost(run, lost, hosts))
 

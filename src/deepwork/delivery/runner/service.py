@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, AttemptStage, Run, RunEvent, RunOptions, RunStatus
+from deepwork.delivery.runner.models import (
+    Attempt,
+    AttemptStage,
+    AttemptWish,
+    Run,
+    RunEvent,
+    RunOptions,
+    RunStatus,
+)
 from deepwork.delivery.runner.responses import build_payload, describe_attempt, describe_run
 from deepwork.delivery.runner.rules import MOVES, find_run_overrun
 from deepwork.delivery.runner.store import AttemptStore, RunStore
@@ -251,6 +259,7 @@ class AttemptService:
         """
         is_lost = StreamState.from_json(attempt.stream_state).is_session_lost
         session = None if is_lost else attempt.vendor_session
+        is_still_wished = attempt.wish not in (None, AttemptWish.CONTINUE)
         return self.move(
             attempt,
             AttemptStage.PREPARING,
@@ -263,7 +272,9 @@ class AttemptService:
             boot_id=None,
             start_time=None,
             started_at=None,
-            interrupted_by=None,
+            # What a person wants of an attempt between two starts is for the next one.
+            interrupted_by=attempt.interrupted_by if is_still_wished else None,
+            wish=attempt.wish if is_still_wished else None,
             stream_offset=0,
             cpu_ms=0,
         )

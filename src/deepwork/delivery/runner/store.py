@@ -7,7 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from deepwork.delivery.runner.models import Attempt, AttemptStage, ParkedFor, Run, RunOptions, RunStatus
+from deepwork.delivery.runner.models import (
+    Attempt,
+    AttemptStage,
+    AttemptWish,
+    ParkedFor,
+    Run,
+    RunOptions,
+    RunStatus,
+)
 from deepwork.kernel.database.engine import Row, build_where, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
@@ -213,6 +221,11 @@ class AttemptStore:
         row = self._tx.fetch_one("SELECT * FROM attempts WHERE id = :id", id=id)
         return None if row is None else _read_attempt(row)
 
+    def get_for_update(self, id: str) -> Attempt:
+        """Return the attempt, locked until the transaction ends; raises NotFound."""
+        row = self._tx.fetch_one(f"SELECT * FROM attempts WHERE id = :id{self._tx.row_lock}", id=id)
+        return self.get(id) if row is None else _read_attempt(row)
+
     def find_by_ids(self, ids: Iterable[str]) -> dict[str, Attempt]:
         """Return the attempts with these ids, by id; those that do not exist are left out."""
         rows = self._tx.fetch_all("SELECT * FROM attempts WHERE id IN :ids ORDER BY id", ids=list(ids))
@@ -276,6 +289,11 @@ class AttemptStore:
         }
         values = {"stage": stage, "run": run_id, "workflow": workflow_id, "task": task_id}
         rows, total = self._tx.list_newest("attempts", "*", conditions, after, limit, **values)
+        return [_read_attempt(row) for row in rows], total
+
+    def list_open(self, limit: int) -> tuple[list[Attempt], int]:
+        """List the attempts that have not ended, the oldest first, and how many there are."""
+        rows, total = self._tx.list_first("*", "attempts WHERE ended_at IS NULL", "created_at, id", limit)
         return [_read_attempt(row) for row in rows], total
 
     def list_open_of_runs(self, run_ids: Iterable[str]) -> list[Attempt]:
@@ -431,7 +449,9 @@ def _read_optional_run(row: Row | None) -> Run | None:
 def _read_attempt(row: Row) -> Attempt:
     values = {name: row[name] for name in _ATTEMPT_NAMES}
     parked_for = None if row["parked_for"] is None else ParkedFor(row["parked_for"])
-    return build_record(Attempt, {**values, "stage": AttemptStage(row["stage"]), "parked_for": parked_for})
+    wish = None if row["wish"] is None else AttemptWish(row["wish"])
+    stage = AttemptStage(row["stage"])
+    return build_record(Attempt, {**values, "stage": stage, "parked_for": parked_for, "wish": wish})
 
 
 def _select_known(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:

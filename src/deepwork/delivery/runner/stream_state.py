@@ -98,6 +98,10 @@ class StreamState:
     unpriced_tokens: int = 0
     """Tokens of this attempt whose dollars nobody knows."""
     now_doing: str = ""
+    doing_since: int | None = None
+    """When it began what it does now: the tool that it is in, or to think."""
+    context_tokens: int | None = None
+    """What the model has in its context, if the vendor says so."""
     open_tools: dict[str, str] = field(default_factory=dict)
     """What each tool that has not answered yet does, by its id."""
     last_message: str = ""
@@ -155,6 +159,8 @@ def begin_start(state: StreamState, *, model: str | None = None) -> StreamState:
         state,
         model=model or state.model,
         now_doing="",
+        doing_since=None,
+        context_tokens=None,
         open_tools={},
         limit=None,
         transient=None,
@@ -168,6 +174,18 @@ def begin_start(state: StreamState, *, model: str | None = None) -> StreamState:
         start_unpriced_tokens=0,
         earlier_source=state.usd_source,
     )
+
+
+def note_time(state: StreamState, before: StreamState, now: int) -> StreamState:
+    """Return the state with the moment at which the agent began what it does now, if that is new."""
+    if state.doing_since is not None and get_open_tool(state)[0] == get_open_tool(before)[0]:
+        return state
+    return copy_with(state, doing_since=now)
+
+
+def get_open_tool(state: StreamState) -> tuple[str, str]:
+    """Return the id of the tool that was opened last, and what it does; empty if none is open."""
+    return next(reversed(state.open_tools.items()), ("", ""))
 
 
 def describe_now(state: StreamState) -> str:
@@ -250,6 +268,8 @@ def _end(draft: StreamState, signal: Ended) -> None:
 
 
 def _count(draft: StreamState, signal: UsageReported) -> None:
+    if signal.context:
+        _change(draft, context_tokens=signal.context)
     counts = TokenCounts(signal.input, signal.cached, signal.output)
     if signal.is_total:
         _count_total(draft, signal, counts)

@@ -88,6 +88,9 @@ class Finisher(Protocol):
     def stop(self, attempt: Attempt, reason: str) -> Attempt | None:
         """End the attempt because the run ends or the work was taken away; its tree stays."""
 
+    def give_up(self, attempt: Attempt, reason: str) -> Attempt | None:
+        """End the attempt because a person wants that; nobody tries again before a person says so."""
+
     def end_reviewed(self, attempt: Attempt) -> Attempt | None:
         """End an attempt whose work a person has let pass."""
 
@@ -127,6 +130,9 @@ class Finishers:
 
     def stop(self, attempt: Attempt, reason: str) -> Attempt | None:
         return self._find(attempt).stop(attempt, reason)
+
+    def give_up(self, attempt: Attempt, reason: str) -> Attempt | None:
+        return self._find(attempt).give_up(attempt, reason)
 
     def end_reviewed(self, attempt: Attempt) -> Attempt | None:
         return self._find(attempt).end_reviewed(attempt)

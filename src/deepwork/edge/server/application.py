@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from deepwork.delivery.landing.operations import LandingOperations
     from deepwork.delivery.provenance.verification import ProvenanceVerifier
     from deepwork.delivery.rewind.operations import RewindOperations
+    from deepwork.delivery.runner.lanes import LaneOperations
     from deepwork.delivery.runner.operations import RunOperations
     from deepwork.delivery.runner.plan_edits import PlanEditOperations
     from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.delivery.runner.runner import Runner
+    from deepwork.delivery.runner.transcripts import TranscriptOperations
     from deepwork.edge.server.assembly.delivery import Landings
     from deepwork.edge.server.assembly.jobs import JobsAssembly
     from deepwork.edge.server.assembly.trees import TreesAssembly
@@ -287,6 +289,17 @@ class Application:
         return PlanEditOperations(
             self.database, self.presence, lambda: self._plan_tools, self._build_task_tools
         )
+
+    def _build_lane_operations(self) -> LaneOperations:
+        from deepwork.delivery.runner.lanes import LaneOperations
+        from deepwork.views.overview.run_store import name_work
+
+        return LaneOperations(self.database, self._view_states, name_work)
+
+    def _build_transcript_operations(self) -> TranscriptOperations:
+        from deepwork.delivery.runner.transcripts import TranscriptOperations
+
+        return TranscriptOperations(self.database, self.processes.state_folder)
 
     def _view_states(self, tx: Transaction) -> StateView:
         """Return what judges the states of things in this transaction."""
@@ -663,6 +676,8 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
     "deepwork.views.overview.report:ReportOperations": Application._build_report_operations,
     "deepwork.work.wishes.operations:WishOperations": Application._build_wish_operations,
     "deepwork.delivery.runner.plan_edits:PlanEditOperations": Application._build_plan_edits,
+    "deepwork.delivery.runner.lanes:LaneOperations": Application._build_lane_operations,
+    "deepwork.delivery.runner.transcripts:TranscriptOperations": Application._build_transcript_operations,
     **{
         path: _build_with_database(path)
         for path in (
@@ -672,6 +687,7 @@ _BUILDERS: dict[str, Callable[[Application], Tools]] = {
             "deepwork.views.overview.since:SinceOperations",
             "deepwork.views.overview.spending:SpendingOperations",
             "deepwork.delivery.runner.words:WordOperations",
+            "deepwork.delivery.runner.holding:AttemptOperations",
             "deepwork.work.messages.operations:MessageOperations",
             "deepwork.work.plans.operations:PlanOperations",
             "deepwork.work.workspaces.operations:WorkspaceOperations",

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepwork.kernel.errors import StorageError
 
-HEAD = "0027"
+HEAD = "0028"
 """The newest migration; a test compares it with the folder `migrations/versions`."""
 SEALED_SINCE = "0020"
 """From this version on, all rows that let work pass have seals, and the mark of a SQLite store says so."""

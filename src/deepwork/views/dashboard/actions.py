@@ -31,6 +31,15 @@ ACTIONS_BY_PATH: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "run",
         {"pause": "pause_run", "resume": "resume_run", "stop": "stop_run", "set": "set_run"},
     ),
+    "/api/v1/runner/attempts/{id}/{verb}": (
+        "attempt",
+        {
+            "pause": "pause_attempt",
+            "take": "take_attempt",
+            "continue": "continue_attempt",
+            "stop": "stop_attempt",
+        },
+    ),
     "/api/v1/rewinds/{id}/{verb}": ("rewind", {"undo": "undo_rewind"}),
     "/api/v1/landings/{id}/{verb}": ("landing", {"cancel": "cancel_landing"}),
 }

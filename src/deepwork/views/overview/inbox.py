@@ -252,7 +252,8 @@ def _describe_landing(landing: Landing, standing: Standing) -> Attention:
 def list_parked_attempts(view: StateView, limit: int) -> Listed:
     """List the attempts of agents that wait for a person or for a budget, the oldest first."""
     found = """attempts LEFT JOIN plan_tasks AS task ON task.id = attempts.task_id
-        WHERE ended_at IS NULL AND stage = 'parked' AND parked_for IN ('person', 'trust', 'budget')"""
+        WHERE ended_at IS NULL AND stage = 'parked' AND (wish IS NULL OR wish <> 'continue')
+          AND parked_for IN ('person', 'trust', 'budget', 'paused', 'taken')"""
     order = "attempts.updated_at, attempts.id"
     rows, total = view.tx.list_first("attempts.id, task.name", found, order, limit)
     attempts = AttemptStore(view.tx).find_by_ids([row["id"] for row in rows]) if rows else {}

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from deepwork.delivery.runner.adapters.wording import classify, find_reset, is_lost_session
-from deepwork.delivery.runner.models import Ended, LimitReached, Signal, ToolEnded, TransientFailure
+from deepwork.delivery.runner.models import (
+    Ended,
+    LimitReached,
+    Said,
+    SessionStarted,
+    Signal,
+    ToolEnded,
+    TranscriptPart,
+    TransientFailure,
+)
 from deepwork.delivery.runner.stream_state import StreamState, apply
 from deepwork.gates.budgets.models import MICROS_PER_USD
 from deepwork.kernel.foreign_text import MAX_TOKENS, MAX_USD, read_number, read_whole_number
@@ -24,6 +33,8 @@ if TYPE_CHECKING:
 SERVER_NAME: Final = "deepwork"
 """The name under which an agent has our MCP server."""
 MAX_TEXT: Final = 16_000
+_KEPT_HEAD = 4_000
+"""Characters of the beginning of a long text that are shown, before its end."""
 _MAX_DETAIL = 200
 _MAX_ID = 200
 _HEAD = 2_000
@@ -97,6 +108,12 @@ class Adapter(Protocol):
         `now` is the time of the line, for limits that say "in 20 minutes"; without it, the current time.
         """
 
+    def read_parts(self, line: str, *, now: int | None = None) -> tuple[TranscriptPart, ...]:
+        """Return what a line says to people: words, each tool with its input, and what it answered."""
+
+    def build_takeover(self, session_id: str) -> tuple[str, ...] | None:
+        """Build the command with which a person continues a session in a terminal; None if there is none."""
+
     def find_awaited_limit(self, stderr_tail: str, *, now: int) -> LimitReached | None:
         """Return the limit that the last error names; the agent may wait at it, and say so nowhere else."""
 
@@ -124,6 +141,10 @@ class StreamAdapter:
     """Returns the errors of what it writes to stderr."""
     takes_session_id: bool = False
     has_hooks: bool = False
+    read_details: Callable[[Event], Iterable[TranscriptPart]] = lambda _: ()
+    """Returns the tools of an event with their whole input, what they answered, and thoughts, for people."""
+    takeover: tuple[str, ...] = ()
+    """The words before the id of a session with which a person continues it in a terminal."""
 
     def build_launch(self, request: LaunchRequest) -> Launch:
         """Build the command of a start."""
@@ -145,6 +166,19 @@ class StreamAdapter:
             return _salvage_tool_end(line, self.tool_end) if self.tool_end else ()
         return tuple(self.read_event(event, get_now(now)))
 
+    def read_parts(self, line: str, *, now: int | None = None) -> tuple[TranscriptPart, ...]:
+        """Return what a line says to people; nothing is left out but what they cannot use."""
+        event = parse_event(line)
+        if event is None:
+            text = clean_text(line.strip()[:MAX_TEXT], MAX_TEXT)
+            return (TranscriptPart("note", text),) if text else ()
+        signals = self.read_event(event, get_now(now))
+        return (*self.read_details(event), *describe_signals(signals))
+
+    def build_takeover(self, session_id: str) -> tuple[str, ...] | None:
+        """Build the command with which a person continues a session in a terminal."""
+        return (*self.takeover, session_id) if self.takeover else None
+
     def _says_nothing(self, line: str) -> bool:
         match = _TYPE_PATTERN.match(line) if self.known_types is not None else None
         return match is not None and match[1] not in (self.known_types or ())
@@ -159,6 +193,45 @@ class StreamAdapter:
     ) -> StreamState:
         """Return the state after the process ended."""
         return finish_state(state, exit_code, self.read_log(stderr_tail), get_now(now))
+
+
+def describe_signals(signals: Iterable[Signal]) -> Iterator[TranscriptPart]:
+    """Return what signals say to people; tools are described with their input instead."""
+    for signal in signals:
+        match signal:
+            case SessionStarted(session_id=id, model=model):
+                yield TranscriptPart("session", id, name=model or "")
+            case Said(text=text, is_delta=is_delta) if text:
+                yield TranscriptPart("said", text, is_delta=is_delta)
+            case LimitReached(message=message):
+                yield TranscriptPart("limit", message)
+            case TransientFailure(message=message):
+                yield TranscriptPart("failure", message)
+            case Ended(is_error=is_error, text=text, reason=reason):
+                yield TranscriptPart("end", text or reason, is_error=is_error)
+
+
+def describe_tool(id: str, name: str, given: object) -> TranscriptPart:
+    """Describe the use of a tool with all that it was given, as JSON unless it is text."""
+    return TranscriptPart("tool", write_value(given), id, name)
+
+
+def describe_answer(id: str, answer: object, *, is_error: bool = False) -> TranscriptPart:
+    """Describe what a tool answered."""
+    return TranscriptPart("result", write_value(answer), id, is_error=is_error)
+
+
+def write_value(value: object) -> str:
+    """Write a value for people: text as it is, the texts of a list of blocks, anything else as JSON."""
+    if isinstance(value, list) and (texts := [get_text(each, "text") for each in list_objects(value)]):
+        value = "\n".join(filter(None, texts)) or value
+    if value is None or value == {}:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
+    if len(text) > MAX_TEXT:
+        left_out = f"[{len(text) - MAX_TEXT} characters left out]"
+        text = f"{text[:_KEPT_HEAD]}\n{left_out}\n{text[_KEPT_HEAD - MAX_TEXT :]}"
+    return clean_text(text, 2 * MAX_TEXT)
 
 
 def get_now(now: int | None) -> int:

@@ -16,7 +16,9 @@ from deepwork.delivery.runner.adapters.base import (
     McpServer,
     StreamAdapter,
     clean_text,
+    describe_answer,
     describe_input,
+    describe_tool,
     explain,
     get_count,
     get_id,
@@ -36,6 +38,7 @@ from deepwork.delivery.runner.models import (
     Signal,
     ToolEnded,
     ToolStarted,
+    TranscriptPart,
     TransientFailure,
     UsageReported,
 )
@@ -112,6 +115,18 @@ def _list_permission_flags(request: LaunchRequest) -> Iterator[str]:
 # The stream
 
 
+def _read_details(event: Event) -> Iterator[TranscriptPart]:
+    for block in list_objects(get_object(event, "message").get("content")):
+        match block.get("type"):
+            case "thinking":
+                yield TranscriptPart("thought", get_text(block, "thinking"))
+            case "tool_use":
+                yield describe_tool(get_id(block, "id"), get_text(block, "name", 100), block.get("input"))
+            case "tool_result":
+                is_error = block.get("is_error") is True
+                yield describe_answer(get_id(block, "tool_use_id"), block.get("content"), is_error=is_error)
+
+
 def _read_event(event: Event, now: int) -> Iterator[Signal]:
     match event["type"]:
         case "system":
@@ -153,7 +168,8 @@ def _read_assistant(event: Event, now: int) -> Iterator[Signal]:
         return
     usage, id = message.get("usage"), get_id(message, "id")
     if id and isinstance(usage, dict):
-        yield _read_usage(id, usage, get_id(message, "model") or None)
+        is_own = not event.get("parent_tool_use_id")  # a subagent has a context of its own
+        yield _read_usage(id, usage, get_id(message, "model") or None, is_own=is_own)
     # What a subagent says is not a message of the agent.
     if not event.get("parent_tool_use_id") and (text := _join_text(blocks)):
         yield Said(text)
@@ -167,15 +183,11 @@ def _join_text(blocks: Sequence[Event]) -> str:
     return "".join([get_text(block, "text") for block in blocks if block.get("type") == "text"])
 
 
-def _read_usage(key: str, usage: Event, model: str | None) -> UsageReported:
-    written = get_count(usage, "cache_creation_input_tokens")
-    return UsageReported(
-        key,
-        get_count(usage, "input_tokens") + written,
-        get_count(usage, "cache_read_input_tokens"),
-        get_count(usage, "output_tokens"),
-        model=model,
-    )
+def _read_usage(key: str, usage: Event, model: str | None, *, is_own: bool) -> UsageReported:
+    fresh = get_count(usage, "input_tokens") + get_count(usage, "cache_creation_input_tokens")
+    cached, written = get_count(usage, "cache_read_input_tokens"), get_count(usage, "output_tokens")
+    context = fresh + cached + written if is_own else None
+    return UsageReported(key, fresh, cached, written, model=model, context=context)
 
 
 def _read_rate_limit(event: Event, now: int) -> Iterator[Signal]:
@@ -251,4 +263,6 @@ ADAPTER: Final = StreamAdapter(
     _KNOWN_TYPES,
     takes_session_id=True,
     has_hooks=True,
+    read_details=_read_details,
+    takeover=("claude", "--resume"),
 )

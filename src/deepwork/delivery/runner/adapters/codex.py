@@ -15,6 +15,8 @@ from deepwork.delivery.runner.adapters.base import (
     McpServer,
     StreamAdapter,
     clean_text,
+    describe_answer,
+    describe_tool,
     explain,
     get_count,
     get_id,
@@ -30,6 +32,7 @@ from deepwork.delivery.runner.models import (
     Signal,
     ToolEnded,
     ToolStarted,
+    TranscriptPart,
     UsageReported,
 )
 
@@ -86,6 +89,23 @@ def _to_toml(value: str | list[str]) -> str:
 # The stream
 
 
+_ANSWER_KEYS = ("aggregated_output", "result", "error")
+_OTHER_KEYS = frozenset({"id", "type", "status", "exit_code", *_ANSWER_KEYS})
+
+
+def _read_details(event: Event) -> Iterator[TranscriptPart]:
+    item = get_object(event, "item")
+    id, kind = get_id(item, "id"), get_id(item, "type")
+    if kind == "reasoning" and event["type"] == "item.completed":
+        yield TranscriptPart("thought", get_text(item, "text"))
+    elif kind in _TOOLS:
+        given = {key: value for key, value in item.items() if key not in _OTHER_KEYS}
+        yield describe_tool(id, kind, given)  # some items are only named when they are over
+        if event["type"] == "item.completed":
+            answer = next((item[key] for key in _ANSWER_KEYS if item.get(key)), None)
+            yield describe_answer(id, answer, is_error=item.get("status") == "failed")
+
+
 def _read_event(event: Event, now: int) -> Iterator[Signal]:
     match event["type"]:
         case "thread.started":
@@ -133,5 +153,12 @@ def _read_usage(usage: Event) -> Iterator[Signal]:
 
 
 ADAPTER: Final = StreamAdapter(
-    "codex", build_launch, _read_event, _TOOL_END_PATTERN, _PLAIN_TOOL_END_PATTERN, known_types=_KNOWN_TYPES
+    "codex",
+    build_launch,
+    _read_event,
+    _TOOL_END_PATTERN,
+    _PLAIN_TOOL_END_PATTERN,
+    known_types=_KNOWN_TYPES,
+    read_details=_read_details,
+    takeover=("codex", "resume"),
 )

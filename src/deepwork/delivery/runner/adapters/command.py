@@ -11,10 +11,12 @@ import json
 from collections.abc import Iterator
 
 from deepwork.delivery.runner.adapters.base import (
+    MAX_TEXT,
     Event,
     Launch,
     LaunchRequest,
     clean_text,
+    describe_signals,
     finish_state,
     get_count,
     get_id,
@@ -24,7 +26,15 @@ from deepwork.delivery.runner.adapters.base import (
     get_usd_micros,
     parse_event,
 )
-from deepwork.delivery.runner.models import START_TOTAL, Ended, LimitReached, Said, Signal, UsageReported
+from deepwork.delivery.runner.models import (
+    START_TOTAL,
+    Ended,
+    LimitReached,
+    Said,
+    Signal,
+    TranscriptPart,
+    UsageReported,
+)
 from deepwork.delivery.runner.profiles import COMMAND_KIND, PROMPT_FILE_FIELD
 from deepwork.delivery.runner.stream_state import StreamState
 from deepwork.kernel.records import dataclass
@@ -51,6 +61,17 @@ class CommandAdapter:
         event = parse_event(line) if '"result"' in line else None
         is_result = event is not None and event["type"] == "result"
         return (*_read_message(line), *(_read_result(event) if event is not None and is_result else ()))
+
+    def read_parts(self, line: str, *, now: int | None = None) -> tuple[TranscriptPart, ...]:
+        """Return what a line says to people: all that it printed, and how it went if it says so."""
+        parts = tuple(describe_signals(self.read_line(line, now=now)))
+        if any(part.kind == "end" for part in parts):
+            return parts
+        text = clean_text(line.rstrip()[:MAX_TEXT], MAX_TEXT)
+        return (TranscriptPart("output", text),) if text else ()
+
+    def build_takeover(self, session_id: str) -> None:
+        """Return None: a command has no session."""
 
     def find_awaited_limit(self, stderr_tail: str, *, now: int) -> LimitReached | None:  # noqa: ARG002 - as others
         """Return None: its errors may be about anything."""

@@ -15,7 +15,9 @@ from deepwork.delivery.runner.adapters.base import (
     McpServer,
     StreamAdapter,
     clean_text,
+    describe_answer,
     describe_input,
+    describe_tool,
     explain,
     get_count,
     get_id,
@@ -31,6 +33,7 @@ from deepwork.delivery.runner.models import (
     Signal,
     ToolEnded,
     ToolStarted,
+    TranscriptPart,
     UsageReported,
 )
 
@@ -80,6 +83,15 @@ def _build_settings(server: McpServer) -> str:
 # The stream
 
 
+def _read_details(event: Event) -> Iterator[TranscriptPart]:
+    id = get_id(event, "tool_id")
+    if event["type"] == "tool_use":
+        yield describe_tool(id, get_text(event, "tool_name", 100), event.get("parameters"))
+    elif event["type"] == "tool_result":
+        answer = event.get("output") or get_object(event, "error").get("message")
+        yield describe_answer(id, answer, is_error=event.get("status") == "error")
+
+
 def _read_event(event: Event, now: int) -> Iterator[Signal]:
     match event["type"]:
         case "init":
@@ -127,5 +139,12 @@ def _read_model(name: str, figures: Event) -> UsageReported:
 
 
 ADAPTER: Final = StreamAdapter(
-    "gemini", build_launch, _read_event, _TOOL_END_PATTERN, _PLAIN_TOOL_END_PATTERN, known_types=_KNOWN_TYPES
+    "gemini",
+    build_launch,
+    _read_event,
+    _TOOL_END_PATTERN,
+    _PLAIN_TOOL_END_PATTERN,
+    known_types=_KNOWN_TYPES,
+    read_details=_read_details,
+    takeover=("gemini", "--resume"),
 )

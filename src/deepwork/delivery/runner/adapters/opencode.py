@@ -14,6 +14,8 @@ from deepwork.delivery.runner.adapters.base import (
     LaunchRequest,
     McpServer,
     StreamAdapter,
+    describe_answer,
+    describe_tool,
     explain,
     get_count,
     get_id,
@@ -31,6 +33,7 @@ from deepwork.delivery.runner.models import (
     Signal,
     ToolEnded,
     ToolStarted,
+    TranscriptPart,
     TransientFailure,
     UsageReported,
 )
@@ -89,6 +92,16 @@ def _read_log_line(line: str) -> str:
 # The stream
 
 
+def _read_details(event: Event) -> Iterator[TranscriptPart]:
+    part = get_object(event, "part")
+    if event["type"] != "tool_use":
+        return
+    id, state = get_id(part, "callID") or get_id(part, "id"), get_object(part, "state")
+    yield describe_tool(id, get_text(part, "tool", 100), state.get("input"))
+    answer = state.get("output") or state.get("error")
+    yield describe_answer(id, answer, is_error=state.get("status") == "error")
+
+
 def _read_event(event: Event, now: int) -> Iterator[Signal]:
     part = get_object(event, "part")
     match event["type"]:
@@ -116,12 +129,15 @@ def _describe_tool(part: Event) -> str:
 def _read_step(part: Event) -> Iterator[Signal]:
     """Read the end of a step: dollars of 0 mean that opencode has no price of the model."""
     tokens, cache = get_object(part, "tokens"), get_object(part, "tokens", "cache")
+    fresh, cached = get_count(tokens, "input") + get_count(cache, "write"), get_count(cache, "read")
+    written = get_count(tokens, "output") + get_count(tokens, "reasoning")
     yield UsageReported(
         get_id(part, "id"),
-        get_count(tokens, "input") + get_count(cache, "write"),
-        get_count(cache, "read"),
-        get_count(tokens, "output") + get_count(tokens, "reasoning"),
+        fresh,
+        cached,
+        written,
         get_usd_micros(part, "cost") or None,
+        context=fresh + cached + written,
     )
     reason = get_id(part, "reason")
     if reason != "tool-calls":
@@ -160,5 +176,11 @@ def _find_reset(headers: Event, now: int) -> int | None:
 
 
 ADAPTER: Final = StreamAdapter(
-    "opencode", build_launch, _read_event, read_log=_read_log, known_types=_KNOWN_TYPES
+    "opencode",
+    build_launch,
+    _read_event,
+    read_log=_read_log,
+    known_types=_KNOWN_TYPES,
+    read_details=_read_details,
+    takeover=("opencode", "--session"),
 )

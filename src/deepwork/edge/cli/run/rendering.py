@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
@@ -53,6 +54,12 @@ def decide(app: Application, operation: str, run_id: str, **arguments: Any) -> d
     return answer
 
 
+def decide_attempt(app: Application, operation: str, attempt_id: str) -> None:
+    """Pause, take, continue or stop an attempt in the name of the person at this shell."""
+    call = Call(name_person(), operation, carries_notices=False)
+    call_operation(app, operation, {"attempt_id": attempt_id}, call)
+
+
 _STYLES: Mapping[str, str] = {
     AttemptStage.RUNNING: "cyan",
     AttemptStage.PARKED: "yellow",
@@ -70,6 +77,8 @@ _PARKED_WORDS: Mapping[str, str] = {
     ParkedFor.PERSON: "waits for you",
     ParkedFor.TRUST: "waits for you",
     ParkedFor.BUDGET: "budget",
+    ParkedFor.PAUSED: "paused",
+    ParkedFor.TAKEN: "taken over",
 }
 _HINT = "Ctrl-C leaves the agents running; twice stops them."
 _MIN_WIDTH, _MIN_NAME = 20, 12
@@ -311,6 +320,45 @@ def _build_attempt_row(attempt: Row, now: int, *, has_models: bool) -> Row:
         "cost": format_cost(attempt),
         "reason": attempt.get("reason", ""),
     }
+
+
+def build_lane_rows(lanes: Sequence[Row]) -> list[Row]:
+    """Build what a person sees of the agents at work; what a vendor does not say is a question mark."""
+    now = round(time.time() * 1000)
+    return [
+        {
+            "task": lane["task_name"],
+            "agent": name_agent(lane["profile"]),
+            "state": name_state(lane["state"]),
+            "doing": lane.get("tool") or lane.get("now_doing") or lane.get("reason", ""),
+            "time": format_duration(measure_attempt(lane, now)),
+            "tokens": format_tokens(lane["tokens"]) if "tokens" in lane else "?",
+            "cost": format_dollars(lane["usd"]) if "usd" in lane else "$?",
+            "id": lane["id"],
+        }
+        for lane in lanes
+    ]
+
+
+def render_held(lane: Row, takeover: Row) -> Iterator[str]:
+    """Render an attempt that was paused, taken over or stopped, and how it continues."""
+    said = lane.get("reason") or name_state(lane["state"])
+    yield f"{lane['id']} ({to_printable(lane['task_name'])}): {to_printable(said)}"
+    if lane.get("parked_for") == ParkedFor.TAKEN and takeover.get("command"):
+        where = "" if takeover["host"] == "local" else f", on {takeover['host']}"
+        what = "continues its session here" if takeover["has_session"] else "goes to its files"
+        yield f"{to_printable(takeover['command'])}  # {what}{where}"
+    if lane.get("next"):
+        yield f"{lane['next']}  # continues"
+    elif lane["stage"] == AttemptStage.STOPPED:
+        yield f"deepwork tasks retry {lane['task_id']}  # lets an agent try again"
+
+
+def render_given_back(lane: Row) -> str:
+    """Say when an attempt continues that was given back."""
+    if lane["state"] == State.UNATTENDED:
+        return f"{lane['id']}: nobody drives its run; {lane['next']}  # continues"
+    return f"{lane['id']}: its runner continues the session."
 
 
 def format_duration(milliseconds: int) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _JSON_LINES_HELP = "Print one JSON object per line."
 _id_argument = click.argument("id", metavar="RUN")
+_either_argument = click.argument("id", metavar="RUN|ATTEMPT")
+_attempt_argument = click.argument("id", metavar="ATTEMPT")
 _json_lines_option = click.option("--json", "as_json", is_flag=True, help=_JSON_LINES_HELP)
 
 
@@ -97,39 +99,110 @@ def logs(
 
 
 @runs.command()
-@_id_argument
+@_either_argument
 @json_option
 @place_options
 def pause(id: str, as_json: bool, path: str, **place: Any) -> None:
-    """Start nothing more for a run; its agents go on with what they do."""
+    """Start nothing more for a run, whose agents go on; or end the agent of an attempt for now."""
+    if id.startswith("at_"):
+        _hold(id, "pause_attempt", path, place, as_json=as_json)
+        return
     with open_application(path, place, reads=True, quiet=as_json) as app:
         changed = _decide(app, "pause_run", id)
     _print_run(changed, f"Nothing more starts until `deepwork runs resume {changed['id']}`.", as_json=as_json)
 
 
 @runs.command()
-@_id_argument
+@_either_argument
 @json_option
 @place_options
 def resume(id: str, as_json: bool, path: str, **place: Any) -> None:
-    """Let a paused run start agents again."""
+    """Let a paused run start agents again, or a paused attempt continue."""
+    if id.startswith("at_"):
+        _give_back(id, path, place, as_json=as_json)
+        return
     with open_application(path, place, reads=True, quiet=as_json) as app:
         changed = _decide(app, "resume_run", id)
     _print_run(changed, f"Watch it with `deepwork runs attach {changed['id']}`.", as_json=as_json)
 
 
 @runs.command()
-@_id_argument
+@_either_argument
 @click.option("--now", is_flag=True, help="End its agents; what they did stays in their trees.")
 @json_option
 @place_options
 def stop(id: str, now: bool, as_json: bool, path: str, **place: Any) -> None:
-    """Start nothing more for a run, and end it when its agents have ended."""
+    """Start nothing more for a run, and end it when its agents have ended. Of an attempt, end it now."""
+    if id.startswith("at_"):
+        _hold(id, "stop_attempt", path, place, as_json=as_json)
+        return
     with open_application(path, place, reads=True, quiet=as_json) as app:
         changed = _decide(app, "stop_run", id, now=now)
         changed = _end_agents(app, changed) if now else changed
     said = "Its agents were ended." if now else "It ends when its agents have ended; --now ends them."
     _print_run(changed, said, as_json=as_json)
+
+
+@runs.command()
+@json_option
+@place_options
+def live(as_json: bool, path: str, **place: Any) -> None:
+    """Show the agents at work: what each does, and what it has used."""
+    from deepwork.edge.cli.framework.applications import call_operation
+    from deepwork.edge.cli.run.rendering import build_lane_rows
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        found = call_operation(app, "list_lanes", {})
+    none = "No agent is at work; start some with `deepwork run PLAN`."
+    print_listed(found, "lanes", build_lane_rows(found["lanes"]), none, as_json=as_json)
+
+
+@runs.command()
+@_attempt_argument
+@json_option
+@place_options
+def take(id: str, as_json: bool, path: str, **place: Any) -> None:
+    """Take over the session of an agent: it is ended, and the command that continues its session is printed.
+
+    Nothing else starts in its folder until `deepwork runs give-back ATTEMPT`.
+    """
+    _hold(id, "take_attempt", path, place, as_json=as_json)
+
+
+@runs.command("give-back")
+@_attempt_argument
+@json_option
+@place_options
+def give_back(id: str, as_json: bool, path: str, **place: Any) -> None:
+    """Let the session continue that you took over, or paused."""
+    _give_back(id, path, place, as_json=as_json)
+
+
+def _hold(id: str, operation: str, path: str, place: dict[str, Any], *, as_json: bool) -> None:
+    """Pause, take or stop an attempt; end its agent here if no other process drives it."""
+    from threading import Event
+
+    from deepwork.edge.cli.framework.applications import call_operation
+    from deepwork.edge.cli.run.rendering import decide_attempt, render_held
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "attempt", id)
+        decide_attempt(app, operation, known)
+        app.runner.carry_out(known, Event())
+        lane = call_operation(app, "get_lane", {"id": known})
+        takeover = call_operation(app, "get_takeover", {"id": known})
+    print_said({**lane, "takeover": takeover}, "\n".join(render_held(lane, takeover)), as_json=as_json)
+
+
+def _give_back(id: str, path: str, place: dict[str, Any], *, as_json: bool) -> None:
+    from deepwork.edge.cli.framework.applications import call_operation
+    from deepwork.edge.cli.run.rendering import decide_attempt, render_given_back
+
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        known = resolve_id(app.database, "attempt", id)
+        decide_attempt(app, "continue_attempt", known)
+        lane = call_operation(app, "get_lane", {"id": known})
+    print_said(lane, render_given_back(lane), as_json=as_json)
 
 
 @runs.command("set")

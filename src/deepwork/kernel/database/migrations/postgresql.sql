@@ -1080,3 +1080,5 @@ CREATE TABLE wishes (
 );
 CREATE INDEX wishes_by_repository ON wishes (repository_path, created_at);
 UPDATE alembic_version SET version_num='0027' WHERE alembic_version.version_num = '0026';
+ALTER TABLE attempts ADD COLUMN wish TEXT;
+UPDATE alembic_version SET version_num='0028' WHERE alembic_version.version_num = '0027';

@@ -684,7 +684,7 @@ CREATE TABLE attempts (
 	exhausted BIGINT DEFAULT '0' NOT NULL, 
 	created_at BIGINT NOT NULL, 
 	updated_at BIGINT NOT NULL, 
-	ended_at BIGINT, interrupted_by TEXT, 
+	ended_at BIGINT, interrupted_by TEXT, wish TEXT, 
 	PRIMARY KEY (id), 
 	UNIQUE (task_id, number), 
 	FOREIGN KEY(run_id) REFERENCES runner_runs (id)
@@ -920,6 +920,6 @@ CREATE TABLE wishes (
 	UNIQUE (planning_id)
 );
 CREATE INDEX wishes_by_repository ON wishes (repository_path, created_at);
-INSERT INTO "alembic_version" VALUES('0027');
+INSERT INTO "alembic_version" VALUES('0028');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

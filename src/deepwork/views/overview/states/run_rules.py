@@ -10,6 +10,7 @@ from deepwork.delivery.runner.models import (
     FAILED_STAGES,
     Attempt,
     AttemptStage,
+    AttemptWish,
     ParkedFor,
     Run,
     RunOptions,
@@ -174,17 +175,37 @@ def judge_attempt(facts: AttemptFacts) -> Standing:
     attempt = facts.attempt
     if attempt.stage.is_final:
         return _judge_ended_attempt(attempt)
+    if waits := _judge_waiting_attempt(facts):
+        return waits
+    if not facts.is_driven:
+        return Standing(State.UNATTENDED, Cause.RUNNER_GONE, "", _continue_attempt(facts))
+    if attempt.wish is AttemptWish.CONTINUE:
+        return Standing(State.PARKED)
+    if attempt.stage is AttemptStage.PARKED:
+        return Standing(State.PARKED, Cause.LIMIT, format_until(attempt.not_before))
+    cause = Cause.STOPPING if attempt.wish else _CAUSES_OF_STAGES.get(attempt.stage)
+    return Standing(State.RUNNING, cause)
+
+
+def _judge_waiting_attempt(facts: AttemptFacts) -> Standing | None:
+    """Judge an attempt that waits for a person; None if it does not."""
+    attempt, reason = facts.attempt, _first_line(facts.attempt.reason)
     if attempt.stage is AttemptStage.REVIEWING or attempt.parked_for is ParkedFor.PERSON:
         next = _choose_person_command(facts)
         cause = Cause.APPROVAL if facts.approval_id else Cause.PERSON
-        return Standing(State.NEEDS_YOU, cause, _first_line(attempt.reason), next)
+        return Standing(State.NEEDS_YOU, cause, reason, next)
     if attempt.parked_for in (ParkedFor.TRUST, ParkedFor.BUDGET):
         return _judge_refused_attempt(facts)
-    if not facts.is_driven:
-        return Standing(State.UNATTENDED, Cause.RUNNER_GONE, "", _continue_attempt(facts))
-    if attempt.stage is AttemptStage.PARKED:
-        return Standing(State.PARKED, Cause.LIMIT, format_until(attempt.not_before))
-    return Standing(State.RUNNING, _CAUSES_OF_STAGES.get(attempt.stage))
+    if attempt.parked_for in _CAUSES_OF_HOLDS and attempt.wish is not AttemptWish.CONTINUE:
+        cause, next = _CAUSES_OF_HOLDS[attempt.parked_for], Command.GIVE_BACK.about(attempt.id)
+        return Standing(State.NEEDS_YOU, cause, reason, next)
+    return None
+
+
+_CAUSES_OF_HOLDS: Mapping[ParkedFor | None, Cause] = {
+    ParkedFor.PAUSED: Cause.PAUSED,
+    ParkedFor.TAKEN: Cause.TAKEN,
+}
 
 
 def _judge_refused_attempt(facts: AttemptFacts) -> Standing:

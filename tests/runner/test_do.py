@@ -114,6 +114,16 @@ def test_agents_without_our_tools_write_files(make: Callable[..., WishProject]):
     assert show(project, "alpha.txt") == "good"
 
 
+def test_a_planner_may_say_its_plan(make: Callable[..., WishProject]):
+    project = make()
+    said = f"Here it is:\n```json\n{json.dumps({'summary': 's', 'tasks': [TWO[0]]})}\n```"
+    project.script([[{"do": "exit", "text": said}]], {"alpha": [work("alpha")]})
+
+    done = project.do(WISH, *ALL)
+
+    assert done.code == 0, done.out + done.err
+
+
 def test_a_weak_plan_goes_back_with_reasons_and_the_better_one_counts(make: Callable[..., WishProject]):
     project = make()
     answer = project.folder.parent / "answer.json"

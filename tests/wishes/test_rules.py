@@ -14,7 +14,6 @@ from deepwork.work.wishes.models import (
     WishSource,
     build_slug,
     find_weaknesses,
-    list_unchecked,
     name_wish,
     parse_verdict,
 )
@@ -35,11 +34,11 @@ def plan(*tasks: dict[str, Any], **others: Any) -> dict[str, Any]:
 
 
 def test_a_good_plan_has_no_weakness():
-    assert find_weaknesses(plan(task()), ["tests"]) == []
+    assert find_weaknesses(plan(task())) == []
 
 
 def test_a_plan_without_tasks_is_weak():
-    assert len(find_weaknesses(plan(), ["tests"])) == 1
+    assert len(find_weaknesses(plan())) == 1
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_a_plan_without_tasks_is_weak():
     ],
 )
 def test_each_task_needs_a_goal_its_end_and_its_files(weak: dict[str, Any], missing: str):
-    assert any(missing in reason for reason in find_weaknesses(plan(weak), ["tests"]))
+    assert any(missing in reason for reason in find_weaknesses(plan(weak)))
 
 
 @pytest.mark.parametrize(
@@ -65,33 +64,13 @@ def test_each_task_needs_a_goal_its_end_and_its_files(weak: dict[str, Any], miss
     ],
 )
 def test_the_end_of_a_task_may_be_written_in_several_ways(description: str):
-    assert find_weaknesses(plan(task(description=description)), ["tests"]) == []
+    assert find_weaknesses(plan(task(description=description))) == []
 
 
-def test_a_task_that_changes_nothing_needs_no_files_and_no_check():
+def test_a_task_that_changes_nothing_needs_no_files():
     reading = task(changes="none", files_likely_affected=None)
 
-    assert find_weaknesses(plan(reading), []) == []
-
-
-@pytest.mark.parametrize(
-    ("given", "default", "is_weak"),
-    [
-        (plan(task()), [], True),
-        (plan(task()), ["tests"], False),
-        (plan(task(checks=["lint"])), [], False),
-        (plan(task(), checks=["lint"]), [], False),
-        (plan(task(approval=["after"])), [], False),
-    ],
-)
-def test_each_task_has_to_be_checked_by_something(given: dict[str, Any], default: list[str], is_weak: bool):
-    assert bool(find_weaknesses(given, default)) is is_weak
-
-
-def test_unchecked_tasks_are_named():
-    found = list_unchecked(plan(task(), task(name="Shop", checks=["tests"])))
-
-    assert found == ["Rates"]
+    assert find_weaknesses(plan(reading)) == []
 
 
 @pytest.mark.parametrize(

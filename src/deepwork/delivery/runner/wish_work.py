@@ -23,7 +23,7 @@ from deepwork.work.plans.models import Outline, PlanStatus, Task
 from deepwork.work.plans.planning import Planner
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.wishes.models import MAX_FINDINGS, Finding, Wish, WishRole, parse_verdict
+from deepwork.work.wishes.models import MAX_FINDINGS, Finding, Wish, WishRole, find_object, parse_verdict
 from deepwork.work.wishes.operations import add_review
 from deepwork.work.wishes.planning import require_sound_plan
 from deepwork.work.wishes.store import WishStore, find_role
@@ -32,8 +32,8 @@ from deepwork.work.workspaces.store import WorkspaceStore
 _MAX_ANSWER_BYTES = 2_000_000
 _MAX_NAMED = 5
 _NO_PLAN = (
-    "You ended without a plan. Hand one over with the tool workflow_set_plan of the MCP server deepwork, or"
-    " write it as a JSON object to the file that $DEEPWORK_PLAN names."
+    "You ended without a plan. Hand one over with the tool workflow_set_plan of the MCP server deepwork, as a"
+    " JSON object in your last message, or in the file that $DEEPWORK_PLAN names."
 )
 _NO_VERDICT = (
     'Your last message does not end with a JSON object that has `findings`: {"findings": []} if there is'
@@ -104,15 +104,15 @@ class WishWork:
 
         path = locate_answer(Path(attempt.tree or ""), attempt.id)
         try:
-            plan = _read_plan(path)
+            plan = _read_plan(path) or find_object(attempt.outcome or "", "tasks")
             if plan is None:
                 return _NO_PLAN
             require_sound_plan(self._database, wish.plan_id, plan)
             self._plans.set_plan(wish.plan_id, Plan.model_validate(plan))
         except DeepworkError as error:
-            return f"The plan in {path.name} cannot be used: {error.message}"
+            return f"The plan cannot be used: {error.message}"
         except ValueError as error:
-            return f"The plan in {path.name} cannot be read: {error}"
+            return f"The plan cannot be read: {error}"
         return None
 
     # Reviewing

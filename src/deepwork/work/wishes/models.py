@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from deepwork.kernel.records import dataclass
@@ -170,31 +170,19 @@ def build_slug(name: str) -> str:
 # The plan
 
 
-def find_weaknesses(plan: Mapping[str, Any], default_checks: Sequence[str]) -> list[str]:
+def find_weaknesses(plan: Mapping[str, Any]) -> list[str]:
     """List what is weak in a plan, for its planner; tools refuse what is wrong in other ways.
 
-    `default_checks`: those of each task that names none. Without any, none can be asked for.
+    What checks a task is not asked for: one that names no check gets all of the project, if it has any.
     """
     tasks = plan.get("tasks") or []
     if not tasks:
         return ["The plan has no task."]
-    found = []
-    for task in tasks:
-        found += [f"Task {task.get('name', '')!r} {problem}." for problem in _find_task_weaknesses(task)]
-        if not _is_checked(task, plan) and not default_checks and task.get("changes") != "none":
-            found.append(
-                f"Nothing checks task {task.get('name', '')!r}: name a check, or let a person approve it."
-            )
-    return found
-
-
-def list_unchecked(plan: Mapping[str, Any]) -> list[str]:
-    """List the names of tasks that nothing checks: no check, and no person."""
-    return [str(task.get("name")) for task in plan.get("tasks") or [] if not _is_checked(task, plan)]
-
-
-def _is_checked(task: Mapping[str, Any], plan: Mapping[str, Any]) -> bool:
-    return any(each.get(key) for each in (task, plan) for key in ("checks", "approval"))
+    return [
+        f"Task {task.get('name', '')!r} {problem}."
+        for task in tasks
+        for problem in _find_task_weaknesses(task)
+    ]
 
 
 def _find_task_weaknesses(task: Mapping[str, Any]) -> list[str]:
@@ -211,17 +199,23 @@ def _find_task_weaknesses(task: Mapping[str, Any]) -> list[str]:
     return found
 
 
-# The review
-
-
-def parse_verdict(text: str) -> tuple[Finding, ...] | None:
-    """Read what a reviewer found from the JSON object that ends its message; None if there is none."""
+def find_object(text: str, key: str) -> dict[str, Any] | None:
+    """Return the JSON object with this key that a text is, perhaps with words or a code fence around it."""
     begin, end = text.find("{"), text.rfind("}")
     try:
         value = json.loads(text[begin : end + 1]) if begin >= 0 else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or not isinstance(value.get("findings"), list):
+    return value if isinstance(value, dict) and key in value else None
+
+
+# The review
+
+
+def parse_verdict(text: str) -> tuple[Finding, ...] | None:
+    """Read what a reviewer found from the JSON object that ends its message; None if there is none."""
+    value = find_object(text, "findings")
+    if value is None or not isinstance(value["findings"], list):
         return None
     found = [_read_finding(each) for each in value["findings"]]
     return tuple(found) if all(found) else None  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def require_sound_plan(database: Database, plan_id: str, plan: object) -> None:
         wish = store.get(found.id, for_update=True) if found else None
         if wish is None or wish.returned_plan is not None:
             return
-        reasons = find_weaknesses(plan, wish.options.checks)
+        reasons = find_weaknesses(plan)
         if not reasons:
             return
         text = "\n".join(f"- {reason}" for reason in reasons[:_MAX_REASONS])

@@ -40,8 +40,9 @@ outside), give the task `approval: ["after"]`.
 - Leave out what nobody asked for. Say in `assumptions` what you decided where the wish is open, and in \
 `risks` what may go wrong. `summary` is one sentence for the person who decides whether this starts.
 
-If you cannot call the tool, write the plan as a JSON object with `summary`, `approach` and `tasks` to \
-the file that the variable ${variable} names. When the plan is stored, end with one sentence about it.
+When the plan is stored, end with one sentence about it. If you cannot call the tool, end with the plan \
+as a JSON object that has `summary`, `approach` and `tasks`, or write it to the file that the variable \
+${variable} names.
 """
 REVIEW_PROMPT: Final = """\
 All tasks of this plan are done. You are the last one who looks before a person does. You change no file.

@@ -42,6 +42,7 @@ from deepwork.kernel.foreign_text import MAX_MOMENT, read_decimal, read_moment
 APPROVING: Final = "allow"
 """The permission with which nothing is asked; a question in a headless run is refused."""
 _READING_TOOLS = dict.fromkeys(("read", "glob", "grep", "list"), "allow")
+_OUR_TOOLS = {f"{SERVER_NAME}_*": "allow"}
 _KNOWN_TYPES = frozenset({"step_start", "text", "tool_use", "step_finish", "error"})
 _FAILED_FINISHES = frozenset({"error", "length", "content-filter"})
 _LOGGED_ERROR_PATTERN = re.compile(r'\berror(?:\.error)?="((?:[^"\\]|\\.)*)')
@@ -60,7 +61,7 @@ def build_launch(request: LaunchRequest) -> Launch:
     flags += ["--model", profile.model] if profile.model else []
     session_id = request.session_id if request.is_resume else None
     flags += ["--session", session_id] if session_id else []
-    tools = {"*": permission} | (_READING_TOOLS if request.is_review else {})
+    tools = {"*": permission} | (_READING_TOOLS | _OUR_TOOLS if request.is_review else {})
     env = {} if permission == APPROVING else {"OPENCODE_PERMISSION": json.dumps(tools)}
     env |= {"OPENCODE_CONFIG_CONTENT": _build_config(request.mcp)} if request.mcp else {}
     argv = ("opencode", "run", "--format", "json", "--print-logs", "--log-level", "ERROR", *flags)

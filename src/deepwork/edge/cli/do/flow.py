@@ -20,7 +20,6 @@ from deepwork.kernel.call import Call, use_call
 from deepwork.kernel.errors import NotAllowed
 from deepwork.kernel.foreign_text import dump_json
 from deepwork.kernel.records import dataclass
-from deepwork.work.wishes.models import list_unchecked
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.models import Run
@@ -95,7 +94,6 @@ class Flow:
         while True:
             self._show(wish, plan)
             if self.person.yes:
-                self._refuse_unasked(wish, plan)
                 break
             if not self.person.can_answer:
                 raise NotAllowed(
@@ -131,16 +129,6 @@ class Flow:
         named = f"Checks: {', '.join(checks)} (trusted)." if checks else "Checks: none."
         budget = f"Budget {format_dollars(options['max_usd'])}." if "max_usd" in options else "No budget."
         self.person.say(f"{named} {budget} Land on {wish['branch']}.")
-
-    def _refuse_unasked(self, wish: Row, plan: Row) -> None:
-        """Refuse to start, without a person, what nothing would check, if the project has checks."""
-        unchecked = list_unchecked(plan)
-        if wish["options"].get("checks") or not unchecked or wish.get("returned_plan") is None:
-            return
-        raise NotAllowed(
-            f"Nothing checks {', '.join(map(repr, unchecked[:5]))}, and --yes asks nobody.",
-            suggestion=f"Look at the plan: `deepwork do {wish['id']}`.",
-        )
 
     # Working
 

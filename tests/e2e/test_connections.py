@@ -45,11 +45,11 @@ def test_a_visitor_who_is_no_person_is_offered_no_actions_and_cannot_call_them(
     token = create_token(app, f"guest-{scope}", scope)
     with Visitor(browser, dashboard, token) as guest:
         guest.open("/")
-        need = guest.page.locator(f'[data-need="{made.blocker}"]')
-        need.wait_for()
+        guest.page.locator(f'[data-id="blocker:{made.blocker}"] a').click()
+        guest.page.locator(".inbox-evidence").wait_for()
 
         assert mark in guest.page.locator(".who").inner_text()
-        assert need.get_by_role("button", name="Resolve").count() == 0
+        assert guest.page.get_by_role("button", name="Resolve").count() == 0
         answer = guest.page.evaluate(
             """async issue => {
                 const answer = await fetch('/api/v1/actions/resolve_issue', {
@@ -81,20 +81,20 @@ def test_events_arrive_without_websockets(
 
         track.create_blocker(app, made.tasks["running"], "Does this get through?")
 
+        visitor.page.get_by_role("button", name="1 new").click()
         visitor.page.wait_for_selector("text=Does this get through?")
         assert visitor.page.evaluate("window.sockets") == 2
 
 
 def test_a_requested_review_is_approved_in_place(visitor: Visitor, made: MadeProject) -> None:
     task = made.tasks["unsure"]
-    visitor.open("/")
-    card = visitor.page.locator(f'[data-need="{task}"]')
-    card.get_by_role("button", name="Approve").click()
-    dialog = visitor.page.get_by_role("dialog")
-    dialog.get_by_role("textbox").fill("Half up is legal there.")
-    dialog.get_by_role("button", name="Approve").click()
+    visitor.open(f"/?item=manual_review:{task}")
+    visitor.page.get_by_role("button", name="Approve").click()
+    box = visitor.page.locator(".askbox")
+    box.get_by_role("textbox").fill("Half up is legal there.")
+    box.get_by_role("button", name="Approve").click()
 
-    card.wait_for(state="detached")
+    visitor.page.locator(f'.inbox-row.is-gone[data-id="manual_review:{task}"]').wait_for()
     visitor.open(f"/tasks/{task}")
     said = visitor.page.locator(".milestones li", has_text="Half up is legal there.").inner_text()
     assert "approved by owner" in said
@@ -142,6 +142,7 @@ def test_a_network_server_shows_the_work_of_its_own_clients(browser: Browser, tm
     with Dashboard(tmp_path, "serve", "--transport", "http") as server, Visitor(browser, server) as visitor:
         visitor.open("/")
 
+        visitor.open("/runs")
         id = run_in_thread(lambda: anyio.run(_track, f"{server.url}/mcp"))
 
         visitor.page.wait_for_selector("[data-run]:has-text('By a client')")

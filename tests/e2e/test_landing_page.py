@@ -65,9 +65,10 @@ def test_a_person_lands_a_plan_and_asks_why_a_line_exists(visitor: Visitor, app:
     assert find_violations(visitor) == []
     take_screenshot(visitor, "landing-tab")
 
-    # What is in the way is on the home page; the landing names the file, and the file who changed it.
+    # What is in the way is in the inbox; the landing names the file, and the file who changed it.
     visitor.open("/")
     page.get_by_role("link", name="conflicts with what landed before").click()
+    page.get_by_role("link", name="Open its page").click()
     page.get_by_role("heading", name="In the way").wait_for()
     assert find_violations(visitor) == []
     take_screenshot(visitor, "landing")

@@ -41,6 +41,7 @@ def test_a_blocker_appears_on_home_without_a_reload(
 
     track.create_blocker(app, made.tasks["running"], "May the yen have cents?")
 
+    visitor.page.get_by_role("button", name="1 new").click()
     visitor.page.wait_for_selector("text=May the yen have cents?")
     assert visitor.page.evaluate("window.isTheSame") is True
 
@@ -90,13 +91,13 @@ def test_a_blocker_is_resolved_in_place_and_recorded_as_done_by_a_person(
     visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
     issue = track.create_blocker(app, made.tasks["running"], "Who signs this off?")
-    visitor.open("/")
-    card = visitor.page.locator(f'[data-need="{issue}"]')
-    card.get_by_role("button", name="Resolve").click()
-    visitor.page.get_by_role("dialog").get_by_role("textbox").fill("The treasurer does.")
-    visitor.page.get_by_role("dialog").get_by_role("button", name="Resolve").click()
+    visitor.open(f"/?item=blocker:{issue}")
+    visitor.page.get_by_role("button", name="Resolve").click()
+    box = visitor.page.locator(".askbox")
+    box.get_by_role("textbox").fill("The treasurer does.")
+    box.get_by_role("button", name="Resolve").click()
 
-    card.wait_for(state="detached")
+    visitor.page.locator(f'.inbox-row.is-gone[data-id="blocker:{issue}"]').wait_for()
     visitor.open(f"/runs/{made.track}?tab=issues&state=resolved")
     resolved = visitor.page.locator(f'[data-issue="{issue}"]').inner_text()
     assert "The treasurer does." in resolved
@@ -160,6 +161,7 @@ def test_an_offline_browser_shows_it_and_resumes_when_back_online(
     track.create_blocker(app, made.tasks["running"], "Said while nobody listened?")
     visitor.context.set_offline(False)
 
+    visitor.page.get_by_role("button", name="1 new").click()
     visitor.page.wait_for_selector("text=Said while nobody listened?")
     visitor.page.wait_for_selector(".notice", state="detached")
     visitor.troubles.clear()  # the browser logs what it could not load

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def list_paths(made: MadeProject) -> list[str]:
     run, part = f"/runs/{made.track}", made.tasks["part"]
     return [
-        "/", "/runs", "/runs?q=nothing-of-the-kind", "/history", "/history?show=decisions", "/history?show=problems",
+        "/", "/?kind=approval", "/?show=cleared", "/runs", "/runs?q=nothing-of-the-kind", "/history", "/history?show=decisions", "/history?show=problems",
         "/history?show=approvals", "/history?show=why", "/live", "/live?show=agents", f"/live?show=agents&agent={made.agent}",
         "/runs?kind=job", "/runs?kind=plan", "/settings", "/settings?show=credentials", "/settings?show=browser", run, f"{run}?tab=graph", f"{run}?tab=tasks", f"{run}?tab=files",
         f"{run}?tab=files&file=src/ledger/balance.py", f"{run}?tab=decisions", f"{run}?tab=issues", f"{run}?tab=log",

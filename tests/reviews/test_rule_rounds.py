@@ -145,7 +145,8 @@ def test_what_waits_for_a_person_is_listed_until_they_decide(app: Application, s
     assert need.title == "python — a.py makes no progress in review"
     assert "major a.py:2: Problem 1." in need.detail
     assert need.next == f"deepwork review pass {stuck}"
-    assert (shown["id"], shown["actions"]) == (stuck, [])
+    offered = [each["tool"] for each in shown["actions"]]
+    assert (shown["id"], offered) == (stuck, ["pass_review", "send_back_review", "grant_review_round"])
     decide(app, "grant_review_round", stuck)
     with app.database.reading() as tx:
         assert list_inbox(StateView(tx, app.processes)) == ([], 0)

@@ -25,7 +25,7 @@ export interface Entry extends Route {
 }
 
 export const ENTRIES: Entry[] = [
-  { path: "/", name: "Inbox", key: "i", icon: "M2 9l2.2-5.5h7.6L14 9v4H2zM2 9h3.4l1 1.8h3.2l1-1.8H14", load: () => import("./pages/home") },
+  { path: "/", name: "Inbox", key: "i", icon: "M2 9l2.2-5.5h7.6L14 9v4H2zM2 9h3.4l1 1.8h3.2l1-1.8H14", load: () => import("./pages/inbox") },
   { path: "/live", name: "Live", key: "l", icon: "M8 1.8v2.4M8 11.8v2.4M1.8 8h2.4M11.8 8h2.4M3.6 3.6l1.7 1.7M10.7 10.7l1.7 1.7M12.4 3.6l-1.7 1.7M5.3 10.7l-1.7 1.7M8 5.6a2.4 2.4 0 1 0 0 4.8a2.4 2.4 0 1 0 0-4.8", load: () => import("./pages/live") },
   { path: "/review", name: "Review", key: "v", icon: "M2.5 3h11v8H8l-3 2.5V11H2.5zM5.5 6.8l1.6 1.6 3-3", load: () => import("./pages/review") },
   { path: "/runs", name: "Runs", key: "r", icon: "M2.5 4h11M2.5 8h7M2.5 12h9", load: () => import("./pages/runs") },

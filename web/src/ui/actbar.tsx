@@ -78,6 +78,10 @@ function AskBox({ waiting }: { waiting: Asking }) {
       if (before instanceof HTMLElement && before.isConnected && document.activeElement === document.body) before.focus();
     };
   }, []);
+  // The list of choices cannot have the focus until it is there.
+  useEffect(() => {
+    if (choices?.length) form.current?.querySelector<HTMLElement>("select")?.focus();
+  }, [choices !== null]);
   const send = (event: Event) => {
     event.preventDefault();
     const given = new FormData(form.current!);

@@ -127,7 +127,7 @@ def enroll(method: str, passphrase_stdin: bool, as_json: bool, **place: Any) -> 
     if method == "passkey":
         raise NotAllowed(
             "A passkey is created by a browser.",
-            suggestion="Open the page Approvals of the dashboard under the name localhost: "
+            suggestion="Open the settings of the dashboard under the name localhost: "
             "deepwork dashboard --open --host localhost",
         )
     from deepwork.gates.approvals.credentials import hash_passphrase

@@ -78,7 +78,7 @@ def _use_approval(database: Database, call: Call, request: ApprovalRequest) -> C
             raise GateClosed(
                 f"This needs your passkey: approve {approval.id} in the dashboard first.",
                 code=Code.NEEDS_APPROVAL,
-                suggestion="Open the page Approvals (deepwork dashboard --host localhost --open), approve "
+                suggestion="Open the inbox (deepwork dashboard --host localhost --open), approve "
                 "it there, then do this again within ten minutes.",
                 evidence={"approval": summarize(approval)},
             )

@@ -44,7 +44,7 @@ _MAX_FINDINGS = 50
 _MAX_TEXT = 20_000
 
 
-class Fact(Answer):
+class ItemFact(Answer):
     name: str
     value: str
 
@@ -63,7 +63,7 @@ class ItemCheck(Answer):
     proof_id: str | None = None
 
 
-class Finding(Answer):
+class ItemFinding(Answer):
     text: str
     by: str | None = None
     passed: bool | None = None
@@ -78,7 +78,7 @@ class LastWords(Answer):
     attempt_id: str | None = None
 
 
-class Blocked(Answer):
+class ItemBlocked(Answer):
     agents: list[str]
     tasks: list[str]
     """The first open tasks that cannot be done before."""
@@ -91,10 +91,10 @@ class InboxEvidence(Answer):
     id: str
     question: str
     """What is asked, in full."""
-    facts: list[Fact]
+    facts: list[ItemFact]
     outcome: str | None = None
     checks: list[ItemCheck]
-    findings: list[Finding]
+    findings: list[ItemFinding]
     last_words: LastWords | None = None
     base: str | None = None
     compared_with: str | None = None
@@ -109,7 +109,7 @@ class InboxEvidence(Answer):
     """What an approval covers, if that is no work: a plan, a budget, guarded files."""
     spent: Amounts | None = None
     budget: Amounts | None = None
-    blocks: Blocked
+    blocks: ItemBlocked
     commands: list[str]
     """What decides at a terminal."""
 
@@ -119,15 +119,15 @@ class _Stored:
     """What the store knows about an entry."""
 
     entry: Attention
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[ItemFact, ...] = ()
     question: str = ""
     outcome: str | None = None
     approval: Approval | None = None
     proofs: tuple[Proof, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ItemFinding, ...] = ()
     last_words: LastWords | None = None
     spent: Mapping[str, Any] | None = None
-    blocks: Blocked | None = None
+    blocks: ItemBlocked | None = None
 
 
 class InboxEvidenceOperations:
@@ -171,7 +171,7 @@ class InboxEvidenceOperations:
             shown=dict(shown) if shown and "patch" not in work else None,
             spent=Amounts(**spent["spent"]) if spent.get("spent") else None,
             budget=Amounts(**spent["budget"]) if spent.get("budget") else None,
-            blocks=stored.blocks or Blocked(agents=[], tasks=[], tasks_total=0),
+            blocks=stored.blocks or ItemBlocked(agents=[], tasks=[], tasks_total=0),
             commands=_list_commands(stored.entry),
             **work,
         )
@@ -245,7 +245,7 @@ def _load(tx: Transaction, entry: Attention) -> _Stored:
     if first.kind == "gate":
         found["findings"] = tuple(_list_findings(tx, first))
     elif first.kind == "review":
-        found["findings"] = (Finding(text=str(first.record["findings"]), passed=False),)
+        found["findings"] = (ItemFinding(text=str(first.record["findings"]), passed=False),)
     elif first.kind == "landing":
         found |= _load_landing(tx, first)
     return _Stored(**found)
@@ -260,21 +260,21 @@ def _find_subject(entry: Attention) -> ProofSubject | None:
     return ProofSubject(kind, entry.task_id)
 
 
-def _list_task_facts(description: str, error: str | None) -> Iterator[Fact]:
+def _list_task_facts(description: str, error: str | None) -> Iterator[ItemFact]:
     if error:
-        yield Fact(name="error", value=error[:_MAX_TEXT])
+        yield ItemFact(name="error", value=error[:_MAX_TEXT])
     if description:
-        yield Fact(name="task", value=description[:_MAX_TEXT])
+        yield ItemFact(name="task", value=description[:_MAX_TEXT])
 
 
 def _load_tracked(tx: Transaction, entry: Attention) -> dict[str, Any]:
     task = TrackStore(tx).get_task(entry.task_id or "")
     outcome = task.outcome or {}
-    facts = [Fact(name="goal", value=task.goal)] if task.goal else []
+    facts = [ItemFact(name="goal", value=task.goal)] if task.goal else []
     found: dict[str, Any] = {"outcome": outcome.get("summary") or None}
     if entry.kind == "blocker" and (issue := NoteStore(tx).find_issue(entry.id)):
         found["question"] = issue.description
-        facts.insert(0, Fact(name="tried", value=issue.resolution))
+        facts.insert(0, ItemFact(name="tried", value=issue.resolution))
     elif reason := outcome.get("manual_review_reason"):
         found["question"] = reason
     return found | {"facts": tuple(facts)}
@@ -283,7 +283,7 @@ def _load_tracked(tx: Transaction, entry: Attention) -> dict[str, Any]:
 def _load_landing(tx: Transaction, entry: Attention) -> dict[str, Any]:
     landing = LandingStore(tx).get(entry.id)
     named = {"from": landing.source_branch, "onto": landing.target}
-    facts = tuple(Fact(name=name, value=value) for name, value in named.items() if value)
+    facts = tuple(ItemFact(name=name, value=value) for name, value in named.items() if value)
     return {"question": landing.reason or "", "facts": facts}
 
 
@@ -307,7 +307,7 @@ def _read_last_message(attempt: Attempt) -> str:
     return str(attempt.outcome or state.get("last_message") or "")
 
 
-def _list_findings(tx: Transaction, entry: Attention) -> Iterator[Finding]:
+def _list_findings(tx: Transaction, entry: Attention) -> Iterator[ItemFinding]:
     """List what the reviews of the current step found, the newest first."""
     session = entry.record
     for event in reversed(RunEventStore(tx).list_reviews([session.id], _MAX_FINDINGS)):
@@ -316,15 +316,15 @@ def _list_findings(tx: Transaction, entry: Attention) -> Iterator[Finding]:
             continue
         for each in data.get("criteria_results") or ():
             words = f"{each.get('criterion')}: {each.get('feedback') or ''}".rstrip(": ")
-            yield Finding(text=words, by=data.get("reviewer"), passed=bool(each.get("passed")))
+            yield ItemFinding(text=words, by=data.get("reviewer"), passed=bool(each.get("passed")))
         if data.get("feedback"):
             passed = event["type"] == "review:passed"
-            yield Finding(text=data["feedback"], by=data.get("reviewer"), passed=passed)
+            yield ItemFinding(text=data["feedback"], by=data.get("reviewer"), passed=passed)
 
 
-def _load_blocks(tx: Transaction, entry: Attention) -> Blocked:
+def _load_blocks(tx: Transaction, entry: Attention) -> ItemBlocked:
     agents, tasks, total = list_blocked_names(tx, entry)
-    return Blocked(agents=agents, tasks=tasks, tasks_total=total)
+    return ItemBlocked(agents=agents, tasks=tasks, tasks_total=total)
 
 
 def _list_commands(entry: Attention) -> list[str]:

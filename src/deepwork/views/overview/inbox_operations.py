@@ -128,7 +128,7 @@ class ItemMark(Answer):
     owner_name: str | None = None
 
 
-class Marked(Answer):
+class MarkedItems(Answer):
     """The entries as they are marked now."""
 
     items: list[ItemMark]
@@ -197,7 +197,7 @@ class InboxOperations:
     @operation("work", for_people=True)
     def snooze_items(
         self, items: Items, until: Annotated[str, Field(description="ISO 8601, at most 90 days ahead")]
-    ) -> Marked:
+    ) -> MarkedItems:
         """Put entries off until a time, or until something new happens with them."""
         with self._database.transaction() as tx:
             moment = parse_timestamp(until, "until")
@@ -206,7 +206,7 @@ class InboxOperations:
             return self._mark(tx, items, snoozed_until=moment, cleared_at=None)
 
     @operation("work", for_people=True)
-    def clear_items(self, items: Items, note: Text | None = None) -> Marked:
+    def clear_items(self, items: Items, note: Text | None = None) -> MarkedItems:
         """Clear entries without deciding; one comes back if something new happens with it."""
         with self._database.transaction() as tx:
             noted = {"note": note} if note else {}
@@ -218,7 +218,7 @@ class InboxOperations:
         items: Items,
         to: Annotated[Id, Field(description="human:NAME, or the id of an agent")],
         note: Text | None = None,
-    ) -> Marked:
+    ) -> MarkedItems:
         """Give entries to another person, or to an agent, which hears of it with its next call."""
         with self._database.transaction() as tx:
             owner = _require_owner(tx, to)
@@ -229,12 +229,12 @@ class InboxOperations:
             return given
 
     @operation("work", for_people=True)
-    def restore_items(self, items: Items) -> Marked:
+    def restore_items(self, items: Items) -> MarkedItems:
         """Undo snoozing, clearing and giving away: the entries wait for you again."""
         with self._database.transaction() as tx:
             return self._mark(tx, items, snoozed_until=None, cleared_at=None, owner=None, note=None)
 
-    def _mark(self, tx: Transaction, items: Sequence[str], **changes: str | int | None) -> Marked:
+    def _mark(self, tx: Transaction, items: Sequence[str], **changes: str | int | None) -> MarkedItems:
         """Change the marks of entries; of one that stands for several, of all of them."""
         found = read_inbox(self._view_states(tx))
         known = (*found.entries, *found.hidden)
@@ -250,7 +250,7 @@ class InboxOperations:
         marks = {each.item: each for each in made}
         for entry in chosen:
             tx.emit(InboxEvent.UPDATED, _describe_mark(marks, entry, names).model_dump(), entry.run_id)
-        return Marked(items=[_describe_mark(marks, entry, names) for entry in chosen])
+        return MarkedItems(items=[_describe_mark(marks, entry, names) for entry in chosen])
 
 
 def _change(

@@ -100,7 +100,10 @@ COMMANDS = {
         "Workspaces: git worktrees for parallel tasks.",
     ),
     "repos": ("deepwork.edge.cli.workspaces:repos", "Repositories that plans are about."),
-    "review": ("deepwork.edge.cli.review:review", "Reviews of changed files, by .deepreview rules."),
+    "review": (
+        "deepwork.edge.cli.review:review",
+        "Finished work for you to review; changed files by .deepreview rules.",
+    ),
     "agents": ("deepwork.edge.cli.agents:agents", "Registered agents, and whether they are online."),
     "messages": ("deepwork.edge.cli.agents:messages", "Messages between agents."),
     "tokens": ("deepwork.edge.cli.tokens:tokens", "Access tokens for servers on the network."),

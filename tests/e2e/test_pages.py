@@ -22,7 +22,7 @@ def list_paths(made: MadeProject) -> list[str]:
     return [
         "/", "/?kind=approval", "/?show=cleared", "/runs", "/runs?q=nothing-of-the-kind", "/history", "/history?show=decisions", "/history?show=problems",
         "/history?show=approvals", "/history?show=why", "/live", "/live?show=agents", f"/live?show=agents&agent={made.agent}",
-        "/runs?kind=job", "/runs?kind=plan", "/settings", "/settings?show=credentials", "/settings?show=browser", run, f"{run}?tab=graph", f"{run}?tab=tasks", f"{run}?tab=files",
+        "/runs?kind=job", "/runs?kind=plan", "/settings", "/settings?show=credentials", "/settings?show=browser", "/settings?show=notifications", "/since/7d", run, f"{run}?tab=graph", f"{run}?tab=tasks", f"{run}?tab=files",
         f"{run}?tab=files&file=src/ledger/balance.py", f"{run}?tab=decisions", f"{run}?tab=issues", f"{run}?tab=log",
         f"{run}?tab=timeline&task={part}", f"/tasks/{part}", f"/tasks/{part}?diff=split", f"/runs/{made.done}",
         f"/runs/{made.plan}?tab=graph", f"/tasks/{made.planned['backend']}", f"/runs/{made.job}",

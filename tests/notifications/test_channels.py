@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from deepwork.views.notifications import sending
-from deepwork.views.notifications.models import Channel, ChannelKind, Message, Thing, build_message
+from deepwork.views.notifications.models import Channel, ChannelKind, Notification, Thing, build_message
 from deepwork.views.notifications.sending import send
 from deepwork.views.notifications.settings import NotificationSettings
 from notifications.make import SECRET, Receiver, make_channel, verify_webhook
 
 LINK = NotificationSettings(link="https://box.example.org")
-MESSAGE = Message("nm_1", "waits", "An approval waits for you.", "", "/?item=ap_1", 1_800_000_000_000)
+MESSAGE = Notification("nm_1", "waits", "An approval waits for you.", "", "/?item=ap_1", 1_800_000_000_000)
 
 
 def make_command(*argv: str) -> Channel:

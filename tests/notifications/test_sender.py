@@ -22,8 +22,8 @@ from deepwork.edge.server.application import Application
 from deepwork.gates.approvals.models import Approval, ApprovalKind, ApprovalRequest
 from deepwork.kernel.values import format_timestamp
 from deepwork.views.notifications import web_push
-from deepwork.views.notifications.models import Channel, Message, parse_quiet_hours
-from deepwork.views.notifications.sending import Outcome
+from deepwork.views.notifications.models import Channel, Notification, parse_quiet_hours
+from deepwork.views.notifications.sending import SendOutcome
 from deepwork.views.notifications.settings import NotificationFile, NotificationSettings
 from deepwork.views.notifications.store import CLAIM_MS, NotificationStore
 from notifications.make import (
@@ -54,13 +54,15 @@ def file(tmp_path: Path) -> NotificationFile:
 class Post:
     """A place that keeps its messages, and answers with the next of these outcomes."""
 
-    def __init__(self, *outcomes: Outcome) -> None:
-        self.got: list[tuple[str, Message]] = []
+    def __init__(self, *outcomes: SendOutcome) -> None:
+        self.got: list[tuple[str, Notification]] = []
         self._outcomes = list(outcomes)
 
-    def __call__(self, channel: Channel, message: Message, settings: NotificationSettings) -> Outcome:
+    def __call__(
+        self, channel: Channel, message: Notification, settings: NotificationSettings
+    ) -> SendOutcome:
         self.got.append((channel.id, message))
-        return self._outcomes.pop(0) if self._outcomes else Outcome()
+        return self._outcomes.pop(0) if self._outcomes else SendOutcome()
 
     @property
     def kinds(self) -> list[list[str]]:
@@ -212,7 +214,9 @@ def test_a_channel_that_fails_is_tried_again_later_with_the_same_id_and_hinders_
     app: Application, world: World, clock: Clock, file: NotificationFile
 ):
     save(file, make_one(app, "a"), make_one(app, "b"))
-    post = Post(Outcome("It answered 500."), Outcome(), Outcome("It answered 503.", wait_seconds=600))
+    post = Post(
+        SendOutcome("It answered 500."), SendOutcome(), SendOutcome("It answered 503.", wait_seconds=600)
+    )
     sender = make_sender(app, file, post)
     ask_for(app, world)
 
@@ -244,7 +248,7 @@ def test_a_sender_that_was_killed_while_it_sent_leaves_the_message_to_the_next_o
     class Killed(BaseException):
         """Nothing of ours runs after it."""
 
-    def die(*_: Any) -> Outcome:
+    def die(*_: Any) -> SendOutcome:
         raise Killed
 
     save(file, make_one(app))

@@ -16,6 +16,7 @@ import { announce, Announcer } from "./ui/announce";
 import { Dialog } from "./ui/dialog";
 import { Empty, NoPage, Skeleton } from "./ui/parts";
 import { ResultLine } from "./ui/result";
+import { SinceBar } from "./ui/since-bar";
 import { Palette } from "./ui/palette";
 
 export function App() {
@@ -27,6 +28,7 @@ export function App() {
       <Sidebar />
       <div class="body">
         <ConnectionNotice />
+        <SinceBar />
         <main id="main" tabIndex={-1}>
           <Page />
         </main>

@@ -45,6 +45,13 @@ export function runAddress(id: string, more: Record<string, string> = {}): strin
   return `/runs/${encodeURIComponent(id)}${text ? `?${text}` : ""}`;
 }
 
+/** Open what a notification is about, in this window: the service worker says which path. */
+export function followNotifications(): void {
+  navigator.serviceWorker?.addEventListener("message", ({ data }: MessageEvent<{ type?: string; path?: string }>) => {
+    if (data?.type === "deepwork-open" && data.path?.startsWith("/")) go(data.path);
+  });
+}
+
 /** Handle clicks on internal links without reloading the page. */
 export function followLinks(): void {
   addEventListener("popstate", syncAddress);

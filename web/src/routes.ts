@@ -12,6 +12,8 @@ export interface Route {
   path: string;
   name: string;
   load: () => Promise<{ default: ComponentType<PageProps> }>;
+  /** A page without an entry in the navigation: its path alone shows something, too. */
+  standsAlone?: boolean;
 }
 
 /** A page in the navigation. */
@@ -39,6 +41,7 @@ export const THINGS: Route[] = [
   { path: "/runs", name: "Run", load: () => import("./pages/run") },
   { path: "/tasks", name: "Task", load: () => import("./pages/task") },
   { path: "/approvals", name: "Approval", load: () => import("./pages/approvals") },
+  { path: "/since", name: "Since you left", standsAlone: true, load: () => import("./pages/since") },
   { path: "/landings", name: "Landing", load: () => import("./pages/landings") },
   { path: "/work", name: "Run", load: () => import("./pages/work").then((module) => ({ default: module.AgentRunPage })) },
 ];
@@ -73,7 +76,7 @@ export interface Place {
 /** The page at a path; null if there is none. */
 export function findPlace(at: string): Place | null {
   const clean = at.length > 1 ? at.replace(/\/+$/, "") : at;
-  for (const route of ENTRIES) if (clean === route.path) return { route, rest: "" };
+  for (const route of [...ENTRIES, ...THINGS.filter((each) => each.standsAlone)]) if (clean === route.path) return { route, rest: "" };
   for (const route of [...THINGS, ...ENTRIES.filter((each) => each.takesRest)]) if (clean.startsWith(`${route.path}/`)) return { route, rest: decode(clean.slice(route.path.length + 1)) };
   return null;
 }

@@ -8,11 +8,13 @@ import { subject } from "../routes";
 import { Credentials } from "../ui/credentials";
 import { Field, Fields, Section } from "../ui/parts";
 import { Health } from "../ui/health";
+import { NotificationSettings } from "../ui/notifications";
 import { Tabs } from "../ui/tabs";
 
 const VIEWS: Record<string, { name: string; Shown: () => preact.JSX.Element }> = {
   health: { name: "Health", Shown: Health },
   credentials: { name: "Credentials", Shown: CredentialsView },
+  notifications: { name: "Notifications", Shown: NotificationSettings },
   browser: { name: "This browser", Shown: Browser },
 };
 

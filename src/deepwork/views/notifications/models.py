@@ -135,7 +135,7 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Message:
+class Notification:
     """What one channel is sent at once."""
 
     id: str
@@ -156,7 +156,7 @@ class Message:
 
 def build_message(
     id: str, things: Sequence[Thing], now: int, *, says_content: bool, quiet: tuple[int, int] | None = None
-) -> Message:
+) -> Notification:
     """Build the message that tells these things; text of tasks and names only if that was asked for.
 
     `quiet`: when the last quiet hours began and ended. What they held back is told with a link to what
@@ -174,7 +174,7 @@ def build_message(
     if says_content:
         lines = [_describe(each) for each in things[:_MAX_TITLES]]
         lines += [f"and {len(things) - _MAX_TITLES} more"] if len(things) > _MAX_TITLES else []
-    return Message(
+    return Notification(
         id=id,
         kind="waits" if waiting else RUN_ENDED,
         title=" ".join(said),
@@ -185,10 +185,10 @@ def build_message(
     )
 
 
-def build_test_message(id: str, now: int) -> Message:
+def build_test_message(id: str, now: int) -> Notification:
     """Build the message of `deepwork notify test`."""
     body = "This channel works: it tells you what waits for you and which runs ended."
-    return Message(id, TEST, "A test of deepwork", body, "/", now)
+    return Notification(id, TEST, "A test of deepwork", body, "/", now)
 
 
 def _list_facts(thing: Thing, *, says_content: bool) -> dict[str, Any]:

@@ -27,12 +27,12 @@ from deepwork.kernel.values import new_id
 from deepwork.views.notifications.models import (
     RUN_ENDED,
     Channel,
-    Message,
+    Notification,
     Thing,
     build_message,
     build_test_message,
 )
-from deepwork.views.notifications.sending import Outcome, send
+from deepwork.views.notifications.sending import SendOutcome, send
 from deepwork.views.notifications.settings import NotificationFile, NotificationSettings
 from deepwork.views.notifications.store import NotificationStore
 from deepwork.views.overview.ended_runs import list_ended_runs
@@ -47,7 +47,7 @@ LOOK_ANYWAY_MS = 20_000
 """What changes with time, such as a claim whose agent is gone, emits no event."""
 
 ViewStates = Callable[[Transaction], StateView]
-Send = Callable[[Channel, Message, NotificationSettings], Outcome]
+Send = Callable[[Channel, Notification, NotificationSettings], SendOutcome]
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class NotificationSender:
         message = build_message(id, things, now, says_content=settings.says_content, quiet=quiet)
         return self.tell(channel, message, settings)
 
-    def tell(self, channel: Channel, message: Message, settings: NotificationSettings) -> bool:
+    def tell(self, channel: Channel, message: Notification, settings: NotificationSettings) -> bool:
         """Send a message and record what became of it."""
         outcome = self._send(channel, message, settings)
         if outcome.is_gone:
@@ -170,7 +170,7 @@ class NotificationSender:
                 store.mark_told(channel.id, message.id)
         return not outcome.problem
 
-    def test(self, channel: Channel) -> Outcome:
+    def test(self, channel: Channel) -> SendOutcome:
         """Send a test message, also in quiet hours; what becomes of it shows how the channel is."""
         with self._database.reading() as tx:
             message = build_test_message(new_id("nm"), tx.now)

@@ -20,7 +20,7 @@ from deepwork.kernel.errors import DeepworkError
 from deepwork.kernel.foreign_text import truncate_to_line
 from deepwork.kernel.programs import OutputTooLarge, ProgramLimits, run_supervised
 from deepwork.views.notifications import web_push
-from deepwork.views.notifications.models import RUN_ENDED, Channel, ChannelKind, Message
+from deepwork.views.notifications.models import RUN_ENDED, Channel, ChannelKind, Notification
 from deepwork.views.notifications.settings import NotificationSettings, encode
 
 SECONDS = 20.0
@@ -35,7 +35,7 @@ _GONE = (404, 410)
 SECRET_PREFIX = "whsec_"  # noqa: S105 - how a secret begins
 
 
-class Outcome(NamedTuple):
+class SendOutcome(NamedTuple):
     """What became of a message."""
 
     problem: str = ""
@@ -46,12 +46,12 @@ class Outcome(NamedTuple):
     """How long the channel asks us to wait."""
 
 
-def send(channel: Channel, message: Message, settings: NotificationSettings) -> Outcome:
+def send(channel: Channel, message: Notification, settings: NotificationSettings) -> SendOutcome:
     """Send a message; returns within about twenty seconds, and raises nothing that concerns the channel."""
     try:
         return _SENDERS[channel.kind](channel, message, settings)
     except DeepworkError as error:  # such as a missing package
-        return Outcome(f"{error.message} {error.suggestion}".strip())
+        return SendOutcome(f"{error.message} {error.suggestion}".strip())
 
 
 def sign_webhook(secret: str, id: str, moment: int, body: bytes) -> str:
@@ -61,7 +61,7 @@ def sign_webhook(secret: str, id: str, moment: int, body: bytes) -> str:
     return f"v1,{b64encode(digest).decode()}"
 
 
-def _push(channel: Channel, message: Message, settings: NotificationSettings) -> Outcome:
+def _push(channel: Channel, message: Notification, settings: NotificationSettings) -> SendOutcome:
     names = ("id", "kind", "title", "body", "path")
     content = json.dumps({name: getattr(message, name) for name in names}, ensure_ascii=False).encode()
     if len(content) > web_push.MAX_PLAINTEXT:
@@ -80,7 +80,7 @@ def _push(channel: Channel, message: Message, settings: NotificationSettings) ->
     return _post(channel.url, web_push.encrypt(content, channel.public_key, channel.auth), headers)
 
 
-def _call_webhook(channel: Channel, message: Message, settings: NotificationSettings) -> Outcome:
+def _call_webhook(channel: Channel, message: Notification, settings: NotificationSettings) -> SendOutcome:
     body = _dump(message.to_dict(settings.link))
     moment = time.time_ns() // 1_000_000_000
     headers = {
@@ -93,7 +93,7 @@ def _call_webhook(channel: Channel, message: Message, settings: NotificationSett
     return outcome._replace(is_gone=False)
 
 
-def _publish(channel: Channel, message: Message, settings: NotificationSettings) -> Outcome:
+def _publish(channel: Channel, message: Notification, settings: NotificationSettings) -> SendOutcome:
     root, _, topic = channel.url.rpartition("/")
     said = {
         "topic": topic,
@@ -107,7 +107,7 @@ def _publish(channel: Channel, message: Message, settings: NotificationSettings)
     return _post(root, _dump(said), headers)._replace(is_gone=False)
 
 
-def _run_command(channel: Channel, message: Message, settings: NotificationSettings) -> Outcome:
+def _run_command(channel: Channel, message: Notification, settings: NotificationSettings) -> SendOutcome:
     limits = ProgramLimits(SECONDS, _MAX_OUTPUT)
     environment = build_child_environment()
     try:
@@ -119,12 +119,14 @@ def _run_command(channel: Channel, message: Message, settings: NotificationSetti
             bounds=limits,
         )
     except TimeoutError:
-        return Outcome(f"The command did not end within {SECONDS:g} seconds.")
+        return SendOutcome(f"The command did not end within {SECONDS:g} seconds.")
     except OutputTooLarge:
-        return Outcome("The command printed too much.")
+        return SendOutcome("The command printed too much.")
     except OSError as error:
-        return Outcome(f"The command cannot be started: {error.strerror or type(error).__name__}.")
-    return Outcome() if found.code == 0 else Outcome(f"The command ended with exit code {found.code}.")
+        return SendOutcome(f"The command cannot be started: {error.strerror or type(error).__name__}.")
+    return (
+        SendOutcome() if found.code == 0 else SendOutcome(f"The command ended with exit code {found.code}.")
+    )
 
 
 _SENDERS = {
@@ -139,7 +141,7 @@ def _dump(said: Mapping[str, Any]) -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _post(url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
+def _post(url: str, body: bytes, headers: Mapping[str, str]) -> SendOutcome:
     """Send a request to exactly this address: redirects are not followed, and no proxy is asked."""
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
@@ -155,21 +157,21 @@ def _post(url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
         answer.read(_MAX_ANSWER)
         return _judge(answer.status, answer.getheader("Retry-After"))
     except TimeoutError:
-        return Outcome(f"It did not answer within {_SECONDS_OF_SILENCE:g} seconds.")
+        return SendOutcome(f"It did not answer within {_SECONDS_OF_SILENCE:g} seconds.")
     except (OSError, HTTPException, ValueError) as error:
-        return Outcome(f"It cannot be reached: {_name_problem(error)}.")
+        return SendOutcome(f"It cannot be reached: {_name_problem(error)}.")
     finally:
         watch.cancel()
         connection.close()
 
 
-def _judge(status: int, retry_after: str | None) -> Outcome:
+def _judge(status: int, retry_after: str | None) -> SendOutcome:
     if 200 <= status < 300:
-        return Outcome()
+        return SendOutcome()
     if 300 <= status < 400:
-        return Outcome(f"It answered {status}: it is elsewhere, and redirects are not followed.")
+        return SendOutcome(f"It answered {status}: it is elsewhere, and redirects are not followed.")
     wait = int(retry_after) if retry_after and retry_after.isdecimal() and len(retry_after) < 9 else 0
-    return Outcome(f"It answered {status}.", status in _GONE, min(wait, _MAX_WAIT_SECONDS))
+    return SendOutcome(f"It answered {status}.", status in _GONE, min(wait, _MAX_WAIT_SECONDS))
 
 
 def _cut(connection: HTTPConnection) -> None:

@@ -99,6 +99,10 @@ _VERBS: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "`pause`, `resume` or `stop` a run of agents; `stop` with `now` also ends those that work.",
         {"now": "boolean"},
     ),
+    "/api/v1/runner/attempts/{id}/{verb}": (
+        "`pause` an agent, `take` its session over in a terminal, let it `continue`, or `stop` it.",
+        {},
+    ),
     "/api/v1/rewinds/{id}/{verb}": ("`undo` a rewind.", {}),
     "/api/v1/landings/{id}/{verb}": ("`cancel` a landing that waits for somebody.", {}),
 }

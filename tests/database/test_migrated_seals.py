@@ -24,7 +24,9 @@ def undo_migration(app: Application) -> None:
     before = import_module("deepwork.kernel.database.migrations.versions.0019_seals").down_revision
     with app.database.transaction() as tx:
         tx.execute("DROP TABLE seals")
-        for table in ("review_comments", "inbox_marks", "notifications", "notification_channels", "visits"):
+        for table in (
+            "wishes", "review_comments", "inbox_marks", "notifications", "notification_channels", "visits"
+        ):  # fmt: skip
             tx.execute(f"DROP TABLE {table}")
         tx.execute("ALTER TABLE runner_hosts DROP COLUMN seen_at")  # of later migrations
         tx.execute("DROP INDEX spending_by_run")
@@ -34,6 +36,7 @@ def undo_migration(app: Application) -> None:
             ("notices", "attempt_id"),
             ("notices", "start"),
             ("attempts", "interrupted_by"),
+            ("attempts", "wish"),
         ):
             tx.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         tx.execute("DROP TABLE sealed_lists")

@@ -73,13 +73,9 @@ export default function Live(_: PageProps) {
   useEffect(() => {
     windowSubject.value = "Live";
   }, []);
-  const head = (
-    <div class="live-head">
-      <h1>Live</h1>
-      <Tabs tabs={VIEWS} current={show} label="Agents" parameter="show" />
-    </div>
-  );
-  return show === "agents" ? <Agents head={head} /> : <AtWork head={head} />;
+  const tabs = <Tabs tabs={VIEWS} current={show} label="Agents" parameter="show" />;
+  if (show === "work") return <AtWork head={<div class="live-head"><p class="live-title" aria-hidden="true">Live</p>{tabs}</div>} />;
+  return <Agents head={<div class="live-head"><h1>Live</h1>{tabs}</div>} />;
 }
 
 function AtWork({ head }: { head: ComponentChildren }) {
@@ -93,6 +89,7 @@ function AtWork({ head }: { head: ComponentChildren }) {
   const close = () => go(withQuery({ item: null, view: null }));
   return (
     <div class="live">
+      <h1 class="unseen">Live</h1>
       <ListDetail
         label="Live"
         isOpen={open !== null}

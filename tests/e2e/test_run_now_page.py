@@ -139,6 +139,7 @@ def steer(visitor: Visitor, project: RunProject, folder: Path) -> None:
     page.locator(".peek").get_by_role("button", name="Drop").click()
     page.locator(".askbox").get_by_role("button", name="Drop").click()
     page.get_by_text("epsilon is out of the plan").wait_for()
+    page.locator(".peek").wait_for(state="detached")  # there is nothing to show any more
     visitor.open(f"/runs/{project.plan}")
     page.get_by_role("region", name="Running").get_by_role("link", name="beta").click()
     page.locator(".peek").get_by_role("button", name="Drop, and end its agent").click()

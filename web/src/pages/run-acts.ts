@@ -6,6 +6,7 @@ import { callTool } from "../data/api";
 import { me } from "../data/live";
 import type { RunDetails } from "../data/shapes";
 import type { NowTask, RunHead } from "../data/shapes-run";
+import { go, query, withQuery } from "../router";
 import { dollars } from "../ui/parts";
 import { suggestLimits } from "../view/forecast";
 
@@ -155,6 +156,7 @@ const TASK_ACTS: Act<TaskThing>[] = [
     run: async ({ id, title, thing }, words, { key, proof }): Promise<ActResult> => {
       const given = { task_id: id, end_agent: isBusy(thing), ...(words.trim() ? { reason: words } : {}), ...(proof ? { proof } : {}) };
       const answer = (await callTool("drop_task", given, key)) as { removed: boolean; ended?: string; waiting: string[] };
+      if (answer.removed && query.peek().get("task") === id) go(withQuery({ task: null })); // there is nothing to show any more
       const waiting = answer.waiting.length ? ` ${answer.waiting.slice(0, 3).join(", ")}${answer.waiting.length > 3 ? " and others" : ""} ${answer.removed ? "wait for what it waited for" : "can start"}.` : "";
       return { text: `${title} ${answer.removed ? "is out of the plan" : "is skipped"}${answer.ended ? "; its agent is ended" : ""}.${waiting}` };
     },

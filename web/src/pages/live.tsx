@@ -73,7 +73,7 @@ export default function Live(_: PageProps) {
   useEffect(() => {
     windowSubject.value = "Live";
   }, []);
-  const tabs = <Tabs tabs={VIEWS} current={show} label="Agents" parameter="show" />;
+  const tabs = <Tabs tabs={VIEWS} current={show} label="Agents" parameter="show" panel="main" />;
   if (show === "work") return <AtWork head={<div class="live-head"><p class="live-title" aria-hidden="true">Live</p>{tabs}</div>} />;
   return <Agents head={<div class="live-head"><h1>Live</h1>{tabs}</div>} />;
 }

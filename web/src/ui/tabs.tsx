@@ -9,7 +9,7 @@ export interface Tab {
   count?: number | null;
 }
 
-export function Tabs({ tabs, current, label, parameter = "tab" }: { tabs: Tab[]; current: string; label: string; parameter?: string }) {
+export function Tabs({ tabs, current, label, parameter = "tab", panel = "panel" }: { tabs: Tab[]; current: string; label: string; parameter?: string; panel?: string }) {
   const box = useRef<HTMLDivElement>(null);
   // In a narrow window the selected tab may be outside the visible area.
   useEffect(() => {
@@ -33,7 +33,7 @@ export function Tabs({ tabs, current, label, parameter = "tab" }: { tabs: Tab[];
         <a
           role="tab"
           id={`tab-${tab.key}`}
-          aria-controls="panel"
+          aria-controls={panel}
           href={to(tab.key)}
           aria-selected={tab.key === current}
           tabIndex={tab.key === current ? 0 : -1}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deepwork.work.wishes.models import (
-    Finding,
     Wish,
+    WishFinding,
     WishOptions,
     WishRole,
     WishSource,
@@ -119,7 +119,7 @@ def test_what_is_no_verdict_is_none(text: str):
 def test_a_verdict_is_read_from_the_end_of_a_message():
     text = 'I looked.\n```json\n{"findings": [{"title": " No  test ", "text": "t", "files": ["a", 1]}]}\n```'
 
-    assert parse_verdict(text) == (Finding("No test", "t", ("a",)),)
+    assert parse_verdict(text) == (WishFinding("No test", "t", ("a",)),)
     assert parse_verdict('Fine.\n{"findings": []}') == ()
 
 

@@ -61,6 +61,7 @@ NAME_COLUMNS = {
     "runner_runs": ("created_by",),
     "landings": ("created_by",),
     "rewinds": ("created_by",),
+    "wishes": ("created_by",),
     "review_comments": ("by_whom", "closed_by"),
 }
 """The columns that name who did something, by table."""

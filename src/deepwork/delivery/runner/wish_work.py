@@ -23,7 +23,7 @@ from deepwork.work.plans.models import Outline, PlanStatus, Task
 from deepwork.work.plans.planning import Planner
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
-from deepwork.work.wishes.models import MAX_FINDINGS, Finding, Wish, WishRole, find_object, parse_verdict
+from deepwork.work.wishes.models import MAX_FINDINGS, Wish, WishFinding, WishRole, find_object, parse_verdict
 from deepwork.work.wishes.operations import add_review
 from deepwork.work.wishes.planning import require_sound_plan
 from deepwork.work.wishes.store import WishStore, find_role
@@ -117,7 +117,7 @@ class WishWork:
 
     # Reviewing
 
-    def _record_findings(self, attempt: Attempt, found: tuple[Finding, ...]) -> None:
+    def _record_findings(self, attempt: Attempt, found: tuple[WishFinding, ...]) -> None:
         """Store what the review found; that of the first one becomes tasks, and then a second review."""
         with self._database.transaction() as tx:
             known = WishStore(tx).find_of_plan(attempt.workflow_id)

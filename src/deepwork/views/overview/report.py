@@ -33,7 +33,7 @@ from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
 from deepwork.work.tracking.note_store import NoteStore
 from deepwork.work.wishes.models import Wish
-from deepwork.work.wishes.responses import FindingView
+from deepwork.work.wishes.responses import WishFindingView
 from deepwork.work.wishes.store import WishStore
 
 _MAX_TASKS, _MAX_DECISIONS, _MAX_FILES = 1_000, 200, 200
@@ -83,7 +83,7 @@ class ReportedDecision(Answer):
     reason: str | None = None
 
 
-class Report(Answer):
+class RunReport(Answer):
     """What a run came to."""
 
     run_id: str | None = None
@@ -114,7 +114,7 @@ class Report(Answer):
     """Changes of what decides about "done", and who approved them."""
     decisions: list[ReportedDecision]
     not_done: list[str]
-    findings: list[FindingView]
+    findings: list[WishFindingView]
     """What the last review of the whole would send back."""
     take_in: list[str]
     undo: list[str]
@@ -146,12 +146,12 @@ class ReportOperations:
         self._database, self._view_states, self._open_git = database, view_states, open_git
 
     @operation("read")
-    def report_run(self, id: Annotated[Id, Field(description="Of a run, a wish or a plan")]) -> Report:
+    def report_run(self, id: Annotated[Id, Field(description="Of a run, a wish or a plan")]) -> RunReport:
         """What a run came to: work, evidence, cost, what is left, how to take it in and how to undo it."""
         with self._database.reading() as tx:
             facts = _load(tx, id)
             known = self._describe(tx, facts)
-        return Report(**known, **self._read_branch(facts, known["branch"]))
+        return RunReport(**known, **self._read_branch(facts, known["branch"]))
 
     def _describe(self, tx: Transaction, facts: _Facts) -> dict[str, Any]:
         view = self._view_states(tx)
@@ -205,7 +205,7 @@ class ReportOperations:
             "decisions": _list_decisions(tx, facts),
             "not_done": _list_not_done(facts, tasks),
             "findings": [
-                FindingView(title=each.title, text=each.text, files=list(each.files))
+                WishFindingView(title=each.title, text=each.text, files=list(each.files))
                 for each in (facts.wish.findings if facts.wish else ())
             ],
         }

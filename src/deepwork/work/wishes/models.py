@@ -96,7 +96,7 @@ class WishOptions:
 
 
 @dataclass(frozen=True)
-class Finding:
+class WishFinding:
     """What a review found wrong."""
 
     title: str
@@ -129,7 +129,7 @@ class Wish:
     """When a person let the work begin."""
     review_tasks: tuple[str, ...] = ()
     """The tasks of its final reviews, in the order of their rounds."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[WishFinding, ...] = ()
     """What the last review found."""
 
     @property
@@ -212,7 +212,7 @@ def find_object(text: str, key: str) -> dict[str, Any] | None:
 # The review
 
 
-def parse_verdict(text: str) -> tuple[Finding, ...] | None:
+def parse_verdict(text: str) -> tuple[WishFinding, ...] | None:
     """Read what a reviewer found from the JSON object that ends its message; None if there is none."""
     value = find_object(text, "findings")
     if value is None or not isinstance(value["findings"], list):
@@ -221,10 +221,10 @@ def parse_verdict(text: str) -> tuple[Finding, ...] | None:
     return tuple(found) if all(found) else None  # type: ignore[arg-type]
 
 
-def _read_finding(given: object) -> Finding | None:
+def _read_finding(given: object) -> WishFinding | None:
     if not isinstance(given, dict):
         return None
     title = " ".join(str(given.get("title") or "").split())[:_MAX_TITLE]
     files = given.get("files")
     named = [each for each in files if isinstance(each, str)] if isinstance(files, list) else []
-    return Finding(title, str(given.get("text") or "")[:_MAX_TEXT], tuple(named[:20])) if title else None
+    return WishFinding(title, str(given.get("text") or "")[:_MAX_TEXT], tuple(named[:20])) if title else None

@@ -18,7 +18,7 @@ class WishStates(Protocol):
     def judge_wishes(self, wishes: Sequence[Wish], /) -> Mapping[str, Standing]: ...
 
 
-class FindingView(Answer):
+class WishFindingView(Answer):
     title: str
     text: str
     files: list[str]
@@ -38,7 +38,7 @@ class WishView(Answer):
     options: dict[str, Any]
     returned_plan: str | None = None
     review_tasks: list[str]
-    findings: list[FindingView]
+    findings: list[WishFindingView]
     created_by: str
     created_at: IsoTime
     started_at: IsoTime | None = None

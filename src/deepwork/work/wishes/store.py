@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.kernel.database.engine import Row, row_parser
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.errors import NotFound
-from deepwork.work.wishes.models import Finding, Wish, WishOptions, WishRole, WishSource
+from deepwork.work.wishes.models import Wish, WishFinding, WishOptions, WishRole, WishSource
 
 
 class WishStore:
@@ -76,7 +76,7 @@ def _read_wish(row: Row) -> Wish:
     for key in ("agents", "checks"):
         known[key] = tuple(known.get(key) or ())
     found = [
-        Finding(each["title"], each["text"], tuple(each["files"])) for each in json.loads(row["findings"])
+        WishFinding(each["title"], each["text"], tuple(each["files"])) for each in json.loads(row["findings"])
     ]
     given |= {
         "source": WishSource(row["source"]),

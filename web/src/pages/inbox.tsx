@@ -89,6 +89,7 @@ function InboxList({ show, kind }: { show: Show; kind: string }) {
   const answer = list.data as InboxAnswer | null;
   return (
     <div class="inbox">
+      <h1 class="unseen">Inbox</h1>
       <ListDetail
         label="Inbox"
         isOpen={current !== null && (asked !== null || isWide())}
@@ -141,10 +142,10 @@ function Head({ show, kind, answer, fresh, release }: { show: Show; kind: string
   const counts = answer?.counts;
   return (
     <div class="inbox-head">
-      <h1>
+      <p class="inbox-heading">
         Inbox <span class="count">{counts ? counts.open.toLocaleString() : ""}</span>
         {counts && counts.folded > 0 && <span class="faint inbox-folded">({counts.folded} folded)</span>}
-      </h1>
+      </p>
       <div class="inbox-filters">
         <nav aria-label="What to show">
           {SHOWS.map((each) => (

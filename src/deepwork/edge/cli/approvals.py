@@ -55,7 +55,7 @@ def list_approvals(whole: bool, workflow: str | None, as_json: bool, path: str, 
         of_work = resolve_id(app.database, "work", workflow) if workflow else None
         given = {"all": whole, "workflow_id": of_work, "limit": _MAX_LISTED}
         found = call_operation(app, "list_approvals", given)
-    keys = ("id", "kind", "title", "workflow_id", "asked_at")
+    keys = ("id", "kind", "title", "workflow_id", "asked_by", "asked_at")
     rows = [
         {"id": each["id"], "status": describe_status(each)}
         | {key: each.get(key) for key in keys}

@@ -191,7 +191,10 @@ def _hold(id: str, operation: str, path: str, place: dict[str, Any], *, as_json:
         app.runner.carry_out(known, Event())
         lane = call_operation(app, "get_lane", {"id": known})
         takeover = call_operation(app, "get_takeover", {"id": known})
-    print_said({**lane, "takeover": takeover}, "\n".join(render_held(lane, takeover)), as_json=as_json)
+    if as_json:
+        print_answer({**lane, "takeover": takeover}, as_json=True)
+    else:
+        print("\n".join(render_held(lane, takeover)))
 
 
 def _give_back(id: str, path: str, place: dict[str, Any], *, as_json: bool) -> None:

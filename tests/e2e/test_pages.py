@@ -218,7 +218,7 @@ def test_missing_runs_and_pages_show_an_error_and_a_link_back(visitor: Visitor) 
 
     visitor.page.get_by_role("link", name="Go to the inbox").click()
 
-    visitor.page.wait_for_selector("text=Needs you")
+    visitor.page.wait_for_selector("main h1:has-text('Inbox')")
     visitor.troubles.clear()  # the browser logs the 404
 
 

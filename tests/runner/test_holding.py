@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cli.run import run_deepwork
 from deepwork.delivery.runner.models import RunRequest, RunStatus
 from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.kernel.errors import NotAllowed
@@ -174,3 +175,33 @@ def test_an_attempt_that_has_ended_can_be_neither_paused_nor_taken_over(project:
     for verb in ("pause", "take", "continue", "stop"):
         with pytest.raises(NotAllowed, match="has ended"):
             ask(project, verb)
+
+
+def test_the_commands_take_give_back_and_stop_an_attempt_that_nobody_drives(
+    project: RunProject, tmp_path: Path
+):
+    plan(project, "alpha", [write("begun"), *be_ready(tmp_path), *NEVER], finish("alpha"))
+    runner, stop = project.app.runner, threading.Event()
+    started = runner.start_plan(project.plan, RunRequest(("claude",)))
+    with ThreadPoolExecutor(1) as pool:
+        driving = pool.submit(runner.drive, started.id, stop)
+        wait_until((tmp_path / "ready").exists, "the agent")
+        stop.set()
+        driving.result()
+    id = get_attempt(project)["id"]
+
+    def deepwork(*words: str) -> list[str]:
+        done = run_deepwork(project.folder, *words, environment=project.variables)
+        assert done.code == 0, done
+        lines: list[str] = done.out.splitlines()
+        return lines
+
+    taken, alive = deepwork("runs", "take", id), list_living(project)
+    session = get_attempt(project)["vendor_session"]
+    given_back = deepwork("runs", "give-back", id)
+    deepwork("runs", "stop", id)
+
+    assert any(line.partition("  # ")[0].endswith(f"claude --resume {session}") for line in taken)
+    assert alive == []
+    assert f"deepwork runs attach {started.id}" in given_back[0]
+    assert get_attempt(project)["stage"] == "stopped"

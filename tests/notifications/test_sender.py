@@ -100,7 +100,7 @@ def test_what_begins_to_wait_is_told_once_to_each_channel(
 
     assert [id for id, _ in post.got] == ["nc_a", "nc_b"]
     _, message = post.got[0]
-    assert (message.kind, message.path) == ("waits", f"/?item={asked.id}")
+    assert (message.kind, message.path) == ("waits", f"/?item=approval:{asked.id}")
     assert post.kinds == [["approval"], ["approval"]]
 
 
@@ -158,7 +158,8 @@ def test_messages_have_no_text_of_tasks_unless_that_was_asked_for(
         assert ("Login" in told, "Approve the work on" in told) == (says_content, says_content)
         assert "secret of the house" not in told
         assert (
-            message.to_dict("https://box.example.org")["link"] == f"https://box.example.org/?item={asked.id}"
+            message.to_dict("https://box.example.org")["link"]
+            == f"https://box.example.org/?item=approval:{asked.id}"
         )
 
 
@@ -325,7 +326,7 @@ def test_a_browser_gets_an_encrypted_message_and_one_that_is_gone_is_removed(
 
     first = service.got[0]
     told = json.loads(browser.decrypt(first.body))
-    assert (told["path"], told["kind"]) == (f"/?item={asked.id}", "waits")
+    assert (told["path"], told["kind"]) == (f"/?item=approval:{asked.id}", "waits")
     claims = verify_authorization(first.headers["authorization"])
     assert (claims["aud"], claims["sub"]) == (service.url, "https://box.example.org")
     assert (first.headers["content-encoding"], first.headers["urgency"]) == ("aes128gcm", "high")

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from urllib.parse import quote
 
 from deepwork.delivery.runner.models import Run
 from deepwork.kernel.attention import Attention
@@ -209,7 +210,7 @@ def _to_thing(entry: Attention) -> Thing:
         since=entry.since,
         title=entry.title,
         run=str(entry.run["name"]) if entry.run else "",
-        path=f"/?item={entry.id}",
+        path=f"/?item={quote(entry.key, safe=':/')}",
     )
 
 

@@ -1,7 +1,7 @@
 /** What a person can do, declared once: buttons, keys and the palette offer the same acts. */
 
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { ApiError, callTool } from "./data/api";
 import { readDraft, saveDraft } from "./data/drafts";
 import { me } from "./data/live";
@@ -89,7 +89,8 @@ export function registerActs(...given: Act[]): void {
 /** Tells what keys and the palette act on while this view is shown. */
 export function useFocus(given: Focus): void {
   const mine = useRef(given);
-  useEffect(() => {
+  // Before the next key: what is shown is what a key acts on.
+  useLayoutEffect(() => {
     mine.current = given;
     focus.value = given;
   });

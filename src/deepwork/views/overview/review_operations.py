@@ -160,7 +160,7 @@ class ReviewPatch(Answer):
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _TaskFacts:
     """What the store says about a finished task."""
 
     task: Task
@@ -289,7 +289,7 @@ class ReviewBenchOperations:
 
     # The queue
 
-    def _load(self, tx: Transaction, ids: Sequence[str]) -> list[_Facts]:
+    def _load(self, tx: Transaction, ids: Sequence[str]) -> list[_TaskFacts]:
         tasks = TaskStore(tx).find_by_ids(ids)
         plans = PlanStore(tx).find_by_ids(list({task.workflow_id for task in tasks.values()}))
         runs = StoredRuns().find_refs(tx, plans)
@@ -304,7 +304,7 @@ class ReviewBenchOperations:
             proofs = ProofStore(tx).list_made_for(ProofSubject("task", id))
             used = {each.check_name: each for each in ProofStore(tx).list_used_by(ProofSubject("task", id))}
             found.append(
-                _Facts(
+                _TaskFacts(
                     task=task,
                     workflow=plans[task.workflow_id],
                     run=runs[task.workflow_id],
@@ -322,7 +322,7 @@ class ReviewBenchOperations:
             )
         return found
 
-    def _build_entry(self, facts: _Facts) -> ReviewEntry:
+    def _build_entry(self, facts: _TaskFacts) -> ReviewEntry:
         task = facts.task
         look, warning = self._look(facts)
         checks = _list_checks(facts)
@@ -355,7 +355,7 @@ class ReviewBenchOperations:
             has_landed=facts.has_landed,
         )
 
-    def _look(self, facts: _Facts) -> tuple[WorkLook | None, str | None]:
+    def _look(self, facts: _TaskFacts) -> tuple[WorkLook | None, str | None]:
         if not facts.watches:
             return None, "It is not known what it changed."
         try:
@@ -421,7 +421,7 @@ def _find_pending(tx: Transaction, task: Task) -> Approval | None:
     return next((each for each in asked if each.status is ApprovalStatus.PENDING), None)
 
 
-def _list_checks(facts: _Facts) -> list[CheckLine]:
+def _list_checks(facts: _TaskFacts) -> list[CheckLine]:
     names = list_required_checks(facts.workflow.requirements, facts.task.requirements)
     return [
         CheckLine.of_proof(facts.proofs[name]) if name in facts.proofs else CheckLine(name=name)
@@ -441,7 +441,7 @@ def _count(comments: Sequence[CommentView]) -> CommentCounts:
     )
 
 
-def _list_rounds(facts: _Facts) -> list[WorkRound]:
+def _list_rounds(facts: _TaskFacts) -> list[WorkRound]:
     """List the times that the work was handed in, with the comments on each."""
     found = []
     for number, watch in enumerate(_list_handed_in(facts.watches), start=1):

@@ -61,6 +61,7 @@ SHARED = {
 }
 OTHERWISE = {
     ("events", "tail", "--json"): "Print one JSON object per line.",
+    ("do", "--json"): "Print one JSON object per line.",
     ("run", "--json"): "Print one JSON object per line.",
     ("runs", "attach", "--json"): "Print one JSON object per line.",
     ("runs", "logs", "--json"): "Print one JSON object per line.",

@@ -29,6 +29,8 @@ NAMELESS = {
 }  # fmt: skip
 """Of things without a name: what they are about is a text, or they belong to a task that is named instead."""
 OTHER_THINGS = {("db", "target"), ("notify", "id"), ("jobs", "workflow"), ("sessions", "instance_id")}
+NEEDED = {("work",): ["--once"], ("tasks", "reword"): ["--name", "x"], ("runs", "set"): ["--agents", "1"]}
+"""Options without which a command is refused before it looks for what is meant."""
 MEANT = {"plan", "task", "work", "target", "workflow", "undo", "id"}
 
 
@@ -106,7 +108,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fill(words: Words, command: click.Command, meant: click.Parameter) -> list[str]:
     """Write a command line that means something by its name; everything else is only there."""
-    options, values = ["--once"] if words == ("work",) else [], list[str]()
+    options, values = [*NEEDED.get(words, [])], list[str]()
     for parameter in command.params:
         given = NAME if parameter is meant else _make_up(parameter)
         if isinstance(parameter, click.Argument):

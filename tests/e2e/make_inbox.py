@@ -93,7 +93,7 @@ def _make_conflict(project: Path, app: Application) -> str:
         commit(Path(plan.claims[name]["workspace_path"]), name, a_txt=f"by {name}\n")
         plan.complete(name)
     landing.land(workflow_id=plan.id)
-    return plan.ids["Move the ledger"]
+    return str(plan.ids["Move the ledger"])
 
 
 def _make_questions(app: Application) -> None:

@@ -35,7 +35,8 @@ def made(tmp_path: Path) -> dict[str, Any]:
         finally:
             app.close()
 
-    return run_in_thread(make) | {"project": project}
+    made: dict[str, Any] = run_in_thread(make)
+    return made | {"project": project}
 
 
 @pytest.fixture

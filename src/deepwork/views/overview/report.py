@@ -121,7 +121,7 @@ class RunReport(Answer):
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _ReportFacts:
     """What the store says about a run."""
 
     wish: Wish | None
@@ -153,7 +153,7 @@ class ReportOperations:
             known = self._describe(tx, facts)
         return RunReport(**known, **self._read_branch(facts, known["branch"]))
 
-    def _describe(self, tx: Transaction, facts: _Facts) -> dict[str, Any]:
+    def _describe(self, tx: Transaction, facts: _ReportFacts) -> dict[str, Any]:
         view = self._view_states(tx)
         standing = self._judge(view, facts)
         spent = RunStore(tx).sum_usage([run.id for run in facts.runs])
@@ -210,7 +210,7 @@ class ReportOperations:
             ],
         }
 
-    def _judge(self, view: StateView, facts: _Facts) -> dict[str, Any]:
+    def _judge(self, view: StateView, facts: _ReportFacts) -> dict[str, Any]:
         if facts.wish is not None:
             return view.judge_wishes([facts.wish])[facts.wish.id].to_answer()
         if facts.runs:
@@ -220,7 +220,7 @@ class ReportOperations:
 
     # Git
 
-    def _read_branch(self, facts: _Facts, branch: str | None) -> dict[str, Any]:
+    def _read_branch(self, facts: _ReportFacts, branch: str | None) -> dict[str, Any]:
         """Compare the branch with where it began; nothing is known about what is not in this repository."""
         target = facts.plan.base_branch if facts.plan else None
         found: dict[str, Any] = {"take_in": [], "undo": _list_undo(facts, None)}
@@ -250,7 +250,7 @@ class ReportOperations:
         }
 
 
-def _load(tx: Transaction, id: str) -> _Facts:
+def _load(tx: Transaction, id: str) -> _ReportFacts:
     """Load what belongs to a run, a wish or a plan: with a wish, its planning, too."""
     run = RunStore(tx).find(id) if id.startswith("rn_") else None
     if id.startswith("rn_") and run is None:
@@ -269,16 +269,16 @@ def _load(tx: Transaction, id: str) -> _Facts:
     attempts = [attempt for task in tasks for attempt in AttemptStore(tx).list_of_task(task.id)]
     landings = LandingStore(tx).find_newest([task.id for task in tasks])
     landed = {id: each for id, each in landings.items() if each.status is LandingStatus.LANDED}
-    return _Facts(wish, plan, tuple(runs), tuple(attempts), tuple(tasks), landed)
+    return _ReportFacts(wish, plan, tuple(runs), tuple(attempts), tuple(tasks), landed)
 
 
-def _name(facts: _Facts) -> str:
+def _name(facts: _ReportFacts) -> str:
     if facts.wish or facts.plan:
         return facts.wish.name if facts.wish else facts.plan.name  # type: ignore[union-attr]
     return facts.runs[-1].job or facts.runs[-1].id
 
 
-def _get_landing_id(facts: _Facts, task_id: str) -> str:
+def _get_landing_id(facts: _ReportFacts, task_id: str) -> str:
     landing = facts.landed.get(task_id)
     return landing.id if landing else ""
 
@@ -313,7 +313,7 @@ def _first_line(text: str | None) -> str:
     return (text or "").partition("\n")[0][:300]
 
 
-def _list_guarded(tx: Transaction, facts: _Facts) -> list[dict[str, Any]]:
+def _list_guarded(tx: Transaction, facts: _ReportFacts) -> list[dict[str, Any]]:
     if facts.plan is None:
         return []
     found, _ = ApprovalStore(tx).list_matching(statuses=None, workflow_id=facts.plan.id, limit=_MAX_DECISIONS)
@@ -329,7 +329,7 @@ def _list_guarded(tx: Transaction, facts: _Facts) -> list[dict[str, Any]]:
     ]
 
 
-def _list_decisions(tx: Transaction, facts: _Facts) -> list[ReportedDecision]:
+def _list_decisions(tx: Transaction, facts: _ReportFacts) -> list[ReportedDecision]:
     if facts.plan is None:
         return []
     names = {task.id: task.name for task in facts.tasks}
@@ -344,7 +344,7 @@ def _list_decisions(tx: Transaction, facts: _Facts) -> list[ReportedDecision]:
     ]
 
 
-def _list_not_done(facts: _Facts, tasks: Sequence[ReportedTask]) -> list[str]:
+def _list_not_done(facts: _ReportFacts, tasks: Sequence[ReportedTask]) -> list[str]:
     """Say which tasks are not done, and why."""
     status = {task.id: task.status for task in facts.tasks}
     return [
@@ -354,7 +354,7 @@ def _list_not_done(facts: _Facts, tasks: Sequence[ReportedTask]) -> list[str]:
     ]
 
 
-def _list_undo(facts: _Facts, branch: str | None) -> list[str]:
+def _list_undo(facts: _ReportFacts, branch: str | None) -> list[str]:
     """Return the commands that undo it: all of it as long as nobody took it in, or task by task."""
     whole = [f"git branch --delete --force {branch}"] if branch else []
     landed = [task for task in facts.tasks if task.id in facts.landed]

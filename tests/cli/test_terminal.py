@@ -10,9 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from application import call_tool, make_app
 from cli.run import run_deepwork, run_in_terminal
+from dashboard.make_agent_runs import add_attempt, start_run
+from deepwork.edge.cli import main
+from deepwork.edge.cli.framework import terminal
 from deepwork.edge.cli.framework.output import render_lines
 from deepwork.edge.cli.framework.tables import (
     align_rows,
@@ -21,6 +25,7 @@ from deepwork.edge.cli.framework.tables import (
     shorten,
     shorten_middle,
 )
+from workspaces.make import create_plan, create_repository
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "[bold red]x[/] \x1b[2J\x07 :smile: \u202egone"
@@ -253,6 +258,34 @@ def test_paths_and_branches_are_cut_in_the_middle_and_ids_come_last():
     assert headings.split() == ["branch", "name", "id"]
     assert "…" in row
     assert row.endswith("ws_1")
+
+
+@pytest.mark.parametrize("words", ["plans", "agents", "workspaces list", "runs"])
+def test_tables_fit_80_columns_and_end_with_whole_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+):
+    app = make_app(create_repository(tmp_path), "")
+    long = "Write the form in which guests of the hotel ask for an invoice"
+    plan, [task, _] = create_plan(app, long, f"{long} again", auto_create_workspaces=True)
+    agent = call_tool(app, "agent_register", name=f"claude · {long}", runtime="claude_code")["id"]
+    tree = call_tool(app, "task_claim", task_id=task, agent_id=agent)["workspace_id"]
+    run = start_run(app, plan)
+    add_attempt(app, run, task, agent_id=agent)
+    app.close()
+    monkeypatch.setattr(terminal, "supports_rich_output", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    ran = CliRunner().invoke(main.deepwork, [*words.split(), "--path", str(tmp_path)])
+    told = COLOUR.sub("", ran.stdout).splitlines()
+
+    assert ran.exit_code == 0, ran.output
+    assert max(map(measure_width, told)) <= 80
+    ids = {"plans": plan, "agents": agent, "workspaces list": tree, "runs": run.id}
+    assert any(line.split()[-1:] == [ids[words]] for line in told)
+    if words == "workspaces list":
+        [row] = [line for line in told if line.endswith(tree)]
+        assert (row.count("…"), row.count("deepwork/")) == (2, 1)
+        assert told[told.index(row) + 1].startswith("Not shown"), "a path or a branch wraps"
 
 
 def test_columns_are_dropped_from_the_last_but_never_ids_names_and_statuses():

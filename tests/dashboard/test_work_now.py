@@ -119,6 +119,11 @@ def test_what_was_spent_on_open_tasks_is_not_spent_again():
     assert compute(spent_on_open=99.0).usd.likely == 0.0
 
 
+def test_an_amount_below_a_cent_is_not_said_to_be_nothing():
+    assert "$0.0012 and" in compute(costs=[0.0012] * 3).basis
+    assert "$0.10 and" in compute(costs=[0.1] * 3).basis
+
+
 def test_tasks_that_follow_each_other_take_their_time_however_many_agents_there_are():
     assert compute(agents=100, steps=9).minutes.likely == 36.0
 

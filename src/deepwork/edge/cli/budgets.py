@@ -150,7 +150,7 @@ def describe_forecast(forecast: dict[str, Any]) -> Iterator[str]:
     """Say what the rest of a plan will take, and how that is known."""
     yield f"Left: {forecast['tasks_left']} tasks."
     if usd := forecast.get("usd"):
-        low, likely, high = (format_dollars(round(usd[each], 2)) for each in ("low", "likely", "high"))
+        low, likely, high = (format_dollars(usd[each]) for each in ("low", "likely", "high"))
         yield f"They may cost {likely} more (between {low} and {high})."
     if minutes := forecast.get("minutes"):
         low, likely, high = (f"{minutes[each]:.0f}" for each in ("low", "likely", "high"))

@@ -7,6 +7,7 @@ from statistics import quantiles
 
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.gates.budgets.models import MICROS_PER_USD, MS_PER_MINUTE
+from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.answers import Answer
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.kernel.records import dataclass
@@ -106,7 +107,7 @@ def _scale(each: Range, times: int, less: float) -> Range:
 
 
 def _describe(figures: PlanFigures, usd: Range | None, time: Range | None, agents: int, rounds: int) -> str:
-    of = [f"${usd.likely:.2f}"] if usd else []
+    of = [format_dollars(usd.likely)] if usd else []
     of += [f"{time.likely:.1f} minutes"] if time else []
     workers = "1 agent" if agents == 1 else f"{agents} agents"
     median = f"the median of {max(len(figures.costs), len(figures.minutes))} finished tasks"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from deepwork.edge.cli.framework.tables import is_never_shortened, measure_width, select_columns, shorten
+from deepwork.edge.cli.framework.tables import (
+    COLUMN_GAP,
+    MIN_TEXT_WIDTH,
+    is_never_shortened,
+    is_place,
+    measure_width,
+    select_columns,
+    shorten,
+    shorten_middle,
+)
 from deepwork.edge.cli.framework.terminal import to_heading
 
 _MAX_CELL_WIDTH = 400
@@ -31,6 +40,9 @@ def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]
     # Empty columns are dropped to make room for the others.
     filled = [number for number in range(len(names)) if any(row[number] for row in cells)]
     kept = select_columns([names[each] for each in filled], [widths[each] for each in filled], screen)
+    most = _share_room(
+        {name: width for name, width in zip(names, widths, strict=True) if name in kept}, screen
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name, widest in zip(names, widths, strict=True):
         if name in kept:
@@ -43,7 +55,7 @@ def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]
             )
     for row in cells:
         table.add_row(
-            *(_render_cell(name, text) for name, text in zip(names, row, strict=True) if name in kept)
+            *(_render_cell(name, text, most) for name, text in zip(names, row, strict=True) if name in kept)
         )
     console = Console(width=screen, highlight=False, markup=False, emoji=False, soft_wrap=False)
     with console.capture() as captured:
@@ -55,8 +67,24 @@ def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]
     return [line.rstrip() for line in captured.get().split("\n")]
 
 
-def _render_cell(name: str, text: str) -> Text:
-    """Build a cell as `Text`, so that nothing an agent wrote is interpreted as rich markup."""
+def _share_room(widths: Mapping[str, int], screen: int) -> int:
+    """Return how wide columns can be that may be shortened: narrow ones leave their room to the others."""
+    left = screen - COLUMN_GAP * (len(widths) - 1)
+    left -= sum(width for name, width in widths.items() if is_never_shortened(name))
+    free = sorted(width for name, width in widths.items() if not is_never_shortened(name))
+    for place, width in enumerate(free):
+        if width * (len(free) - place) > left:
+            return max(MIN_TEXT_WIDTH, left // (len(free) - place))
+        left -= width
+    return _MAX_CELL_WIDTH
+
+
+def _render_cell(name: str, text: str, most: int) -> Text:
+    """Build a cell as `Text`, so that nothing an agent wrote is interpreted as rich markup.
+
+    Sentences wrap; a path or a branch that wraps cannot be read, so it is cut in the middle.
+    """
     is_word = name in ("state", "status") or name.endswith("_status")
     style = _STYLES.get(text.replace(" ", "_"), "") if is_word else ""
-    return Text(shorten(text, _MAX_CELL_WIDTH), style=style)
+    cut = shorten_middle(text, most) if is_place(name) else shorten(text, _MAX_CELL_WIDTH)
+    return Text(cut, style=style)

@@ -20,6 +20,11 @@ def is_never_shortened(name: str) -> bool:
     return bool(_NEVER_SHORTENED_PATTERN.search(name))
 
 
+def is_place(name: str) -> bool:
+    """Whether a column has paths or branches."""
+    return bool(_PLACE_PATTERN.search(name))
+
+
 def measure_width(text: str) -> int:
     """Return the number of terminal columns a text takes: wide characters two, combining marks none."""
     if text.isascii():
@@ -57,7 +62,7 @@ def fit(name: str, text: str, most: int) -> str:
     """Cut the text of a column where it tells people least."""
     if is_never_shortened(name):
         return text
-    return shorten_middle(text, most) if _PLACE_PATTERN.search(name) else shorten(text, most)
+    return shorten_middle(text, most) if is_place(name) else shorten(text, most)
 
 
 def align_rows(rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
@@ -75,16 +80,16 @@ def select_columns(names: Sequence[str], widths: Sequence[int], screen: int) -> 
     """Choose the columns that fit on the screen; later columns are dropped first."""
     kept = list(names)
     need = {
-        name: size if is_never_shortened(name) else min(size, _MIN_TEXT_WIDTH)
+        name: size if is_never_shortened(name) else min(size, MIN_TEXT_WIDTH)
         for name, size in zip(names, widths, strict=True)
     }
     for name in reversed(names):
-        if sum(need[each] + _COLUMN_GAP for each in kept) <= screen + _COLUMN_GAP:
+        if sum(need[each] + COLUMN_GAP for each in kept) <= screen + COLUMN_GAP:
             break
         if name not in _ALWAYS_SHOWN and name != names[0]:
             kept.remove(name)
     return kept
 
 
-_MIN_TEXT_WIDTH, _COLUMN_GAP = 16, 2
+MIN_TEXT_WIDTH, COLUMN_GAP = 16, 2
 _ALWAYS_SHOWN = {"id", "name", "status"}

@@ -22,7 +22,7 @@ from deepwork.edge.server.application import Application
 from deepwork.edge.server.http.serving import serve_http
 from deepwork.gates.access.models import matches_secret
 from deepwork.gates.access.store import TokenStore
-from deepwork.kernel.database.schema import get_snapshot_path
+from deepwork.kernel.database.schema import MARKED_SINCE, get_snapshot_path
 from deepwork.kernel.database.seals import read_identity
 from deepwork.kernel.database.sqlite import SQLite
 from deepwork.kernel.errors import Code, StorageError, StoreNotAdopted
@@ -350,6 +350,19 @@ def test_a_store_of_our_own_that_git_tracks_is_refused(project: Path, suffix: st
     if suffix:
         tracked.unlink()
     assert list_names(project) == ["Ada"]
+
+
+@pytest.mark.parametrize(("version", "is_early"), [(MARKED_SINCE, False), ("0010", True)])
+def test_an_unmarked_store_is_of_the_version_that_can_have_written_it(
+    project: Path, version: str, is_early: bool
+):
+    store = fill_own(project)
+    run_sql(str(store), "DELETE FROM store_identity", f"UPDATE alembic_version SET version_num = '{version}'")
+
+    with pytest.raises(StoreNotAdopted) as refused:
+        list_names(project)
+
+    assert ("deepwork 0.1" in refused.value.message) is is_early
 
 
 def test_an_unmarked_store_is_refused_and_unchanged(project: Path):

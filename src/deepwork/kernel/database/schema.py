@@ -10,6 +10,8 @@ from deepwork.kernel.errors import StorageError
 
 HEAD = "0028"
 """The newest migration; a test compares it with the folder `migrations/versions`."""
+MARKED_SINCE = "0011"
+"""From this version on, a SQLite store has the mark of its user; deepwork 0.1 made none."""
 SEALED_SINCE = "0020"
 """From this version on, all rows that let work pass have seals, and the mark of a SQLite store says so."""
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.kernel.database.engine import Row
+from deepwork.kernel.database.schema import MARKED_SINCE
 from deepwork.kernel.database.store_key import (
     COLUMNS,
     TABLE,
@@ -189,12 +190,15 @@ def read_identity(connection: Any) -> StoreIdentity | None:
         return None
 
 
-def require_own_mark(identity: StoreIdentity | None, name: str) -> StoreKey:
-    """Return the key of a store that this user marked; raises StoreNotAdopted for any other."""
+def require_own_mark(identity: StoreIdentity | None, name: str, version: str | None = None) -> StoreKey:
+    """Return the key of a store that this user marked; raises StoreNotAdopted for any other.
+
+    The version of its schema, where it is known, tells who can have written a store without a mark.
+    """
     if identity is None:
-        raise StoreNotAdopted(
-            f"{name} has no mark of this user: deepwork 0.1 made it, or it came from elsewhere."
-        )
+        is_early = version is None or version < MARKED_SINCE
+        origin = "deepwork 0.1 made it, or it came from elsewhere" if is_early else "it came from elsewhere"
+        raise StoreNotAdopted(f"{name} has no mark of this user: {origin}.")
     user_key = find_user_key()
     if user_key is None:
         raise StoreNotAdopted(

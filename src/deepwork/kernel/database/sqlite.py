@@ -154,7 +154,7 @@ class SQLite:
             self._require_own_file(connection)
             version = read_version(connection)
             if version is not None:  # before anything in the file changes
-                self._key = require_own_mark(read_identity(connection), self.name)
+                self._key = require_own_mark(read_identity(connection), self.name, version)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()["journal_mode"]
             if mode != "wal":
                 raise StorageError(
@@ -198,8 +198,8 @@ class SQLite:
             return None
         try:
             with self.reading() as connection:
-                if read_version(connection) is not None:
-                    require_own_mark(read_identity(connection), self.name)
+                if (version := read_version(connection)) is not None:
+                    require_own_mark(read_identity(connection), self.name, version)
         except StoreNotAdopted as problem:
             return problem
         except (sqlite3.Error, UnicodeDecodeError):  # opening it reports this
@@ -315,7 +315,7 @@ class SQLite:
                 version = read_version(connection)
                 schema.is_behind(version, self.name)
                 if version is not None:
-                    require_own_mark(read_identity(connection), self.name)
+                    require_own_mark(read_identity(connection), self.name, version)
         except sqlite3.Error as error:
             yield self._describe_unreadable(error)
         except StorageError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,9 +13,19 @@ import deepwork as package
 from cli.run import run_deepwork
 from deepwork.kernel.database.schema import HEAD
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_the_version_matches_the_package(tmp_path: Path):
     assert run_deepwork(tmp_path, "--version").out == f"deepwork, version {package.__version__}\n"
+
+
+def test_the_version_is_that_of_the_newest_changes():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+)", changes, re.MULTILINE)
+
+    assert newest is not None
+    assert newest[1] == package.__version__
 
 
 def test_help_names_every_command_and_imports_none(tmp_path: Path):

@@ -11,12 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from application import call_tool, make_app
+from budgets.make import report
 from cli.run import run_deepwork, run_in_terminal
 from cli.test_terminal import COLOUR
 from deepwork.edge.cli import status as command
 from deepwork.edge.cli.framework.applications import call_operation
 from deepwork.edge.cli.framework.tables import measure_width
 from deepwork.edge.cli.shell_completion import INDEX
+from deepwork.edge.cli.status_page import render_page
 from deepwork.kernel.database.opening import open_engine
 from deepwork.kernel.database.transaction import Transaction
 from deepwork.views.hooks.failure_log import record_failure
@@ -119,6 +121,17 @@ def test_the_status_of_a_busy_project_fits_on_one_screen(tmp_path: Path):
     assert sum("deepwork answer" in line for line in told) >= 1
     assert any(re.fullmatch(r"  and \d+ more: deepwork status --all", line) for line in told)
     assert whole.count("deepwork answer") == 12
+
+
+def test_what_runs_has_its_id_and_its_cost(project: Project):
+    _, task = project.start_task()
+    report(project.app, task, usd=0.1, tokens=7)
+    [plan] = get_status(project)["plans"]
+
+    page = "\n".join(render_page(json.loads(json.dumps(get_status(project))), whole=True))
+
+    assert plan["usd"] == 0.1
+    assert re.search(rf"Login by SSO .* \$0\.10 +{plan['id']}$", COLOUR.sub("", page), re.MULTILINE)
 
 
 def test_all_running_work_is_listed(project: Project):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from application import Clock, call_tool
+from cli.run import run_deepwork
 from deepwork.edge.server.application import Application
 from deepwork.kernel.errors import NotAllowed
 from landing.make import LandingProject
@@ -118,6 +119,27 @@ def test_work_that_a_person_merged_is_taken_back_by_merging_again(
     landings.git("merge", "-q", integration)
     assert undone["merges"] == merge
     assert "api.txt" in list_files(landings, "main")
+
+
+def test_the_command_says_which_merge_takes_the_revert_in(
+    app: Application, landings: LandingProject, location: str
+) -> None:
+    plan = landings.plan_done({"api": {"api_txt": "api\n"}})
+    landings.git("checkout", "-q", "main")
+    landings.land(workflow_id=plan.id)
+    line = f"git merge deepwork/integration/{plan.id}"
+    landings.git(*line.split()[1:])
+
+    shown, done = (
+        run_deepwork(landings.folder, "rewind", plan.ids["api"], option, "--db", location)
+        for option in ("--dry-run", "--yes")
+    )
+    landings.git(*line.split()[1:])
+
+    assert (shown.code, done.code) == (0, 0), done.err
+    assert f"deepwork/integration/{plan.id}" in shown.out
+    assert line in done.out
+    assert "api.txt" not in list_files(landings, "main")
 
 
 def test_a_revert_lands_once_even_if_the_rewind_is_killed_after_it(

@@ -74,6 +74,18 @@ def test_a_wrong_profile_is_named_with_its_file(make_project: MakeProject, text:
     check_refused(ended, word, "agents.yml")
 
 
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_misspelt_setting_stops_the_run_before_it_starts(
+    make_project: MakeProject, options: tuple[str, ...]
+):
+    project = make_project("run: {agent: 1}\n")
+    plan(project, "task", finish("task"))
+
+    ended = Ended(project, "--agent", "claude", *options)
+
+    check_refused(ended, "'run.agent'", "`run.agents`", "config.yml")
+
+
 def test_commands_that_nobody_trusted_stop_the_run_before_it_starts(make_project: MakeProject):
     project = make_project("workspace: {setup: [[touch, ready]]}\n")
     plan(project, "task", finish("task"))

@@ -75,6 +75,20 @@ def test_setup_can_be_checked_repeated_and_removed_without_leftovers(
     assert list(sandbox.project.iterdir()) == []
 
 
+@pytest.mark.parametrize(("client", "scope"), EVERY)
+def test_setup_says_every_file_that_it_writes(sandbox: Sandbox, client: str, scope: str):
+    words = (client, "--scope", scope, "--hooks")
+    planned = sandbox.run("setup", *words, "--print", "--json").json
+    done = sandbox.run("setup", *words, "--json").json
+    written = {name.replace("~", str(sandbox.home)) for name in sandbox.read_files()}
+    paths = {str(sandbox.project / name) for name in written}
+    again = sandbox.run("setup", *words)
+
+    assert {file["path"] for file in done["files"]} == paths
+    assert {file["path"] for file in planned["files"]} == paths
+    assert all(Path(path).name in again.out for path in paths)
+
+
 def test_entries_have_the_format_of_each_client(sandbox: Sandbox):
     for client, scope in EVERY:
         sandbox.run("setup", client, "--scope", scope)

@@ -66,6 +66,28 @@ def test_what_was_abandoned_is_removed_if_it_is_merged_and_old(
     assert branches == ["dirty", "main", "open", "unmerged"]
 
 
+def test_what_was_rescued_goes_when_it_is_merged(
+    app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    make_tree(app, create_plan(app)[0], "open")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z")
+    merged = commit(tmp_path, merged_txt="work\n")
+    run_git(tmp_path, "checkout", "-q", "-b", "aside")
+    only = commit(tmp_path, only_txt="work\n")
+    run_git(tmp_path, "checkout", "-q", "main")
+    run_git(tmp_path, "branch", "-q", "-D", "aside")
+    for place in ("refs/heads/deepwork/rescue", "refs/deepwork/rewinds"):
+        run_git(tmp_path, "update-ref", f"{place}/merged", merged)
+        run_git(tmp_path, "update-ref", f"{place}/only", only)
+
+    removed = call(app, "remove_leftovers")
+
+    assert name(removed["removable"]) == {("branch", "merged"), ("ref", "merged")}
+    assert name(removed["kept"]) == {("branch", "only"), ("ref", "only")}
+    left = run_git(tmp_path, "for-each-ref", "--format=%(refname)", "refs/heads/deepwork", "refs/deepwork")
+    assert left.split() == ["refs/deepwork/rewinds/only", "refs/heads/deepwork/rescue/only"]
+
+
 def test_the_workspaces_of_all_plans_are_listed_the_newest_first(app: Application):
     made = []
     for branch in ("one", "two"):

@@ -126,6 +126,11 @@ def _parse_name(value: Any) -> str:
     return str(value)
 
 
+def _parse_optional_name(value: Any) -> str:
+    """Return the name of something that the user defined, or nothing."""
+    return _parse_name(value) if value else ""
+
+
 def _parse_commands(value: Any) -> tuple[tuple[str, ...], ...]:
     """Return commands as lists of words; in a variable they are lines, split as a shell would."""
     if isinstance(value, str):
@@ -361,14 +366,14 @@ OPTIONS: Final = (
     ),
     Option(
         "do_planner",
-        _parse_name,
+        _parse_optional_name,
         "the name of an agent of yours, or empty for the first of the chain",
         "Who plans what `deepwork do` is asked for.",
         ("do", "planner"),
     ),
     Option(
         "do_reviewer",
-        _parse_name,
+        _parse_optional_name,
         "the name of an agent of yours, or empty for the chain that works",
         "Who reviews the whole before `deepwork do` shows it; best from another vendor.",
         ("do", "reviewer"),

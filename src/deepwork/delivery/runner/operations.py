@@ -29,11 +29,10 @@ from deepwork.delivery.runner.responses import (
     describe_run,
     offer_run_actions,
 )
-from deepwork.delivery.runner.rules import PERSON_MOVES
-from deepwork.delivery.runner.service import RunService
+from deepwork.delivery.runner.rules import PERSON_MOVES, explain_absence
+from deepwork.delivery.runner.service import AllowParallelTasks, RunService
 from deepwork.delivery.runner.store import AttemptStore, RunStore, build_missing_run_error
 from deepwork.delivery.runner.stream_state import StreamState
-from deepwork.delivery.runner.transcripts import explain_absence
 from deepwork.kernel.answers import Field, Id
 from deepwork.kernel.database.transaction import Database, Transaction, join_transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed
@@ -75,10 +74,12 @@ class RunOperations:
         view_states: Callable[[Transaction], RunStates],
         name_work: NameWork,
         find_tree: FindTree,
+        allow_parallel_tasks: AllowParallelTasks,
     ) -> None:
         """`state_folder` has the output of agents; None if it is not on this machine."""
         self._database, self._state_folder = database, state_folder
         self._view_states, self._name_work, self._find_tree = view_states, name_work, find_tree
+        self._allow_parallel_tasks = allow_parallel_tasks
 
     # Decisions
 
@@ -114,7 +115,8 @@ class RunOperations:
         service = RunService(self._database)
         with self._database.transaction() as tx, join_transaction(tx):
             changed = None if max_usd is None else service.set_max_usd(run_id, max_usd)
-            changed = changed if agents is None else service.set_agents(run_id, agents)
+            if agents is not None:
+                changed = service.set_agents(run_id, agents, self._allow_parallel_tasks)
             assert changed is not None, "one of them was given"
             return describe_run(changed)
 

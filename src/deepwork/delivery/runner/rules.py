@@ -243,3 +243,10 @@ def find_run_overrun(options: RunOptions, spent: int) -> str | None:
     if most is None or spent < most * MICROS_PER_USD:
         return None
     return f"The run has spent {format_usd(spent)} of {format_dollars(most)}."
+
+
+def explain_absence(attempt: Attempt) -> str:
+    """Say why nothing is known of what an agent wrote."""
+    if not attempt.starts:
+        return "The agent was not started yet."
+    return f"The output is on the machine {attempt.host}, or was removed."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,9 @@ from deepwork.gates.budgets.service import BudgetService
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import InvalidInput, NotAllowed, StorageError
 from deepwork.kernel.values import copy_with, new_id
-from deepwork.work.plans.recorder import allow_parallel_tasks
+
+AllowParallelTasks = Callable[[Transaction, str, int], None]
+"""Lets at least so many tasks of a plan run in parallel."""
 
 _TRIES = 3
 """How often a run is looked for that others begin and end meanwhile."""
@@ -133,7 +135,7 @@ class RunService:
             store.adopt_open_attempts(run)
             return self._save(tx, run, **_BEGUN, options=options)
 
-    def set_agents(self, id: str, agents: int) -> Run:
+    def set_agents(self, id: str, agents: int, allow_parallel_tasks: AllowParallelTasks) -> Run:
         """Change how many agents each machine of a run starts; the plan allows at least as many tasks."""
         with self._database.transaction() as tx:
             run = RunStore(tx).get_for_update(id)  # before the plan, as claims do

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 from deepwork.delivery.runner.adapters import get_adapter
 from deepwork.delivery.runner.attempt_files import AttemptFiles, find_line, read_lines
 from deepwork.delivery.runner.models import Attempt
+from deepwork.delivery.runner.rules import explain_absence
 from deepwork.delivery.runner.store import AttemptStore
 from deepwork.kernel.answers import Answer, Field, Id
 from deepwork.kernel.database.transaction import Database
@@ -240,10 +241,3 @@ def _find_begin(files: AttemptFiles, stop: int, max_bytes: int) -> tuple[int, bo
         if window >= _MAX_WINDOW_BYTES:  # it is all one line
             return stop - window, False
         window *= 4
-
-
-def explain_absence(attempt: Attempt) -> str:
-    """Say why nothing is known of what an agent wrote."""
-    if not attempt.starts:
-        return "The agent was not started yet."
-    return f"The output is on the machine {attempt.host}, or was removed."

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deepwork.delivery.runner.plan_edits import PlanEditOperations
     from deepwork.delivery.runner.preparing import AgentDoor
     from deepwork.delivery.runner.runner import Runner
+    from deepwork.delivery.runner.service import AllowParallelTasks
     from deepwork.delivery.runner.transcripts import TranscriptOperations
     from deepwork.edge.server.assembly.delivery import Landings
     from deepwork.edge.server.assembly.jobs import JobsAssembly
@@ -268,7 +269,8 @@ class Application:
 
         find_tree = FoundOnFirstUse(_find_tree_finder)
         folder = self.processes.state_folder
-        return RunOperations(self.database, folder, self._view_states, name_work, find_tree)
+        allow = FoundOnFirstUse(_find_parallel_allowance)
+        return RunOperations(self.database, folder, self._view_states, name_work, find_tree, allow)
 
     def _build_report_operations(self) -> ReportOperations:
         from deepwork.edge.server.assembly.trees import open_git
@@ -622,6 +624,12 @@ def _find_event_log() -> EventLog:
     from deepwork.gates.access.store import record_events
 
     return record_events
+
+
+def _find_parallel_allowance() -> AllowParallelTasks:
+    from deepwork.work.plans.recorder import allow_parallel_tasks
+
+    return allow_parallel_tasks
 
 
 def _find_tree_finder() -> Callable[[Database, str], Path | None]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from deepwork.delivery.landing.models import Landing, LandingStatus
 from deepwork.delivery.landing.store import LandingStore
@@ -44,7 +45,9 @@ from deepwork.views.overview.states.work_rules import (
 from deepwork.work.plans.models import PlanStatus, TaskStatus
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.tracking.staleness import STALE_MS
-from deepwork.work.wishes.models import Wish
+
+if TYPE_CHECKING:
+    from deepwork.work.wishes.models import Wish
 
 _MS_PER_DAY = 24 * 3600 * 1000
 Standings = dict[str, Standing]

@@ -155,3 +155,43 @@ def test_a_revert_lands_once_even_if_the_rewind_is_killed_after_it(
 
     assert done["reverted"] == [tip]
     assert landings.git("rev-parse", "main") == tip
+
+
+def test_cleaning_keeps_what_undoing_needs_until_it_is_undone(
+    app: Application, landings: LandingProject, clock: Clock
+) -> None:
+    plan = landings.plan_done({"api": {"api_txt": "api\n"}, "ui": {"ui_txt": "ui\n"}})
+    landings.git("checkout", "-q", "main")
+    landings.land(workflow_id=plan.id)
+    integration = f"deepwork/integration/{plan.id}"
+    landings.git("merge", "-q", integration)
+    done = rewind(app, plan.ids["api"])
+    landings.git("merge", "-q", integration)
+    clock.advance(seconds=3600)
+    tree = Path(plan.claims["api"]["workspace_path"])
+
+    cleaned = act(app, "remove_leftovers", older_than_days=0)
+
+    kept = {each["name"]: each["kept"] for each in cleaned["kept"]}
+    [rescue] = done["rescue_branches"]
+    assert done["id"] in kept[rescue]
+    assert tree.is_dir()
+    assert landings.git("branch", "--list", rescue)
+
+    undone = act(app, "undo_rewind", rewind_id=done["id"])
+    assert undone["stage"] == "done"
+    landings.git("merge", "-q", integration)
+    assert "api.txt" in list_files(landings, "main")
+    freed = act(app, "remove_leftovers", older_than_days=0)
+    assert rescue in {each["name"] for each in freed["removable"]}
+
+
+def test_the_preview_names_the_branch_that_has_the_work(app: Application, landings: LandingProject) -> None:
+    plan = landings.plan_done({"api": {"api_txt": "api\n"}})
+    landings.git("checkout", "-q", "main")
+    landings.land(workflow_id=plan.id)
+
+    [revert] = act(app, "preview_rewind", task_id=plan.ids["api"])["reverts"]
+
+    assert revert["branch"] == f"deepwork/integration/{plan.id}"
+    assert revert.get("merge_into") is None, "main does not have it"

@@ -108,8 +108,10 @@ def test_nothing_is_removed_under_an_open_run(make_project: MakeProject):
     with project.app.database.transaction() as tx:
         tx.execute("UPDATE runner_runs SET status = 'active', ended_at = NULL")
 
+    shown = run(project, "uninstall", "--delete-store", "--json")
     refused = run(project, "uninstall", "--delete-store", "--yes")
 
+    assert shown.json["open_runs"] == [runs[0]["id"]]
     assert refused.code == 1
     assert f"deepwork runs stop {runs[0]['id']} --now" in refused.err
     assert (project.folder / ".deepwork" / "deepwork.db").is_file()

@@ -1,18 +1,20 @@
 """Removes what work that is over left: worktrees, branches and refs whose commits are merged, and old output.
 
 What exists nowhere else is kept, whatever its age: a tree with uncommitted files, and a branch or ref with a
-commit that is not in the branch that the task began from, nor in the checked-out one.
+commit that is not in the branch that the task began from, nor in the checked-out one. So is what a rewind
+needs to go on, or to be undone.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from deepwork.delivery.landing.models import INTEGRATION_PREFIX
+from deepwork.delivery.rewind.undoing import map_needed
 from deepwork.delivery.runner.attempt_files import AttemptFiles
 from deepwork.delivery.runner.models import ProcessState
 from deepwork.delivery.runner.processes import observe, read_identity
@@ -97,16 +99,22 @@ class CleaningOperations:
             attempts = AttemptStore(tx).list_ended(self._host, before)
             places = WorkspaceStore(tx).list_repositories(self._host)
             plans = PlanStore(tx).find_over(before)
+            needed = map_needed(tx, self._host)
         for workspace in over:
-            yield from self._find_in_workspace(workspace, is_plan_over=workspace.workflow_id in plans)
+            is_plan_over = workspace.workflow_id in plans
+            for each in self._find_in_workspace(workspace, needed, is_plan_over=is_plan_over):
+                yield _keep_needed(each, needed)
         for place in places:
             if find_repository(Path(place)) is not None:
-                yield from _find_refs(self._open_git(Path(place)), place, before, plans)
+                for each in _find_refs(self._open_git(Path(place)), place, before, plans):
+                    yield _keep_needed(each, needed)
         if self._state_folder is not None:
             for id in attempts:
                 yield from _find_output(self._state_folder, id)
 
-    def _find_in_workspace(self, workspace: Workspace, *, is_plan_over: bool) -> Iterator[_FoundLeftover]:
+    def _find_in_workspace(
+        self, workspace: Workspace, needed: Mapping[str, str], *, is_plan_over: bool
+    ) -> Iterator[_FoundLeftover]:
         """Find the tree and the branch; other tasks of the plan may still begin with the branch."""
         if find_repository(Path(workspace.repository_path)) is None:
             return
@@ -121,7 +129,7 @@ class CleaningOperations:
                 kept = f"It is on {tree.branch or 'no branch'}, not on {workspace.branch}."
             elif is_dirty(self._open_git(path)):
                 kept = "It has uncommitted files."
-            is_free = kept is None
+            is_free = kept is None and str(path) not in needed
             about = Leftover(kind="worktree", name=str(path), repository=workspace.repository_path, kept=kept)
             yield _FoundLeftover(about, None if kept else partial(_remove_tree, git, path))
         if is_free and is_plan_over:
@@ -156,6 +164,15 @@ def _find_refs(git: Git, repository: str, before: int, plans: Collection[str]) -
         kind = "branch" if name.startswith("refs/heads/") else "ref"
         about = Leftover(kind=kind, name=name.removeprefix("refs/heads/"), repository=repository, kept=kept)
         yield _FoundLeftover(about, None if kept else partial(_delete_ref, git, name, commit))
+
+
+def _keep_needed(found: _FoundLeftover, needed: Mapping[str, str]) -> _FoundLeftover:
+    """Keep what a rewind needs, and say which."""
+    rewind = needed.get(found.about.name)
+    if rewind is None or found.remove is None:
+        return found
+    why = f"The rewind {rewind} needs it: `deepwork rewind --undo {rewind}` puts back what was before."
+    return _FoundLeftover(found.about.model_copy(update={"kept": why}))
 
 
 def _find_output(state_folder: Path, attempt_id: str) -> Iterator[_FoundLeftover]:

@@ -64,9 +64,10 @@ class LandedWork:
         return placed, problems
 
     def _say_merge(self, revert: Revert, branch: str, commit: str) -> Revert:
-        """Say that a person merges this branch, if the one that the work is meant for has the commit."""
+        """Say which branch gets the commit, and whether a person merges it: if the work is merged already."""
         is_merged = self._has_commit(revert.repository, revert.branch, commit)
-        return replace(revert, merge=branch if is_merged and branch != revert.branch else None)
+        merge = branch if is_merged and branch != revert.branch else None
+        return replace(revert, merge=merge, place=branch)
 
     def land(self, rewind: Rewind, revert: Revert) -> Revert | None:
         """Land the commit that undoes another one; return it as what could be undone again.

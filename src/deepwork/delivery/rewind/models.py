@@ -126,6 +126,8 @@ class Revert:
     title: str
     merge: str | None = None
     """The branch that a person merges into `branch`, which has the work and is checked out."""
+    place: str | None = None
+    """The branch that gets the new commit; None if that was not stored."""
 
 
 @dataclass(frozen=True)

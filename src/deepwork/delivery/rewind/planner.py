@@ -193,7 +193,7 @@ def _build_preview(
         reverts=[
             RevertedCommit(
                 commit=each.commit,
-                branch=each.merge or each.branch,
+                branch=each.place or each.branch,
                 task=each.title,
                 merge_into=each.merge and each.branch,
             )

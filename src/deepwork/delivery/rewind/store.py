@@ -117,6 +117,15 @@ class RewindStore:
             found.setdefault(row["task_id"], []).append(_read_task(row))
         return found
 
+    def list_needed(self, host: str) -> list[Rewind]:
+        """List the rewinds on a host that are not over, or that nobody undid."""
+        sql = f"""
+            SELECT {_COLUMNS} FROM rewinds WHERE host = :host
+               AND (ended_at IS NULL OR (stage = 'done' AND undoes IS NULL AND undone_by IS NULL))
+             ORDER BY created_at, number, id
+        """
+        return [_read_rewind(row) for row in self._tx.fetch_all(sql, host=host)]
+
     def list_reverted_landings(self, task_ids: Sequence[str]) -> set[str]:
         """List the landings of these tasks that rewinds undid, without what was undone again."""
         sql = """

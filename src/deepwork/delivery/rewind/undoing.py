@@ -18,7 +18,7 @@ from deepwork.kernel.files.private import to_printable_name
 from deepwork.kernel.git.private_index import open_private_index
 from deepwork.kernel.git.refs import resolve_commit
 from deepwork.kernel.git.snapshot_types import Snapshot
-from deepwork.kernel.git.tree_restores import FileMove, IndexEntry, TreeRestore
+from deepwork.kernel.git.tree_restores import FileMove, IndexEntry, TreeRestore, get_kept_ref
 from deepwork.kernel.records import dataclass
 from deepwork.work.agents.store import LeaseStore
 from deepwork.work.plans.stores.task_store import TaskStore
@@ -109,6 +109,31 @@ class UndoPlanner:
             yield f"there is another tree in {aside.path}"
         if aside.new_path is not None and not Path(aside.new_path).is_dir():
             yield f"{aside.new_path} is gone"
+
+
+def map_needed(tx: Transaction, host: str) -> dict[str, str]:
+    """Map branches, trees and kept refs to the rewind that needs them: it goes on, or can be undone.
+
+    What agents have begun again since then is not undone any more, and needs nothing.
+    """
+    store = RewindStore(tx)
+    found: dict[str, str] = {}
+    for rewind in store.list_needed(host):
+        if rewind.stage is RewindStage.DONE and any(_find_changed_tasks(tx, store.list_tasks(rewind.id))):
+            continue
+        found |= dict.fromkeys(_list_needed_names(rewind), rewind.id)
+    return found
+
+
+def _list_needed_names(rewind: Rewind) -> Iterator[str]:
+    yield from rewind.results.rescue_branches
+    for restore in rewind.steps.restores:
+        yield restore.tree
+        yield get_kept_ref(rewind.id, restore.tree)
+        if restore.branch is not None:
+            yield restore.branch
+    for aside in rewind.steps.asides:
+        yield from filter(None, (aside.branch, aside.new_branch, aside.path, aside.new_path))
 
 
 def _require_undoable(tx: Transaction, rewind: Rewind, tasks: Sequence[RewindTask]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deepwork.kernel.vendors import SetupScope
 
 _REFS = ("refs/deepwork", "refs/heads/deepwork")
+_MAX_NAMED = 3
 _PROGRAM = "uv tool uninstall deepwork  # or pip uninstall deepwork: removes the program"
 
 
@@ -64,7 +65,9 @@ def uninstall(yes: bool, user: bool, delete_store: bool, as_json: bool, path: st
     """
     settings = load_command_settings(path, quiet=as_json, **place)
     with open_application(path, dict(place), reads=True, quiet=True) as app:
-        _require_quiet(app, removes=yes)
+        runs = [each["id"] for each in call_operation(app, "list_runs", {"open": True})["runs"]]
+        if yes:
+            _require_quiet(runs)
         scopes: tuple[SetupScope, ...] = ("project", "user") if user else ("project",)
         found = list(_find_settings(settings, scopes))
         found = [each.carry_out() for each in found] if yes else found
@@ -76,19 +79,18 @@ def uninstall(yes: bool, user: bool, delete_store: bool, as_json: bool, path: st
         "removable": [{"kind": each.kind, "name": each.name} for each in found if each.kept is None],
         "kept": [{"kind": each.kind, "name": each.name, "kept": each.kept} for each in found if each.kept],
         "is_removed": yes,
+        "open_runs": runs,
     }
     again = " ".join(["deepwork uninstall", *["--user"] * user, *["--delete-store"] * delete_store, "--yes"])
     print_answer(answer, as_json=as_json, render=lambda shown: list(_render(shown, again)))
 
 
-def _require_quiet(app: Application, *, removes: bool) -> None:
-    """Raise if agents of runs work: what they need must not vanish under them."""
-    runs = call_operation(app, "list_runs", {"open": True})["runs"] if removes else []
+def _require_quiet(runs: Sequence[str]) -> None:
+    """Raise if runs of agents are open: what they need must not vanish under them."""
     if runs:
-        named = ", ".join(each["id"] for each in runs[:3])
         raise NotAllowed(
-            f"Nothing was removed: runs of agents are open ({named}).",
-            suggestion=f"End them first: `deepwork runs stop {runs[0]['id']} --now`.",
+            f"Nothing was removed: runs of agents are open ({', '.join(runs[:_MAX_NAMED])}).",
+            suggestion=f"End them first: `deepwork runs stop {runs[0]} --now`.",
         )
 
 
@@ -168,6 +170,9 @@ def _render(answer: Mapping[str, Any], again: str) -> Iterator[str]:
         yield to_printable(f"kept {each['kind']}  {each['name']}: {each['kept']}")
     done = "removed" if is_removed else "can be removed"
     yield f"{len(answer['removable'])} {done}, {len(answer['kept'])} kept."
+    if runs := answer["open_runs"]:
+        yield f"Nothing is removed while runs of agents are open ({', '.join(runs[:_MAX_NAMED])})."
+        yield f"deepwork runs stop {runs[0]} --now  # ends it"
     if answer["removable"] and not is_removed:
         yield f"{again}  # removes these"
     if is_removed:

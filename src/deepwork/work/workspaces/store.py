@@ -129,9 +129,10 @@ class WorkspaceStore:
              WHERE is_made AND host = :host AND workspaces.updated_at < :before
                AND (workspaces.status IN ('merged', 'abandoned') OR plans.status = 'abandoned'
                     OR (EXISTS (SELECT 1 FROM {_OWN_TASKS}) AND NOT EXISTS (
-                        SELECT 1 FROM {_OWN_TASKS} AND task.status <> 'skipped' AND NOT EXISTS (
+                        SELECT 1 FROM {_OWN_TASKS} AND task.status <> 'skipped'
+                           AND (task.status <> 'completed' OR NOT EXISTS (
                             SELECT 1 FROM landings
-                             WHERE landings.task_id = task.id AND landings.status = 'landed'))))
+                             WHERE landings.task_id = task.id AND landings.status = 'landed')))))
                AND NOT EXISTS (
                    SELECT 1 FROM {_OWN_TASKS} AND (task.updated_at >= :before OR task.claimed_by IS NOT NULL
                      OR EXISTS (SELECT 1 FROM attempts WHERE task_id = task.id AND ended_at IS NULL)))

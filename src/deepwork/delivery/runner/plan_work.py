@@ -13,9 +13,10 @@ from deepwork.delivery.runner.store import AttemptStore
 from deepwork.delivery.runner.work_sources import StepBudget, WorkPlace
 from deepwork.delivery.runner.workspace_setup import WorkspaceSettings, find_project_folder
 from deepwork.kernel.call import current_call, use_call
-from deepwork.kernel.config import TMP_FOLDER
+from deepwork.kernel.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.kernel.database.transaction import Database, Transaction
 from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.files.private import make_private_folder, make_state_folder
 from deepwork.kernel.files.repositories import find_tree_root
 from deepwork.kernel.values import copy_with
 from deepwork.kernel.vendors import RUNTIMES
@@ -143,7 +144,16 @@ class PlannedTasks:
         workflow, task = self._load_task(attempt)
         found = self._provide_tree(workflow, task)
         main, tree = Path(workflow.repository_path or ""), Path(found.path or "")
+        self._provide_answer_folder(attempt, tree)
         return WorkPlace(main, tree, find_project_folder(main, tree), found.branch or "")
+
+    def _provide_answer_folder(self, attempt: Attempt, tree: Path) -> None:
+        """Make the folder in which a planner or reviewer writes its answer; git does not see it."""
+        with self._database.reading() as tx:
+            _, role = find_role(tx, attempt.workflow_id, attempt.task_id)
+        if role is not None:
+            make_state_folder(tree / STATE_FOLDER)
+            make_private_folder(tree / TMP_FOLDER)
 
     def _provide_tree(self, workflow: Workflow, task: Task) -> TaskWorkspace:
         outcomes: list[Any] = []

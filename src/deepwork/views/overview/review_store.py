@@ -20,9 +20,14 @@ _LANDED = """(EXISTS (SELECT 1 FROM landings WHERE landings.task_id = task.id
     AND landings.status = 'landed' AND landings.done_at = task.finished_at)
     OR EXISTS (SELECT 1 FROM workspaces WHERE workspaces.id = task.workspace_id
     AND workspaces.status = 'merged'))"""
-_FINISHED = """plan_tasks AS task WHERE task.updated_at >= :since
+# Planning and final reviews change nothing, so there is nothing to review; the ids are in a JSON list.
+_IS_READING = """EXISTS (SELECT 1 FROM wishes WHERE wishes.planning_id = task.workflow_id
+    OR (wishes.plan_id = task.workflow_id
+        AND replace(wishes.review_tasks, task.id, '') <> wishes.review_tasks))"""
+_FINISHED = f"""plan_tasks AS task WHERE task.updated_at >= :since
     AND (task.waits_for = 'approval' OR (task.status = 'completed'
-         AND EXISTS (SELECT 1 FROM changed_files WHERE changed_files.task_id = task.id)))"""
+         AND EXISTS (SELECT 1 FROM changed_files WHERE changed_files.task_id = task.id)))
+    AND NOT {_IS_READING}"""
 _FILTERS = {
     "waiting": f" AND NOT {_REVIEWED} AND NOT {_LANDED}",
     "reviewed": f" AND {_REVIEWED} AND NOT {_LANDED}",

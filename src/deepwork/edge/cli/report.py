@@ -14,6 +14,7 @@ from deepwork.edge.cli.framework.output import print_answer, to_printable
 from deepwork.edge.cli.run.rendering import format_duration, format_tokens, name_agent
 from deepwork.edge.cli.states import name_state
 from deepwork.gates.budgets.rules import format_dollars
+from deepwork.kernel.errors import InvalidInput
 from deepwork.kernel.foreign_text import dump_json, to_one_line, to_paragraph
 
 if TYPE_CHECKING:
@@ -23,23 +24,30 @@ Row = Mapping[str, Any]
 _SHORT_HASH = 12
 _MAX_OUTCOME = 600
 _MAX_FILES = 10
+_DONE, _OF_PERSON = ("done", "landed"), ("needs_you", "failed", "unattended")
 
 
 @click.command()
-@click.argument("run", metavar="RUN|PLAN|WISH")
+@click.argument("run", required=False, metavar="[RUN|PLAN|WISH]")
 @json_option
 @place_options
-def report(run: str, as_json: bool, path: str, **place: Any) -> None:
+def report(run: str | None, as_json: bool, path: str, **place: Any) -> None:
     """Show what a run came to: the wish, what was done and not done, the evidence, and the cost.
 
-    It ends with how to take it in and how to undo it. It is Markdown, for a pull request, too.
+    Without an argument it is about the newest run. It ends with how to take it in and how to undo it. It is
+    Markdown, for a pull request, too.
     """
     with open_application(path, place, reads=True, quiet=as_json) as app:
         answer = call_operation(app, "report_run", {"id": _find(app, run)})
     print_answer(answer, as_json=as_json, render=lambda found: list(render_markdown(found)))
 
 
-def _find(app: Application, given: str) -> str:
+def _find(app: Application, given: str | None) -> str:
+    if given is None:
+        runs = call_operation(app, "list_runs", {"limit": 1})["runs"]
+        if not runs:
+            raise InvalidInput("Nothing was run yet.", suggestion="Start something: `deepwork run PLAN`.")
+        return str(runs[0]["id"])
     if given.startswith("wi_"):
         return given
     known = resolve_id(app.database, "run", given)
@@ -58,6 +66,9 @@ def _render_ending(report: Row) -> Iterator[str]:
     yield f"{_name_ending(report)} in {format_duration(report['seconds'] * 1000)}, {_sum_up(report)}"
     for each in report["not_done"]:
         yield f"Not done: {to_one_line(each)}"
+    commands = {task["next"]: task["name"] for task in report["tasks"] if _is_of_person(task)}
+    commands.pop(report.get("next"), None)
+    yield from (f"{command}  # {to_one_line(name)}" for command, name in commands.items())
     for each in report["findings"]:
         yield f"Found by the review: {to_one_line(each['title'])}"
     if report.get("next"):
@@ -66,6 +77,11 @@ def _render_ending(report: Row) -> Iterator[str]:
         yield f"deepwork report {id}  # all of it, with the evidence"
     for command in report["take_in"]:
         yield f"{command}  # takes it in"
+
+
+def _is_of_person(task: Row) -> bool:
+    """Return whether a person moves the task on, and how is known."""
+    return task["state"] in _OF_PERSON and bool(task.get("next"))
 
 
 def _name_ending(report: Row) -> str:
@@ -113,15 +129,22 @@ def render_markdown(report: Row) -> Iterator[str]:
         f"The review found: {to_one_line(each['title'])}. {to_one_line(each['text'])}"
         for each in report["findings"]
     ]
-    yield from (
-        f"- {each}" for each in left or ["Nothing: every task is done, and the review found nothing more."]
-    )
+    yield from (f"- {each}" for each in left or [_describe_nothing_left(report)])
     yield "\n## Take it in, or undo it\n"
     if report["is_taken_in"]:
         yield f"{to_one_line(report['target'])} has this work already.\n"
     for title, commands in (("Take it in", report["take_in"]), ("Undo it", report["undo"])):
         if commands:
             yield f"{title}:\n\n```console\n" + "\n".join(f"$ {each}" for each in commands) + "\n```\n"
+
+
+def _describe_nothing_left(report: Row) -> str:
+    """Say that nothing is left, and about a review only if there was one."""
+    if not report["tasks"]:
+        return f"No task is known; the state is: {name_state(report['state'])}."
+    is_reviewed = any(task["is_review"] and task["state"] in _DONE for task in report["tasks"])
+    more = ", and the review found nothing more" if is_reviewed else ""
+    return f"Nothing: every task is done{more}."
 
 
 def _render_changes(report: Row) -> Iterator[str]:
@@ -159,6 +182,8 @@ def _render_task(task: Row) -> Iterator[str]:
         )
     for reason in task.get("failed") or ():
         yield f"Sent back: {to_one_line(reason)}"
+    if _is_of_person(task):
+        yield f"Next: `{task['next']}`"
     if outcome := task.get("outcome"):
         yield f"\n{to_paragraph(outcome[:_MAX_OUTCOME])}"
     yield ""

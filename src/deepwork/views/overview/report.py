@@ -130,6 +130,8 @@ class _ReportFacts:
     attempts: tuple[Attempt, ...]
     tasks: tuple[Task, ...]
     landed: dict[str, Landing]
+    stuck: dict[str, Landing]
+    """The landings that have not ended."""
 
 
 class ReportOperations:
@@ -269,7 +271,8 @@ def _load(tx: Transaction, id: str) -> _ReportFacts:
     attempts = [attempt for task in tasks for attempt in AttemptStore(tx).list_of_task(task.id)]
     landings = LandingStore(tx).find_newest([task.id for task in tasks])
     landed = {id: each for id, each in landings.items() if each.status is LandingStatus.LANDED}
-    return _ReportFacts(wish, plan, tuple(runs), tuple(attempts), tuple(tasks), landed)
+    stuck = {id: each for id, each in landings.items() if not each.status.is_final}
+    return _ReportFacts(wish, plan, tuple(runs), tuple(attempts), tuple(tasks), landed, stuck)
 
 
 def _name(facts: _ReportFacts) -> str:
@@ -348,10 +351,18 @@ def _list_not_done(facts: _ReportFacts, tasks: Sequence[ReportedTask]) -> list[s
     """Say which tasks are not done, and why."""
     status = {task.id: task.status for task in facts.tasks}
     return [
-        f"{each.name}: {each.because or each.state}"
+        f"{each.name}: {_explain_open(each, facts.stuck.get(each.id))}"
         for each in tasks
         if status[each.id] is not TaskStatus.COMPLETED or each.state not in ("done", "landed")
     ]
+
+
+def _explain_open(task: ReportedTask, landing: Landing | None) -> str:
+    """Say why a task is not done, in words: what its landing says names the check."""
+    if landing is not None and landing.reason:
+        return _first_line(landing.reason)
+    code, _, detail = (task.because or task.state).partition(": ")
+    return ": ".join(filter(None, [code.replace("_", " "), detail]))
 
 
 def _list_undo(facts: _ReportFacts, branch: str | None) -> list[str]:

@@ -78,6 +78,8 @@ def run(target: str, goal: str | None, detach: bool, dry_run: bool, as_json: boo
         if engine is not None:
             start_in_engine(engine, app, started, request.parallel)
         code = continue_run(app, started.id, place, detach=detach, as_json=as_json)
+        if started.options.land and started.workflow_id and not (detach or as_json):
+            _print_landed(app, started.id)
     sys.exit(code)
 
 
@@ -104,6 +106,19 @@ def _refuse_late_run() -> int:
 def _print_done(plan: PlanTarget | JobTarget, said: str, *, as_json: bool) -> None:
     about = {"type": "plan", "id": plan.id if isinstance(plan, PlanTarget) else None, "status": "completed"}
     print(dump_json({**about, "reason": said}) if as_json else to_printable(said))
+
+
+def _print_landed(app: Application, run_id: str) -> None:
+    """Print how to see what landed, and how to take it in, unless the run was only left."""
+    from deepwork.edge.cli.run.following import has_ended
+    from deepwork.edge.cli.run.rendering import load_run
+
+    if not has_ended(load_run(app, run_id)):
+        return
+    report = call_operation(app, "report_run", {"id": run_id})
+    print(f"deepwork report {run_id}  # all of it, with the evidence")
+    if any("landed" in task for task in report["tasks"]):
+        print("\n".join(f"{to_printable(command)}  # takes it in" for command in report["take_in"]))
 
 
 def _print_preview(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

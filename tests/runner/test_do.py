@@ -96,7 +96,6 @@ def write_answer(variable: str, content: dict[str, Any]) -> list[dict[str, Any]]
     program = (
         "import os, pathlib\n"
         f"path = pathlib.Path(os.environ[{variable!r}])\n"
-        "path.parent.mkdir(parents=True, exist_ok=True)\n"
         f"path.write_text({json.dumps(content)!r})"
     )
     return [{"do": "run", "argv": [sys.executable, "-c", program]}, {"do": "exit", "text": "Written."}]
@@ -112,6 +111,17 @@ def test_agents_without_our_tools_write_files(make: Callable[..., WishProject]):
 
     assert done.code == 0, done.out + done.err
     assert show(project, "alpha.txt") == "good"
+    queue = run_deepwork(
+        project.folder, "review", "queue", "--show", "all", "--json", environment=project.variables
+    )
+    assert [entry["name"] for entry in json.loads(queue.out)["entries"]] == ["alpha"]
+    [wish] = project.list_wishes()
+    planning = call_tool(project.app, "workflow_get", id=wish["planning_id"], include_tasks=True)
+    with project.app.database.reading() as tx:
+        read = [planning["tasks"][0]["id"], *wish["review_tasks"]]
+        sql = "SELECT path FROM changed_files WHERE task_id IN :ids"
+        assert tx.fetch_all(sql, ids=read) == []
+    assert run_git(project.folder, "branch", "--list", "deepwork/rescue/*") == ""
 
 
 def test_a_planner_may_say_its_plan(make: Callable[..., WishProject]):
@@ -136,6 +146,77 @@ def test_a_weak_plan_goes_back_with_reasons_and_the_better_one_counts(make: Call
     [wish] = project.list_wishes()
     assert wish["returned_plan"]
     assert json.loads(answer.read_text())["result"]["isError"] is True
+
+
+COMPLAINT = "cat: plan.json: No such file"
+
+
+def test_what_a_planner_without_a_plan_complained_about_is_shown(make: Callable[..., WishProject]):
+    project = make()
+    planner = [{"do": "run", "argv": ["sh", "-c", f"echo '{COMPLAINT}' >&2"]}, {"do": "exit", "text": "x"}]
+    project.script([planner, planner], {})
+
+    failed = project.do(WISH, "--yes", "--trust", "--agent", project.agents.get_agent("command"))
+
+    assert failed.code == 3, failed.out + failed.err
+    assert COMPLAINT in failed.out
+
+
+def test_without_a_review_none_is_claimed_and_what_is_over_is_said_to_be(make: Callable[..., WishProject]):
+    project = make()
+    project.script([write_plan(TWO[0])], {"alpha": [work("alpha")]})
+    done = project.do(WISH, *ALL, "--no-review")
+
+    newest = run_deepwork(project.folder, "report", environment=project.variables)
+    again = project.do()
+
+    assert done.code == 0, done.out + done.err
+    assert newest.code == 0, newest.err
+    assert WISH in newest.out
+    assert "review" not in newest.out
+    assert again.code == 0, again.err
+    assert "deepwork do --list" in again.out
+
+
+def test_a_plain_run_that_landed_says_how_to_see_it_and_to_take_it_in(make: Callable[..., WishProject]):
+    project = make()
+    project.set_plan([{"name": "alpha", "depends_on": []}], {"alpha": [work("alpha")]})
+
+    done = run_deepwork(
+        project.folder, "run", project.plan, "--land", "--agent", "claude", environment=project.variables
+    )
+
+    assert done.code == 0, done.out + done.err
+    assert "\ndeepwork report rn_" in done.out
+    assert f"\ngit merge deepwork/integration/{project.plan}" in done.out
+
+
+def test_the_review_waits_until_all_has_landed(make: Callable[..., WishProject], tmp_path: Path):
+    repaired = tmp_path / "repaired"
+    project = make(
+        makefile=f"test:\n\t@test ! -f alpha.txt || test ! -f beta.txt || test -f {repaired} || exit 1\n"
+    )
+    left = {"do": "exit", "text": "I see no fault."}
+    project.script(
+        [write_plan(plan_task("alpha"), plan_task("beta"))],
+        {"alpha": [work("alpha"), [left] * 3, [left] * 3], "beta": [work("beta"), [left] * 3, [left] * 3]},
+    )
+
+    stuck = project.do(WISH, *ALL)
+    found = report(project)
+    repaired.touch()
+    done = project.do("--yes")
+
+    assert stuck.code == 3, stuck.out + stuck.err
+    reviewed = next(task for task in found["tasks"] if task["is_review"])
+    [open_task] = [task for task in found["tasks"] if not task["is_review"] and "landed" not in task]
+    assert reviewed["attempts"] == 0
+    assert f"\n{open_task['next']}" in stuck.out
+    assert any("tests" in each for each in found["not_done"])
+    [wish] = project.list_wishes()
+    assert f"\ndeepwork do {wish['id']}" in stuck.out
+    assert done.code == 0, done.out + done.err
+    assert report(project)["state"] == "landed"
 
 
 CYCLE = [plan_task("alpha", depends_on=["beta"]), plan_task("beta", depends_on=["alpha"])]
@@ -255,6 +336,7 @@ def test_nobody_is_asked_without_a_terminal_and_the_plan_is_kept(make: Callable[
         (("",), "INVALID_INPUT"),
         (("x" * 120_000,), "TOO_LARGE"),
         (("missing.md",), "INVALID_INPUT"),
+        (("wi_zzzz",), "WISH_NOT_FOUND"),
         (("--planner", "nobody", "Pay"), "INVALID_INPUT"),
         (("Pay",), "CHECKS_NOT_TRUSTED"),
     ],

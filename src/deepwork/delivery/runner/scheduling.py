@@ -22,6 +22,8 @@ from deepwork.work.plans.queue_responses import NextTasks
 from deepwork.work.plans.scheduling import Scheduler
 from deepwork.work.plans.stores.plan_store import PlanStore
 from deepwork.work.plans.stores.task_store import TaskStore
+from deepwork.work.wishes.models import WishRole
+from deepwork.work.wishes.store import find_role
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.job_runs import JobScheduler
@@ -201,6 +203,10 @@ class RunScheduler:
             dependencies, _ = TaskStore(tx).list_done_dependencies(task, _MAX_DEPENDENCIES)
             if any(each.id in unfinished for each in dependencies):
                 return None  # an agent has completed it, and its work is not committed yet
+            if run.options.land and find_role(tx, run.workflow_id, task_id)[1] is WishRole.REVIEWER:
+                problem = _find_unlanded(tx, [each.id for each in dependencies])
+                if problem:  # it would look at less than the whole
+                    return NothingClaimed(problem)
             name = find_next_profile(tx, run, task)
             if name is None:
                 return NothingClaimed(f"Every agent of the chain has tried task {task.name!r}.")
@@ -292,6 +298,16 @@ def _explain_lost(run: Run, lost: Sequence[Attempt], hosts: RunHosts) -> str | N
 def _describe_unlanded(unlanded: Sequence[Landing]) -> str:
     named = ", ".join(repr(each.title) for each in unlanded[:_NAMED_TASKS])
     return f"These tasks have not landed: {named}. `deepwork landings list --open` says why."
+
+
+def _find_unlanded(tx: Transaction, task_ids: Sequence[str]) -> str | None:
+    """Say which completed tasks have not landed, in this run or an earlier one; None if all have."""
+    landings = LandingStore(tx).find_newest(task_ids)
+    if unlanded := [each for each in landings.values() if not each.status.is_final]:
+        return _describe_unlanded(unlanded)
+    rest = [id for id in task_ids if id not in landings]
+    last = {attempt.task_id: attempt.reason or "" for attempt in AttemptStore(tx).list_of_tasks(rest)}
+    return next((reason for reason in last.values() if reason.startswith(NOT_LANDED)), None)
 
 
 def _count_waiting(attempts: Sequence[Attempt]) -> int:

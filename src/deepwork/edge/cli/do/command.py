@@ -12,6 +12,7 @@ from deepwork.edge.cli.framework.applications import call_operation, name_person
 from deepwork.edge.cli.framework.documents import DocumentParam
 from deepwork.edge.cli.framework.options import place_options
 from deepwork.edge.cli.framework.output import print_listed
+from deepwork.edge.cli.states import name_state
 from deepwork.work.wishes.models import WishSource
 
 if TYPE_CHECKING:
@@ -115,23 +116,30 @@ def _go(
     from deepwork.edge.cli.do.flow import Flow
 
     found = _find(app, wish) if text is None else _create(app, person, text, plan_file, given)
+    if found is None:
+        person.say(
+            "Everything that was wanted here is done or was stopped.",
+            "deepwork do --list  # what it was",
+            'deepwork do "…"  # says what you want now',
+        )
+        return 0
     if text is None and not person.as_json:
         person.say(f"Continuing {found['name']!r} ({found['id']}).")
     return Flow(app, place, person, detach=given["detach"]).go(found)
 
 
-def _find(app: Application, id: str | None) -> Row:
-    """Find the wish to continue."""
+def _find(app: Application, id: str | None) -> Row | None:
+    """Find the wish to continue; None if there are only wishes that are over."""
     if id is not None:
         found: Row = call_operation(app, "get_wish", {"id": id})
         return found
     listed = _list(app)
     opened = [each for each in listed if each["state"] not in _OVER]
-    if not opened:
+    if not listed:
         raise click.UsageError(
             'Missing argument: say what you want, such as `deepwork do "Add a dark theme"`.'
         )
-    return opened[0]
+    return opened[0] if opened else None
 
 
 def _list(app: Application) -> list[Row]:
@@ -194,10 +202,20 @@ def _set_plan(app: Application, wish: Row, plan_file: Row) -> None:
         call_operation(app, "workflow_set_plan", {"id": wish["plan_id"], "plan": plan}, call)
 
 
+def _build_row(wish: Row) -> Row:
+    """Build what a person sees of a wish in a list: words, as in every list."""
+    code, _, detail = (wish.get("because") or "").partition(": ")
+    shown = wish | {
+        "state": name_state(wish["state"]),
+        "because": ": ".join(filter(None, [code.replace("_", " "), detail])),
+    }
+    return {key: shown[key] for key in _ROW_KEYS if shown.get(key) is not None}
+
+
 def _print_list(given: Row, *, as_json: bool) -> None:
     place = {name: given[name] for name in ("database", "global_store")}
     with open_application(given["path"], place, reads=True, quiet=as_json) as app:
         found = _list(app)
-    rows = [{key: each[key] for key in _ROW_KEYS if each.get(key) is not None} for each in found]
+    rows = [_build_row(each) for each in found]
     answer = {"wishes": found}
     print_listed(answer, "wishes", rows, 'Nothing was wanted here yet: `deepwork do "…"`.', as_json=as_json)

@@ -17,15 +17,18 @@ from deepwork.edge.cli.run.outputs import choose_output
 from deepwork.edge.cli.run.rendering import DONE, NEEDS_PERSON
 from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.call import Call, use_call
-from deepwork.kernel.errors import NotAllowed
+from deepwork.kernel.errors import DeepworkError, NotAllowed
 from deepwork.kernel.foreign_text import dump_json
 from deepwork.kernel.records import dataclass
+from deepwork.kernel.states import Command
 
 if TYPE_CHECKING:
     from deepwork.delivery.runner.models import Run
     from deepwork.edge.server.application import Application
 
 Row = dict[str, Any]
+_LAND = Command.LAND.about("")
+_MAX_COMPLAINTS, _MAX_COMPLAINT_BYTES = 10, 2_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Flow:
             )
             if found.get("returned_plan"):
                 said += ["What was wrong with the one that went back:", found["returned_plan"]]
+            said += _read_complaints(self.app, run.id)
             next = [found["next"]] if found.get("next") else []
             self.person.say(*said, *next, f"deepwork do {wish['id']}  # continues")
             return code
@@ -141,6 +145,7 @@ class Flow:
             parallel=chosen["parallel"],
             land=True,
         )
+        self._land_left(wish)
         try:
             run = self._start_plan(wish["plan_id"], request)
         except NotAllowed as refused:
@@ -152,7 +157,22 @@ class Flow:
                 return code
         report = call_operation(self.app, "report_run", {"id": wish["id"]})
         print_report(report, as_json=self.person.as_json)
-        return DONE if report["state"] in ("done", "landed") else NEEDS_PERSON
+        if report["state"] in ("done", "landed"):
+            return DONE
+        if report["not_done"]:
+            self.person.say(f"deepwork do {wish['id']}  # goes on after that")
+        return NEEDS_PERSON
+
+    def _land_left(self, wish: Row) -> None:
+        """Land what is done and has not landed, such as after a repair: the review waits for it."""
+        report = call_operation(self.app, "report_run", {"id": wish["id"]})
+        if not any((task.get("next") or "").startswith(_LAND) for task in report["tasks"]):
+            return
+        call = Call(name_person(), "land_work", patience=None, carries_notices=False)
+        try:
+            call_operation(self.app, "land_work", {"workflow_id": wish["plan_id"]}, call)
+        except DeepworkError as error:  # the report says what has not landed
+            self.person.say(error.message)
 
     def _follow(self, run: Run, wish_id: str) -> int:
         """Show the work until it has ended, or was left; the report says what it came to."""
@@ -200,8 +220,23 @@ def _build_request(
     return RunRequest(agents=agents, chain=chain, parallel=parallel, options=options)
 
 
+def _find_last_attempt(app: Application, run_id: str) -> Row:
+    found = call_operation(app, "list_attempts", {"run_id": run_id, "limit": 1})["attempts"]
+    last: Row = found[0] if found else {}
+    return last
+
+
 def _find_reason(app: Application, run_id: str) -> str | None:
     """Return why the planner's last attempt failed."""
-    found = call_operation(app, "list_attempts", {"run_id": run_id, "limit": 1})["attempts"]
-    reason: str | None = found[0].get("reason") if found else None
+    reason: str | None = _find_last_attempt(app, run_id).get("reason")
     return reason
+
+
+def _read_complaints(app: Application, run_id: str) -> list[str]:
+    """Return the end of what the planner wrote to its standard error."""
+    attempt = _find_last_attempt(app, run_id)
+    if not attempt:
+        return []
+    given = {"id": attempt["id"], "stream": "stderr", "max_bytes": _MAX_COMPLAINT_BYTES}
+    lines = call_operation(app, "get_attempt_output", given)["text"].strip().splitlines()
+    return ["The end of its standard error:", *lines[-_MAX_COMPLAINTS:]] if lines else []

@@ -13,7 +13,7 @@ import click
 from deepwork.kernel.errors import Code, InvalidInput
 from deepwork.work.wishes.models import MAX_WISH, WishSource
 
-_ID_PATTERN = re.compile(r"wi_[0-9a-z]{12}")
+_ID_PATTERN = re.compile(r"wi_[0-9a-z]+")
 _FILE_PATTERN = re.compile(r"\S+\.(?:md|txt|rst|adoc)", re.IGNORECASE)
 _MAX_BYTES = 4 * MAX_WISH
 _MAX_PATH = 1000

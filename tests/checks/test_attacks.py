@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -204,6 +205,29 @@ def test_a_check_may_write_caches_and_ignored_files(gated: GatedProject, clean: 
     agent.sh("echo 1 > src/new.py")
 
     assert agent.report() == {}
+
+
+@pytest.mark.parametrize("clean", ["", ", clean: true"], ids=["shared", "clean"])
+def test_pytest_may_make_its_cache(gated: GatedProject, clean: str):
+    """It fills a folder of another name in the root and then renames it."""
+    gated.write("tests/test_a.py", "def test_a(): pass\n")
+    gated.define_check(f"[env, PYTEST_DISABLE_PLUGIN_AUTOLOAD=1, '{sys.executable}', -m, pytest, -q]", clean)
+    agent = Agent(gated)
+    agent.sh("echo 1 > src/new.py")
+
+    while (answer := agent.report()).get("code") == "CHECKS_RUNNING":
+        pass
+
+    assert answer == {}
+
+
+@pytest.mark.parametrize("end", ["rm -r $folder", "mv $folder .ruff_cache", "mv $folder src/.pytest_cache"])
+def test_a_folder_with_the_name_of_an_unfinished_cache_may_not_vanish(gated: GatedProject, end: str):
+    gated.define_check(shell(f"folder=pytest-cache-files-abcdefgh; mkdir $folder; {end}"), ", clean: true")
+    agent = Agent(gated)
+    agent.sh("echo 1 > src/new.py")
+
+    assert agent.report()["code"] == "CHECKS_FAILED"
 
 
 # --- settings and programs of others

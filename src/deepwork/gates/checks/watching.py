@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -59,10 +59,21 @@ def find_unexpected_paths(
     files = find_unexpected(check, prefix, events.added_files - ours - {".git"})
     files = {path for path in files if not is_own_store(top / path)}
     gone = {path for path in events.added_folders - ours if not os.path.lexists(top / path)}
+    gone = {path for path in gone if not _became_cache(path, events.renamed_folders)}
     folders = find_unexpected(check, prefix, gone, are_folders=True)
     # Git does not know any more that these were folders, so it is asked about a file in them.
     asked = {path: path for path in files} | {f"{path}/any": path for path in folders}
     return UnexpectedPaths(happened & ours, asked)
+
+
+def _became_cache(path: str, renamed: Mapping[str, str]) -> bool:
+    """Return whether it is the folder that pytest fills first and then calls `.pytest_cache`.
+
+    It did not disappear: who put something else into it meanwhile could have done so in any new folder.
+    """
+    parent, _, name = path.rpartition("/")
+    cache = f"{parent}/.pytest_cache" if parent else ".pytest_cache"
+    return name.startswith("pytest-cache-files-") and renamed.get(path) == cache
 
 
 def find_pipes(

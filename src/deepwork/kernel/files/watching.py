@@ -40,6 +40,8 @@ class FolderEvents:
     added_files: set[str] = field(default_factory=set)
     added_folders: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
+    renamed_folders: dict[str, str] = field(default_factory=dict)
+    """Where each was moved to, if that is a watched folder, too."""
     is_complete: bool = True
     """Whether nothing was missed: the kernel keeps a limited number of events."""
 
@@ -61,6 +63,8 @@ class FolderWatch:
         self.events = FolderEvents()
         self._root, self._folders = root, folders
         self._names: dict[int, str] = {}
+        self._leaving: dict[int, str] = {}
+        """Folders that lost their name, by what the event of their new name will have, too."""
 
     def __enter__(self) -> Self:
         if self.is_supported:
@@ -108,24 +112,33 @@ class FolderWatch:
                 return
             place = 0
             while place < len(content):
-                number, mask, _, length = _HEADER.unpack_from(content, place)
+                number, mask, cookie, length = _HEADER.unpack_from(content, place)
                 place += _HEADER.size
-                self._add(number, mask, os.fsdecode(content[place : place + length].rstrip(b"\0")))
+                name = os.fsdecode(content[place : place + length].rstrip(b"\0"))
+                self._add(number, mask, cookie, name)
                 place += length
 
-    def _add(self, number: int, mask: int, name: str) -> None:
+    def _add(self, number: int, mask: int, cookie: int, name: str) -> None:
         if mask & _IN_Q_OVERFLOW:
             self.events.is_complete = False
         if number not in self._names or not name:
             return
         folder = self._names[number]
         path = f"{folder}/{name}" if folder else name
+        if mask & _IN_ISDIR and cookie:
+            self._follow(mask, cookie, path)
         if mask & (_IN_DELETE | _IN_MOVED_FROM):
             self.events.removed.add(path)
         elif mask & _IN_ISDIR:
             self.events.added_folders.add(path)
         else:
             self.events.added_files.add(path)
+
+    def _follow(self, mask: int, cookie: int, path: str) -> None:
+        if mask & _IN_MOVED_FROM:
+            self._leaving[cookie] = path
+        elif old := self._leaving.pop(cookie, None):
+            self.events.renamed_folders[old] = path
 
 
 _SET_SIGNAL = 10

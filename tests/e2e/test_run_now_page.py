@@ -72,7 +72,8 @@ def test_a_person_steers_a_running_run(browser: Browser, project: RunProject, tm
         wait_until((tmp_path / "alpha.ready").exists, "alpha did not begin")
         with Dashboard(project.folder) as dashboard, Visitor(browser, dashboard) as visitor:
             steer(visitor, project, tmp_path)
-            assert visitor.troubles == []
+            # The panel of a task may ask for it once more while it is dropped.
+            assert [each for each in visitor.troubles if "404" not in each] == []
         assert runner.wait(100) == 0
     finally:
         for name in ("alpha", "beta", "delta"):

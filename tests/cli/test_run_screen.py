@@ -184,6 +184,20 @@ def test_an_attempt_that_has_ended_says_what_it_took():
     )
 
 
+def test_of_a_reason_with_many_lines_the_first_is_shown():
+    ended = make_attempt(AttemptStage.FAILED, reason="Check t failed.\n\nt:\n1 failed")
+    run = build_payload(describe_run(make_run())) | {"status": "paused", "reason": "One.\n\nTwo."}
+
+    lines = [
+        describe(make_event("attempt:ended", build_payload(describe_attempt(ended)))),
+        describe(make_event("run:updated", run)),
+    ]
+
+    assert [
+        str(line).endswith(end) for line, end in zip(lines, (", Check t failed.", "  One."), strict=True)
+    ] == [True, True]
+
+
 def test_a_parked_attempt_says_when_it_goes_on():
     parked = make_attempt(AttemptStage.PARKED, parked_for=ParkedFor.LIMIT, not_before=NOW)
 

@@ -134,7 +134,9 @@ def test_a_browser_without_a_token_gets_the_sign_in_page(alone: Application):
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = answer.headers["content-security-policy"]
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'")
-    assert stranger.get("/api/v1/home").json()["code"] == "UNAUTHORIZED"
+    error = stranger.get("/api/v1/home").json()
+    assert error["code"] == "UNAUTHORIZED"
+    assert all(f"`deepwork {each}`" in error["suggestion"] for each in ("dashboard", "serve"))
 
 
 def test_a_wrong_token_is_refused_without_echoing_it(alone: Application):

@@ -203,6 +203,9 @@ def test_the_terminal_lists_snoozes_clears_gives_and_restores(tmp_path: Path):
     item = f"waiting_plan:{plan}"
 
     listed = run_deepwork(project, "inbox", "--json").json["items"]
+    printed = run_deepwork(project, "inbox").out
+    begun = [run_deepwork(project, "inbox", "show", each[:-4]).code for each in (item, plan)]
+    short = run_deepwork(project, "inbox", "show", "waiting_plan:").code
     run_deepwork(project, "inbox", "snooze", plan, "--for", "2h")
     status = run_deepwork(project, "status", "--json").json["needs_you_total"]
     snoozed = run_deepwork(project, "inbox", "list", "--show", "snoozed", "--json").json["items"]
@@ -214,6 +217,8 @@ def test_the_terminal_lists_snoozes_clears_gives_and_restores(tmp_path: Path):
     shown = run_deepwork(project, "inbox", "show", item)
 
     assert [each["id"] for each in listed] == [item]
+    assert f"{listed[0]['next']}  # " in printed
+    assert (begun, short) == ([0, 0], 1)
     assert status == 0
     assert [each["id"] for each in snoozed] == [item]
     assert [each["id"] for each in cleared] == [item]

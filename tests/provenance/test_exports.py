@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from dashboard.make import create_client
 from deepwork.delivery.provenance.exports import ExportedCommit, build_note, build_statement, build_trace
 from deepwork.edge.cli.main import deepwork
+from deepwork.kernel.errors import InvalidInput
 from provenance.make import Made, build_trailers, commit_all, edit_lines
 from workspaces.make import run_git
 
@@ -89,6 +90,9 @@ def test_commands_exit_with_what_they_found(work: Made):
     assert run(work, "provenance", "verify", "main")[0] == 0
     assert run(work, "why", work.branch, "--json")[0] == 0
     assert run(work, "why", "main")[0] == 1
+    missing = CliRunner().invoke(deepwork, ["why", "gone/book.txt:5", "--path", str(work.project)]).exception
+    assert isinstance(missing, InvalidInput)
+    assert ("gone/book.txt'" in missing.message, "commit" in missing.message) == (True, False)
     code, said = run(work, "why", "book.txt:5", "--at", work.branch)
     assert code == 0
     assert f"attempt     {work.attempt_id}: codex, model unknown, 1000 tokens, $1.25, done" in said

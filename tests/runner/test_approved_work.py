@@ -89,7 +89,9 @@ def test_a_file_that_came_after_the_question_is_not_approved_with_it(waiting: tu
 
 def test_what_was_changed_between_a_refusal_and_the_next_attempt_is_shown(waiting: tuple[RunProject, str]):
     project, refused = waiting
-    assert run(project, "approvals", "refuse", refused).code == 0
+    silent = run(project, "approvals", "refuse", refused)
+    assert (silent.code, f"approvals refuse {refused} --comment" in silent.err) == (1, True)
+    assert run(project, "approvals", "refuse", refused, "--comment", "Not so.").code == 0
     plant(project)
     found = look(project, run_once(project))
 

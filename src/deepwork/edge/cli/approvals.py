@@ -109,7 +109,13 @@ def approve(id: str | None, anyway: bool, **given: Any) -> None:
 @place_options
 @json_option
 def refuse(id: str | None, **given: Any) -> None:
-    """Refuse what an approval shows; without APPROVAL, the only one that waits."""
+    """Refuse what an approval shows, and say why; without APPROVAL, the only one that waits."""
+    if not given["comment"]:
+        named = f" {id}" if id else ""
+        raise InvalidInput(
+            "Nothing was decided: say why, because the agent has nothing else to go by.",
+            suggestion=f"`deepwork approvals refuse{named} --comment TEXT`",
+        )
     _decide("refuse_approval", id, **given)
 
 

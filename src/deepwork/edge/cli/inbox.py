@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SHOWN = ("open", "snoozed", "given", "cleared")
 _MAX_BYTES = 1_000_000
+_MIN_BEGINNING = 4
+"""Of the beginning of an id, as everywhere."""
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 note_option = click.option("--note", type=TextParam(may_be_empty=False), metavar="TEXT|-", help="Why.")
 items_argument = click.argument("items", metavar="ITEM...", nargs=-1, required=True)
@@ -49,6 +51,10 @@ def list_items(show: str, as_json: bool, path: str, **place: Any) -> None:
     rows = [_build_row(each) for each in found["items"]]
     none = "Nothing waits for you." if show == "open" else f"Nothing is {show}."
     print_listed(found, "items", rows, none, as_json=as_json)
+    if not as_json:
+        for each in found["items"]:
+            if each.get("next"):
+                print(to_printable(f"{each['next']}  # {each['title']}"))
     hidden = [f"{count} {name}" for name in _SHOWN[1:] if (count := found["counts"][name]) and name != show]
     if hidden and not as_json:
         print_answer(f"Not listed: {', '.join(hidden)}; see --show.", as_json=False)
@@ -166,17 +172,22 @@ def _resolve(app: Application, items: Sequence[str]) -> list[dict[str, Any]]:
     listed = [each for show in _SHOWN for each in _call(app, "get_inbox", {"show": show})["items"]]
     found = []
     for item in items:
-        own = [each for each in listed if item in (each["id"], each["about"])]
-        parts = [
-            each for each in listed if any(item in (p["id"], p["about"]) for p in each.get("same") or ())
-        ]
-        if not (own or parts):
+        meant = _find_meant(listed, item.__eq__)
+        if not meant and len(re.split("[:_]", item)[-1]) >= _MIN_BEGINNING:
+            meant = _find_meant(listed, re.compile(re.escape(item)).match)
+        if not meant:
             raise NotFound("item", item, suggestion="It was decided, or is over. See: `deepwork inbox`.")
-        if len({each["id"] for each in own}) > 1:
-            names = ", ".join(each["id"] for each in own)
-            raise InvalidInput(f"{item!r} is ambiguous.", code=Code.INVALID_INPUT, suggestion=f"Use {names}.")
-        found.append((own or parts)[0])
+        if len(names := list(dict.fromkeys(each["id"] for each in meant))) > 1:
+            suggestion = f"Use {', '.join(names)}."
+            raise InvalidInput(f"{item!r} is ambiguous.", code=Code.INVALID_INPUT, suggestion=suggestion)
+        found.append(meant[0])
     return found
+
+
+def _find_meant(listed: Sequence[dict[str, Any]], is_meant: Callable[[str], object]) -> list[dict[str, Any]]:
+    """Find the items with such an id, else those that have such a one as a part."""
+    own = [each for each in listed if is_meant(each["id"]) or is_meant(each["about"])]
+    return own or [each for each in listed if any(map(is_meant, _list_part_ids(each)))]
 
 
 def _list_part_ids(item: Mapping[str, Any]) -> list[str]:

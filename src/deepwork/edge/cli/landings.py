@@ -100,8 +100,9 @@ def _describe_queued(landing: Mapping[str, Any]) -> Iterator[str]:
     where = f"{landing['title']} onto {landing['target']}"
     yield f"{place} {where}: {name_state(landing['state'])} ({landing['id']})"
     for each in landing.get("red") or ():
-        whose = "this work" if landing.get("culprit") == "work" else f"{landing['target']}, without this work"
-        yield f"   Check {each['check']}: {each['verdict']}. It is red because of {whose}."
+        without = f"{landing['target']} is not known to pass it without this work."
+        whose = "It is red because of this work." if landing.get("culprit") == "work" else without
+        yield f"   Check {each['check']}: {each['verdict']}. {whose}"
         yield from (f"   | {line}" for line in split_lines(each.get("log") or ""))
     if conflict := landing.get("conflict"):
         yield f"   It conflicts in {', '.join(conflict['files']) or 'files that are not known'}."

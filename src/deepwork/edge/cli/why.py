@@ -16,6 +16,7 @@ from deepwork.edge.cli.framework.options import json_option, place_options
 from deepwork.edge.cli.framework.output import print_said
 from deepwork.gates.budgets.rules import format_dollars
 from deepwork.kernel.call import PERSON_PREFIX
+from deepwork.kernel.errors import InvalidInput
 
 _LINE_PATTERN = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _MAX_TEXT = 300
@@ -46,6 +47,11 @@ def _parse_question(root: Path, folder: Path, what: str, commit: str | None) -> 
         return {"path": _find_name(root, folder, named[1]), **lines, "commit": commit}
     if commit or _is_file(root, folder, what):
         return {"path": _find_name(root, folder, what), "commit": commit}
+    if named:  # no commit has such a name
+        raise InvalidInput(
+            f"There is no file {named[1]!r}, neither in this folder nor in the repository.",
+            suggestion="Correct the path; --at COMMIT asks about a file that a commit had.",
+        )
     return {"commit": what}
 
 

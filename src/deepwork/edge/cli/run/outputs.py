@@ -222,7 +222,7 @@ class EventLines:
 
     def remember_run(self, run: Row) -> None:
         """Leave out the line that says how the run is now."""
-        self._shown[run["id"]] = (run["status"], to_printable(run.get("reason") or ""))
+        self._shown[run["id"]] = (run["status"], _print_reason(run.get("reason") or ""))
 
     def _describe(self, event: Event) -> tuple[str, str | None]:
         kind, data = find_type(event), event.data
@@ -233,7 +233,7 @@ class EventLines:
             return status, to_printable(data.get("name", "")) if status in _TASK_ENDS else None
         if kind == "landing":
             return status, _describe_landing(data)
-        return status, to_printable(data.get("reason") or "")
+        return status, _print_reason(data.get("reason") or "")
 
 
 def find_type(event: Event) -> str | None:
@@ -273,7 +273,7 @@ def _describe_attempt(data: Mapping[str, Any], name_task: NameTask) -> str:
     if data.get("stage") in FINAL_STAGES:
         parts.append(_describe_amounts(data))
     if reason := data.get("reason"):
-        parts.append(shorten(to_printable(reason), _MAX_REASON))
+        parts.append(shorten(_print_reason(reason), _MAX_REASON))
     return ", ".join(parts)
 
 
@@ -283,8 +283,13 @@ def _describe_landing(data: Mapping[str, Any]) -> str:
         to_printable(str(data.get("branch") or data["target"])),
     ]
     if reason := data.get("reason"):
-        parts.append(shorten(to_printable(str(reason)), _MAX_REASON))
+        parts.append(shorten(_print_reason(reason), _MAX_REASON))
     return ", ".join(parts)
+
+
+def _print_reason(reason: object) -> str:
+    """Return the first line of a reason: the output of a failing check may follow."""
+    return to_printable(next((line for line in split_lines(str(reason)) if line.strip()), ""))
 
 
 def _describe_agent(data: Mapping[str, Any]) -> str:

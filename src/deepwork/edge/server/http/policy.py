@@ -218,7 +218,8 @@ def authorize_request(
     return RefusedRequest(
         401,
         "This needs a token.",
-        "Open the link that `deepwork serve` printed, or send `Authorization: Bearer TOKEN`.",
+        "Open the link that `deepwork dashboard` or `deepwork serve` printed, or send"
+        " `Authorization: Bearer TOKEN`.",
     )
 
 

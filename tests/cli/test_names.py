@@ -29,7 +29,10 @@ NAMELESS = {
 }  # fmt: skip
 """Of things without a name: what they are about is a text, or they belong to a task that is named instead."""
 OTHER_THINGS = {("db", "target"), ("notify", "id"), ("jobs", "workflow"), ("sessions", "instance_id")}
-NEEDED = {("work",): ["--once"], ("tasks", "reword"): ["--name", "x"], ("runs", "set"): ["--agents", "1"]}
+NEEDED = {
+    ("work",): ["--once"], ("tasks", "reword"): ["--name", "x"], ("runs", "set"): ["--agents", "1"],
+    ("approvals", "refuse"): ["--comment", "x"],
+}  # fmt: skip
 """Options without which a command is refused before it looks for what is meant."""
 MEANT = {"plan", "task", "work", "target", "workflow", "undo", "id"}
 

@@ -153,7 +153,10 @@ COMPLAINT = "cat: plan.json: No such file"
 
 def test_what_a_planner_without_a_plan_complained_about_is_shown(make: Callable[..., WishProject]):
     project = make()
-    planner = [{"do": "run", "argv": ["sh", "-c", f"echo '{COMPLAINT}' >&2"]}, {"do": "exit", "text": "x"}]
+    planner: list[dict[str, Any]] = [
+        {"do": "run", "argv": ["sh", "-c", f"echo '{COMPLAINT}' >&2"]},
+        {"do": "exit", "text": "x"},
+    ]
     project.script([planner, planner], {})
 
     failed = project.do(WISH, "--yes", "--trust", "--agent", project.agents.get_agent("command"))
